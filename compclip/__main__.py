@@ -38,7 +38,7 @@ DAILY = {
     ),
     "runs": ("compclip.runs.__main__", "the runs of the store: list, keep, remove, collect what nobody uses"),
     "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
-    "why": ("compclip.runs.stale_cause", "say why a cell would be trained again, and what that costs"),
+    "why": ("compclip.runs.key_parts", "say why a cell would be trained again, and what that costs"),
     "tune": ("compclip.sweep.tune_stage", "choose each method's parameters on validation items, before training"),
     "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
     "doctor": ("compclip.doctor.__main__", "say what is missing here; `--gpu`: how its GPUs compute, resume and hurry"),

@@ -107,7 +107,7 @@ def finish(root: Path) -> int:
     rng, count = np.random.default_rng(0), 0
     for run in runs(root):
         count += 1
-        if not run.finished:
+        if not run.adopt_if_finished():
             _invent(run, first, results, rng)
     return count
 

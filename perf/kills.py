@@ -135,7 +135,7 @@ class Killer:
 
     def _progress(self) -> int:
         """Steps of all runs."""
-        return sum(self.steps if run.finished else step(run) for run in self.runs)
+        return sum(self.steps if run.adopt_if_finished() else step(run) for run in self.runs)
 
     def _reach(self, target: int) -> list[StoredRun]:
         """Bring the runs to so many steps, driving them where nothing does; those that train then."""
@@ -143,7 +143,7 @@ class Killer:
 
         def target_reached() -> bool:
             nonlocal flying
-            if all(run.finished for run in self.runs):
+            if all(run.adopt_if_finished() for run in self.runs):
                 flying = []
                 return True
             if not self._driven():
@@ -157,7 +157,7 @@ class Killer:
 
     def _trains(self, run: StoredRun) -> bool:
         pid = lock.find_holder(run.folder)
-        return bool(pid and jobs.read_start_time(pid) and step(run) and not run.finished)
+        return bool(pid and jobs.read_start_time(pid) and step(run) and not run.adopt_if_finished())
 
     def _driven(self) -> bool:
         """Whether the last `dvc repro` lives."""
@@ -170,7 +170,7 @@ class Killer:
                 continue
             jobs.forget_job(run.folder)
             limited = number == 0 and not self.drivers
-            if self.slurm and not run.finished and (limited or self.rng.random() < 0.5):
+            if self.slurm and not run.adopt_if_finished() and (limited or self.rng.random() < 0.5):
                 profile = Profile(partition="main", memory_gb=2, time_min=2 if limited else 30, signal_s=30)
                 Slurm(profile).submit(run, "params.yaml")
         self.drivers.append(start(Path("."), "-m", "dvc", "repro", "--single-item", f"train@{METHOD}"))

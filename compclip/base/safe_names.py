@@ -20,15 +20,12 @@ class SafeName(str):
 
     __slots__ = ()
 
-    def __new__(cls, text: object, what: str) -> Self:
+    def __new__(cls, text: object, what: str = "name") -> Self:  # pickle and copy give the text alone
         name = str(text)
         if not FORM.fullmatch(name) or len(name) > LONGEST or len(name.encode()) > 2 * LONGEST:
             excerpt = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
             raise UserError(f"{what} {excerpt!a}: {RULE}; rename it")
         return super().__new__(cls, name)
-
-    def __reduce__(self) -> tuple[type[SafeName], tuple[str, str]]:  # pickle and copy
-        return type(self), (str(self), "name")
 
 
 def parse_name(text: str, option: str) -> SafeName:

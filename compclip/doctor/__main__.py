@@ -26,6 +26,7 @@ from pathlib import Path
 from compclip.base import plugins
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
+from compclip.base.lazy_torch import torch
 from compclip.base.number_text import format_count
 from compclip.doctor import installation
 from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
@@ -87,11 +88,10 @@ def print_rows(checks: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
 
 def check_device(args: argparse.Namespace) -> int:
     """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
-    import torch
-
     from compclip.doctor.device_checks import DeviceSettings, name_report, run_checks, write_report
 
-    device, methods = args.device or "cuda", choose_methods(args.methods)
+    device = args.device or "cuda"
+    methods = choose_methods(args.methods)
     for option, value in (("--minutes", args.minutes), ("--batch", args.batch)):
         if not value >= 0:
             raise UserError(f"{option} {value}: must be >= 0")

@@ -72,7 +72,8 @@ def judge_errors(name: str, precision: str, errors: Sequence[float], reason: str
     """Return the row of a step's two errors, that of its terms and that of its gradient; NaN is over any tolerance."""
     limits = STEP_TOLERANCES[precision]
     good = all(error <= limit for error, limit in zip(errors, limits, strict=True))
-    value, tolerance = "loss {:.1e}, gradient {:.1e}".format(*errors), "{:.0e}, {:.0e}".format(*limits)
+    value = "loss {:.1e}, gradient {:.1e}".format(*errors)
+    tolerance = "{:.0e}, {:.0e}".format(*limits)
     return judge(f"{name} {precision}", value, tolerance, good, reason)
 
 
@@ -93,7 +94,8 @@ def anonymise(text: str) -> str:
     """Return a text in one line, without secrets, the home folder and the user's name."""
     text = hide_secrets(text).replace(str(Path.home()), "~")
     with contextlib.suppress(Exception):  # a user without a name
-        if (user := getpass.getuser()) != ADMINISTRATOR:
+        user = getpass.getuser()
+        if user != ADMINISTRATOR:
             return re.sub(rf"\b{re.escape(user)}\b", "USER", text)
     return text
 

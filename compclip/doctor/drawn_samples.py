@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from compclip.interface.views import Views
@@ -35,8 +36,6 @@ SMALL = {
 
 def build_model(model_cfg: Mapping[str, Any], seed: int = 0) -> ClipModel:
     """Build a model with CLIP's tokenizer and random weights, on the CPU."""
-    import torch
-
     torch.manual_seed(seed)
     clip = clip_model.build_module(model_cfg)
     coder = _open_tokenizer(model_cfg["text_cfg"].get("context_length", 77))

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from compclip.base import child_environment
 from compclip.base.errors import entry
 from compclip.config.cell import Cell
@@ -28,7 +30,11 @@ from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.doctor.check_rows import MEASURED, SKIPPED, CheckRow, TimeBudget, judge
 from compclip.interface.method import load_method
+from compclip.launch.card_costs import CostPredictor, find_card
+from compclip.model import backbone
 from compclip.runs.gpus import VISIBLE
+from compclip.train import simulated_step, throughput
+from compclip.train.fitting_batch import count_turns
 
 EVERY_S = 0.002
 TOLERANCE = 0.15  # of a peak
@@ -70,11 +76,13 @@ def _check_in_time(job: StepJob, device: str, budget: TimeBudget, share: float) 
         return
     predicted = run_apart("predict", job, budget.seconds_left(share))
     peak = predicted["peak_bytes"]
-    if free := measure_free_memory(device, peak):
+    free = measure_free_memory(device, peak)
+    if free:
         yield CheckRow(name, state=SKIPPED, reason=f"it takes {peak / 2**30:.1f} GiB, and {free} are free")
         return
     seconds, measured_peak = time_steps(job, device, min(LONGEST_S, budget.seconds_left(share)))
-    rate, share_of_rate = job.batch / seconds, predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
+    rate = job.batch / seconds
+    share_of_rate = predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
     value = f"{rate:.0f} samples/s, {share_of_rate:.0%} of the matrix rate"
     yield CheckRow(name, value, MEASURED)
     if device == "cpu":
@@ -92,8 +100,6 @@ def compare_peaks(name: str, predicted: int, measured: int) -> CheckRow:
 
 def measure_free_memory(device: str, peak_bytes: int) -> str:
     """Return how much memory of the GPU is free where that is too little for a peak, as text; else an empty one."""
-    import torch
-
     if device == "cpu":
         return ""
     free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
@@ -102,17 +108,11 @@ def measure_free_memory(device: str, peak_bytes: int) -> str:
 
 def measure_matrix_rate(device: str, precision: str) -> float:
     """Return the operations a second of a large product in the precision's type."""
-    import torch
-
-    from compclip.train.throughput import matrix_rate
-
-    return matrix_rate(torch.device(device), torch.float32 if precision == "float32" else torch.bfloat16)
+    return throughput.matrix_rate(torch.device(device), torch.float32 if precision == "float32" else torch.bfloat16)
 
 
 def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]:
     """Return the seconds of a step, of some after the first, and on a GPU the peak of memory above what was in use."""
-    import torch
-
     torch.set_num_threads(job.threads)
     synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
     warm_libraries(device)
@@ -125,7 +125,8 @@ def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]
     for number in range(WARM_STEPS):
         take_step(number)
     synchronize()
-    started, count = time.perf_counter(), 0
+    started = time.perf_counter()
+    count = 0
     while not count or time.perf_counter() - started < longest_s / 2:
         take_step(WARM_STEPS + count)
         count += 1
@@ -136,8 +137,6 @@ def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]
 
 def warm_libraries(device: str) -> None:
     """Have libraries make what they make once, forward and backward: it is no part of a step's memory."""
-    import torch
-
     layer = torch.nn.Linear(256, 256, device=device)
     for enabled in (False, True):
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=enabled):
@@ -146,9 +145,6 @@ def warm_libraries(device: str) -> None:
 
 def open_step(run: Run, device: str) -> Callable[[int], None]:
     """Build what a run's steps need on a device; return what takes step `number`."""
-    from compclip.model import backbone
-    from compclip.train import simulated_step
-
     model_cfg = backbone.read_architecture(run.backbone.model)
     return simulated_step.open_step(run, load_method(run.method_name), model_cfg, device)
 
@@ -169,8 +165,6 @@ def run_apart(action: str, job: StepJob, timeout_s: float | None = None) -> dict
 
 def predict(job: StepJob) -> dict[str, Any]:
     """Return the predicted peak in bytes, and the operations of a step."""
-    from compclip.launch.card_costs import CostPredictor, find_card
-
     card = replace(find_card("h200-141gb"), memory_gib=1e6)
     cost = CostPredictor(card).predict(job.build_run()).configured
     return {"peak_bytes": cost.peak_bytes, "flops": cost.flops}
@@ -178,18 +172,13 @@ def predict(job: StepJob) -> dict[str, Any]:
 
 def measure(job: StepJob) -> dict[str, Any]:
     """Return by how many bytes this process's memory grew over a run's first steps on the CPU."""
-    import torch
-
-    from compclip.train.fitting_batch import count_turns
-    from compclip.train.simulated_step import FIRST_STEPS
-
     torch.set_num_threads(job.threads)
     run = job.build_run()
     warm_libraries("cpu")
     watch = PeakWatch()
     watch.start()
     take_step = open_step(run, "cpu")
-    for number in range((FIRST_STEPS + 1) * count_turns(load_method(job.method), run.method)):
+    for number in range((simulated_step.FIRST_STEPS + 1) * count_turns(load_method(job.method), run.method)):
         take_step(number)
     return {"peak_bytes": watch.stop()}
 
@@ -222,7 +211,8 @@ def read_anonymous_bytes() -> int:
 
 def main(argv: list[str]) -> int:
     """Print what a step is predicted to take, or what it takes here, as JSON."""
-    action, job = argv[0], StepJob(**json.loads(argv[1]))
+    action = argv[0]
+    job = StepJob(**json.loads(argv[1]))
     print(json.dumps(predict(job) if action == "predict" else measure(job)))
     return 0
 

@@ -1,11 +1,23 @@
-"""Loss terms and gradients of each method's step on a device, beside the same step in float64 on the CPU."""
+"""Each method's step on a device beside float64 on the CPU, and on all GPUs beside one: loss terms and gradients.
+
+    python -m compclip.doctor.gradient_accuracy '{"methods": ["finetune"], "device": "cuda", "until": [1e9, 1e9], ...}'
+
+is what each of several processes runs, with the variables that torchrun sets; the first one prints a row of errors a
+method as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import functools
+import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,13 +25,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compclip.base import child_environment
+from compclip.base.errors import entry
 from compclip.config.sections import Train
 from compclip.doctor import drawn_samples
-from compclip.doctor.check_rows import STEP_TOLERANCES, CheckRow, TimeBudget, catch_errors, judge_errors
+from compclip.doctor.check_rows import (
+    FAILED,
+    SKIPPED,
+    STEP_TOLERANCES,
+    CheckRow,
+    TimeBudget,
+    catch_errors,
+    judge_errors,
+)
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step
 from compclip.model.clip_model import ClipModel
-from compclip.train import accumulate, extras, fine_tuning, loader
+from compclip.runs.gpus import PROFILE_GPUS, VISIBLE
+from compclip.train import accumulate, distributed, extras, fine_tuning, loader, process_group
 from compclip.train.batch import Batch
 from compclip.train.fitting_batch import count_turns
 
@@ -78,7 +101,8 @@ def compute_step(
 
     `precision`: float64, float32, or bf16 (autocast over float32).
     """
-    cfg, dtype = method.Config(), torch.float64 if precision == "float64" else torch.float32
+    cfg = method.Config()
+    dtype = torch.float64 if precision == "float64" else torch.float32
     copied = replace(model, clip=copy.deepcopy(model.clip), model_cfg=copy.deepcopy(model.model_cfg))
     extras.prepare_model(method, cfg, copied, SEED)
     copied.clip.to(device=device, dtype=dtype)
@@ -121,3 +145,108 @@ def measure_errors(result: StepResult, reference: StepResult) -> tuple[float, fl
     ]
     norm = torch.stack([gradient.square().sum() for gradient in reference.gradients.values()]).sum().sqrt()
     return of_terms, (torch.stack(squares).sum().sqrt() / norm).item()
+
+
+CPU_PROCESSES = 2
+ROWS_EACH = 4  # of each process
+PARTS = (0.5, 0.9)  # of the time, after which no step is begun together, and none by the first process alone
+LEAST_S = 60  # in which processes start on a busy machine: without an answer for longer, they wait for each other
+EXIT_LOST = 74  # of `train.process_group`: another process ended first
+CHECK_NAME = "all GPUs against one"
+
+
+def check_processes(
+    methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any], budget: TimeBudget, share: float
+) -> Iterator[CheckRow]:
+    """Yield a row for each method and precision; on a CPU two processes stand for two GPUs."""
+    world = count_processes(device)
+    if world < 2:
+        yield CheckRow(CHECK_NAME, state=SKIPPED, reason="one GPU is visible")
+        return
+    seconds = budget.seconds_left(share)
+    if seconds < LEAST_S:
+        yield budget.skip_row(CHECK_NAME)
+        return
+    job = {
+        "methods": methods,
+        "device": device,
+        "model_cfg": dict(model_cfg),
+        "until": [time.monotonic() + fraction * seconds for fraction in PARTS],
+    }
+    rows = list(run_processes(job, world, seconds))
+    yield from rows
+    if len(rows) < len(methods) * len(STEP_TOLERANCES) and all(row.state != FAILED for row in rows):
+        yield budget.skip_row(f"{world} processes, other methods")
+
+
+def count_processes(device: str) -> int:
+    """Return the number of GPUs that torch sees, or of processes that stand for them."""
+    return CPU_PROCESSES if device == "cpu" else torch.cuda.device_count()
+
+
+def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterator[CheckRow]:
+    """Start the processes, wait so long at most, and yield the rows that they tell of."""
+    environment = child_environment.without_place(os.environ)
+    environment |= {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(process_group.find_port())}
+    if job["device"] == "cpu":
+        environment |= {VISIBLE: "", PROFILE_GPUS: "0"}
+    command = [sys.executable, "-m", "compclip.doctor.gradient_accuracy", json.dumps(job)]
+    processes = [
+        subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in range(world)
+    ]  # fmt: skip
+    try:
+        with ThreadPoolExecutor(world) as readers:  # at once: one whose pipe is full waits, and the others for it
+            outputs = list(readers.map(lambda process: process.communicate(timeout=seconds), processes))
+    except subprocess.TimeoutExpired:
+        reason = f"no answer after {seconds:.0f} s: one process waits for another; look at NCCL_DEBUG=INFO"
+        yield CheckRow(CHECK_NAME, state=FAILED, reason=reason)
+        return
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    failed = [(p.returncode, errors) for p, (_, errors) in zip(processes, outputs, strict=True) if p.returncode]
+    if failed:
+        code, errors = min(failed, key=lambda pair: pair[0] == EXIT_LOST)  # one that did not only lose another
+        last_line = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        yield CheckRow(CHECK_NAME, state=FAILED, reason=f"a process ended with exit code {code}: {last_line}")
+        return
+    for line in outputs[0][0].splitlines():
+        if line.startswith("{"):  # NCCL_DEBUG prints lines of its own
+            row = json.loads(line)
+            name = f"{world} processes {row['method']}"
+            yield judge_errors(name, row["precision"], row["errors"], "differs from one process; report it")
+
+
+def main(argv: list[str]) -> int:
+    """Compute each method's step as one of several processes, and alone; print how far both are apart."""
+    job = json.loads(argv[0])
+    here = process_group.read_process()
+    together, alone_until = job["until"]  # by the clock of this machine, which all processes see
+    model = drawn_samples.build_model(job["model_cfg"])
+    first = Step(0, 1)
+    batches = {name: draw_batch(load_method(name), first, model, ROWS_EACH * here.world) for name in job["methods"]}
+    cases = [(name, precision) for name in batches for precision in STEP_TOLERANCES]
+    with fine_tuning.set_arithmetic(Train()), process_group.session():
+        device = distributed.process_device()
+        results = {}
+        for name, precision in cases:
+            if distributed.broadcast_first(time.monotonic() > together):
+                break
+            share = len(batches[name]) // here.world
+            rows = batches[name].rows(here.rank * share, (here.rank + 1) * share)
+            results[name, precision] = compute_step(load_method(name), first, model, device, precision, rows)
+    if here.rank == 0:  # alone, after the processes have parted
+        for (name, precision), result in results.items():
+            if time.monotonic() > alone_until:
+                break
+            alone = compute_step(load_method(name), first, model, device, precision, batches[name])
+            errors = measure_errors(result, alone)
+            print(json.dumps({"method": name, "precision": precision, "errors": errors}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from compclip.base import shared_memory
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_errors, judge
 from compclip.runs import gpus
 
@@ -168,7 +169,8 @@ def check_store(root: Path) -> Iterator[CheckRow]:
 
     store = run_store.store_folder(root)
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
-    free, least = shutil.disk_usage(folder).free / 2**30, choose_least_disk(root)
+    free = shutil.disk_usage(folder).free / 2**30
+    least = choose_least_disk(root)
     yield judge(
         "disk of the store", f"{free:.0f} GiB free", f">= {least} GiB", free >= least,
         f"free space below {folder}, or set COMPCLIP_STORE to another disk",
@@ -240,8 +242,6 @@ def check_gpus() -> Iterator[CheckRow]:
     if not reason:
         yield CheckRow("GPUs", "none", state=SKIPPED, reason="no GPU is asked for or present: all runs on the CPU")
         return
-    import torch
-
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     fix = f"{reason}, and torch sees none: {gpus.describe_cuda()}; mend that, or {to_cpu}"
     value = f"{', '.join(names)}; `compclip doctor --gpu` checks them" if names else "none"

@@ -37,23 +37,12 @@ from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, print_unsent, recover_jobs, submitit_options
-from compclip.runs import (
-    follower,
-    gpus,
-    jobs,
-    local_runs,
-    notify,
-    older_runs,
-    run_folder,
-    run_store,
-    shard_tasks,
-    unsent_jobs,
-)
+from compclip.runs import follower, gpus, jobs, key_parts, local_runs, notify, run_folder, run_store, shard_tasks
+from compclip.runs.jobs import UnsentJob
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import STAGES
-from compclip.runs.unsent_jobs import UnsentJob
 
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
@@ -73,7 +62,7 @@ def send(
         recover_jobs(profile, root)
     runs = locate_runs(params, root)
     if not dry:
-        older_runs.take_over((run for run in runs if not run.finished), root)
+        key_parts.take_over((run for run in runs if not run.adopt_if_finished()), root)
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     live = len(todo) - len(to_send)
@@ -124,10 +113,10 @@ def locate_runs(params: Params, root: Path) -> list[StoredRun]:
 def list_stale(runs: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
     """List the runs that lack their training, or the results of the present evaluation."""
     unpublished = [run for run in runs if not _is_published(run, params)]
-    if not any(run.complete for run in unpublished):
+    if not any(run.adopt_if_complete() for run in unpublished):
         return unpublished
     task = result_store.task_from_params(params, root)
-    return [run for run in unpublished if not (run.complete and _is_scored(run, task))]
+    return [run for run in unpublished if not (run.adopt_if_complete() and _is_scored(run, task))]
 
 
 def _is_scored(run: StoredRun, task: EvaluationTask) -> bool:
@@ -226,7 +215,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    workers = [worker for folder in folders if (worker := unsent_jobs.find_unsent(folder) or jobs.find_worker(folder))]
+    workers = [worker for folder in folders if (worker := jobs.find_unsent(folder) or jobs.find_worker(folder))]
     busy = {worker.folder for worker in workers}
     over = [folder for folder in folders if folder not in busy and jobs.find_job(folder)]
     stopped = _stop_workers(workers)
@@ -302,7 +291,8 @@ def main(argv: list[str]) -> int:
 def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
     from compclip.launch import shard_jobs  # loads the captions' annotator, which takes seconds
 
-    params, root = read.load_params(args.params), Path(".")
+    params = read.load_params(args.params)
+    root = Path(".")
     names = shard_jobs.select_data(args.stage, args.data, params)
     if not args.dry_run:
         run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)

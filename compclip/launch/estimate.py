@@ -16,7 +16,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.number_text import format_count
-from compclip.runs import inventory, progress, result_files, run_store
+from compclip.runs import progress, result_files, run_store, run_table
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Trained
 from compclip.runs.run_store import StoredRun
@@ -130,7 +130,7 @@ def read_finished(todo: Iterable[StoredRun], root: Path) -> list[FinishedCost]:
     runs_by_pair: dict[tuple[str, str], dict[str, tuple[float, Trained, float]]] = defaultdict(dict)
     for trained, spent in _list_finished(root):
         with contextlib.suppress(UserError):  # one that cannot be read tells nothing
-            cell = inventory.read_cell(trained.config)
+            cell = run_table.read_cell(trained.config)
             pair = _base_method(str(cell.get("method"))), str(cell.get("backbone"))
             if pair in pairs:
                 when = trained.environment.stat().st_mtime

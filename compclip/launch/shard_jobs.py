@@ -29,7 +29,7 @@ from compclip.launch.profiles import Profile
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
 from compclip.prepare.shard_writer import ShardTask
-from compclip.runs import jobs, lock, shard_tasks, unsent_jobs
+from compclip.runs import jobs, lock, shard_tasks
 from compclip.runs.shard_tasks import ANNOTATE, RECAPTION, REWRITE, Task
 
 EARLIER = {REWRITE: RECAPTION, ANNOTATE: REWRITE}
@@ -45,11 +45,13 @@ def wait_for_tasks(work: ShardWork) -> None:
 
     Raises UserError where one failed: what needs a cluster does not start here by itself.
     """
-    name, missing_keys = f"{work.stage}@{work.folder.name}", {item.key for item in work.missing()}
+    name = f"{work.stage}@{work.folder.name}"
+    missing_keys = {item.key for item in work.missing()}
     tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if missing_keys & set(task.shards.values())]
-    unsent_jobs.wait_until_sent(unsent_jobs.find_unsent(task.folder) for task in tasks)
+    jobs.wait_until_sent(jobs.find_unsent(task.folder) for task in tasks)
     task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
-    if live := [job for job in task_jobs if job.state() in jobs.LIVE]:
+    live = [job for job in task_jobs if job.state() in jobs.LIVE]
+    if live:
         count = f" and {len(live) - 1} more" if live[1:] else ""
         print(f"{name}: {live[0].label()}{count} at work on its shards; waiting", flush=True)
         try:
@@ -58,7 +60,8 @@ def wait_for_tasks(work: ShardWork) -> None:
         except KeyboardInterrupt:
             print("no longer waiting; the jobs go on, and the same command waits again", file=sys.stderr)
             raise SystemExit(130) from None
-    if failed := [job for job in task_jobs if job.state() == jobs.FAILED]:
+    failed = [job for job in task_jobs if job.state() == jobs.FAILED]
+    if failed:
         for job in failed:
             jobs.post_found_failure(job)
         count = f" (and {len(failed) - 1} more)" if failed[1:] else ""
@@ -92,7 +95,8 @@ class MissingShards:
 
     def describe(self) -> str:
         """Say in one line how many shards are made, on their way, and to be sent."""
-        total, to_send = len({item.key for item in self.work.items}), len(self.unclaimed)
+        total = len({item.key for item in self.work.items})
+        to_send = len(self.unclaimed)
         return (
             f"{self.work.stage}@{self.name}: {format_count(total, 'shard')}: {total - len(self.missing)} made, "
             f"{len(self.missing) - to_send} on their way, {to_send} to send"
@@ -162,7 +166,8 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
             for task in tasks:
                 task.save()
             submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
-            if sent := print_unsent(submitted, "task"):
+            sent = print_unsent(submitted, "task")
+            if sent:
                 last = f" to {sent[-1].label()}" if sent[1:] else ""
                 print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}")
                 print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,18 +28,17 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmJobEnvironment
 
-from compclip.base import thread_waiting
+from compclip.base import child_environment, environment_variables, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.number_text import format_count
 from compclip.base.shared_folders import open_plain
-from compclip.launch import job_environment
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks, waiting_jobs
+from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
+from compclip.runs.jobs import UnsentJob
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
-from compclip.runs.unsent_jobs import UnsentJob
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
@@ -79,7 +78,8 @@ class JobCommand:
         while (code := child.poll()) is None:
             time.sleep(POLL_S)
         if code and not rank:
-            array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+            array = os.environ.get("SLURM_ARRAY_JOB_ID")
+            index = os.environ.get("SLURM_ARRAY_TASK_ID")
             job_id = f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID", "?")
             jobs.post_failure(find_job_folder(self.key), self.notify, f"job {job_id}", f"exit code {code}")
         if code and rank:
@@ -141,17 +141,21 @@ class Slurm:
 
         Raises UserError with what SLURM says where it refuses.
         """
-        code, size = copy_package(self.root), read_max_array_size()
-        room, limit = self._count_room(len(work)), f"queue_limit={self.profile.queue_limit}"
+        code = copy_package(self.root)
+        size = read_max_array_size()
+        room = self._count_room(len(work))
+        limit = f"queue_limit={self.profile.queue_limit}"
         submitted: list[SentJob] = []
-        start, end = 0, min(len(work), room)
+        start = 0
+        end = min(len(work), room)
         while size and start < end:
             chunk = work[start : min(start + size, end)]
             try:
                 submitted += self._submit_array(chunk, code)
                 start += len(chunk)
             except QueueFull as error:
-                size, limit = len(chunk) // 2, error.limit
+                size = len(chunk) // 2
+                limit = error.limit
         return submitted + [self._postpone(item, limit) for item in work[start:]]
 
     def _count_room(self, count: int) -> int:
@@ -172,11 +176,11 @@ class Slurm:
         folder = (self.root / ".work" / "slurm").resolve()
         options = submitit_options(self.profile, work, code, self.root)
         names = [*options, *options["additional_parameters"]]
-        environment = job_environment.submission_environment(os.environ, names, self.profile.notify)
+        environment = submission_environment(os.environ, names, self.profile.notify)
         with _note_keys(folder, keys) as name, _explain_refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
             executor.update_parameters(job_name=name, **options)
-            with job_environment.exchange(environment), executor.batch():
+            with exchange(environment), executor.batch():
                 submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
             identities = _identify(name, [job.job_id for job in submitted])
             return [
@@ -217,7 +221,7 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
     threads = max(item.threads for item in work)
     first = shlex.quote(str(code.resolve()))
-    exports = job_environment.export_lines(os.environ, profile.notify)
+    exports = export_lines(os.environ, profile.notify)
     setup = [*exports, *profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
     if profile.gpus:
         setup.append(f"export {gpus.PROFILE_GPUS}={profile.gpus}")
@@ -272,7 +276,8 @@ def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
     The note is locked meanwhile: a sweep and a launch may send at the same time.
     """
     name = f"compclip-{uuid.uuid4().hex[:8]}"
-    note, temporary = folder / f"{name}.json", folder / f".{name}.json"
+    note = folder / f"{name}.json"
+    temporary = folder / f".{name}.json"
     folder.mkdir(parents=True, exist_ok=True)
     with open(temporary, "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -313,14 +318,15 @@ def _explain_refusals(profile: Profile) -> Iterator[None]:
     except (FailedJobError, FailedSubmissionError, RuntimeError) as error:
         lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
         message = one_line(" ".join(line.partition("error:")[2] or line for line in lines))
-        if limit := QUEUE_FULL.search(message):
+        limit = QUEUE_FULL.search(message)
+        if limit:
             raise QueueFull(f"sbatch: {message}", limit[0]) from error
         fix = "correct the profile"
         if "partition" in message.lower():
             names = sorted(set(cluster.run_command("sinfo", "--noheader", "--format=%R").stdout.split()))
             fix = f"the profile has partition={profile.partition!r}, the cluster has {', '.join(names) or 'none'}"
             if profile.partition in names:
-                fix = f"{waiting_jobs.describe_partition(profile.partition)}; the cluster has {', '.join(names)}"
+                fix = f"{cluster.describe_partition(profile.partition)}; the cluster has {', '.join(names)}"
         raise UserError(f"sbatch: {message}; {fix}") from error
 
 
@@ -330,13 +336,15 @@ def _identify(name: str, job_ids: Sequence[str]) -> list[cluster.JobIdentity]:
         queued = cluster.identify_sent(name)
     except cluster.Unreachable:  # it took them a moment ago: only the time is not known
         queued = {}
-    here, user = cluster.read_config()["ClusterName"], cluster.current_user()
+    here = cluster.read_config()["ClusterName"]
+    user = cluster.current_user()
     return [queued.get(job_id, cluster.JobIdentity(here, user, job_id, name)) for job_id in job_ids]
 
 
 def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{identity.id}_0_log.out"
-    folder, module = find_job_folder(key, root), jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
+    folder = find_job_folder(key, root)
+    module = jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
     moved_with = os.path.relpath(log, folder.path.resolve())  # a project may be moved
     record = {"kind": "slurm", "module": module, **asdict(identity), "log": moved_with}
     record |= {"notify": notify} if notify else {}
@@ -348,3 +356,74 @@ def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) ->
 def find_job_folder(key: str, root: Path = Path(".")) -> RunFolder:
     """Return the folder of the job with this key. Raises UserError for a text that is no key."""
     return shard_tasks.folder(key, root) if shard_tasks.is_key(key) else run_store.find_folder(key, root)
+
+
+OUR_PREFIX = "COMPCLIP_"
+OTHERS = (
+    "HF_ENDPOINT",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
+    "NLTK_DATA",
+    "PYTHONPATH",
+    "SUBMITIT_PREEMPT_SIGNAL",
+)
+SECRETS = ("COMPCLIP_STORAGE", "COMPCLIP_WEBHOOK", "HF_TOKEN")
+# of the machine or job that submits: the job's own are others
+OF_SENDER = (gpus.PROFILE_GPUS, gpus.CORES)
+SBATCH_PREFIX, EXPORT = "SBATCH_", "SBATCH_EXPORT"
+# sbatch's variables whose option a job's script always has, or may have in the place of another one
+ALWAYS = ("array_inx", "error", "job_name", "no_requeue", "open_mode", "output", "requeue", "signal", "wait")
+REPLACED = {
+    "time": ("timelimit",),
+    "mem": ("mem_per_cpu", "mem_per_gpu", "mem_per_node"),
+    "gpus_per_node": ("gpus", "gpus_per_task"),
+}
+
+
+def export_lines(environment: Mapping[str, str], webhook: str = "") -> list[str]:
+    """Return lines of a script that set what a job needs, without secrets, as that in the variable `webhook`."""
+    allowed = environment_variables.list_allowed(environment)
+    names = [name for name in environment if name.startswith(OUR_PREFIX) or name in OTHERS or name in allowed]
+    hidden = {*SECRETS, *OF_SENDER, webhook}
+    return [f"export {name}={shlex.quote(environment[name])}" for name in sorted(names) if name not in hidden]
+
+
+def list_secrets(environment: Mapping[str, str], webhook: str = "") -> list[str]:
+    """List the variables with secrets that a job needs: the webhook, tokens, and keys that a grid may send."""
+    allowed = environment_variables.list_allowed(environment)
+    keys = [name for name, at, _ in (word.partition("@") for word in allowed) if at]
+    return sorted(name for name in {*SECRETS, *keys, webhook} if name in environment)
+
+
+def submission_environment(environment: Mapping[str, str], options: Iterable[str], webhook: str = "") -> dict[str, str]:
+    """Return the environment for sbatch; `options` are those that the job's script has, by their names."""
+    replaced = [*ALWAYS, *options]
+    for option in options:
+        replaced += REPLACED.get(option, ())
+    hidden = {SBATCH_PREFIX + name.replace("-", "_").upper() for name in replaced}
+    hidden.update(OF_SENDER)
+    if "SLURM_JOB_ID" in environment:  # these GPUs are that job's
+        hidden.add(gpus.VISIBLE)
+    clean = child_environment.without_place(environment)
+    submitted = {name: value for name, value in clean.items() if name not in hidden}
+    exported = environment.get(EXPORT, "ALL").split(",")
+    if "ALL" not in exported:
+        names = [name for name in exported if name not in ("NONE", "NIL", "")]
+        submitted[EXPORT] = ",".join(names + list_secrets(environment, webhook)) or "NONE"
+    return submitted
+
+
+@contextlib.contextmanager
+def exchange(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let this process's commands have another environment: submitit starts sbatch without a word on it."""
+    previous = dict(os.environ)
+    os.environ.update(environment)
+    for name in previous.keys() - environment.keys():
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        for name in environment.keys() - previous.keys():
+            del os.environ[name]
+        os.environ.update(previous)

@@ -17,7 +17,7 @@ from compclip.base.files import hold_exclusively, read_mapping
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import JobInput, Slurm, find_job_folder
 from compclip.runs import jobs, run_store, shard_tasks
-from compclip.runs.unsent_jobs import UnsentJob
+from compclip.runs.jobs import UnsentJob
 
 LOCK = Path(".work/unsent.lock")
 

@@ -21,7 +21,7 @@ from compclip.report.escape import format_csv
 from compclip.report.tables import Column, MethodRow, ResultTable, RunsByTraining, Statistic
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
-from compclip.runs.item_selection import select_items
+from compclip.runs.picture_splits import select_items
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
 

@@ -20,7 +20,7 @@ from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.tables import MethodRow, ResultTable
-from compclip.runs import device_hours, result_files, run_folder
+from compclip.runs import progress, result_files, run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.progress import describe_replaced
 from compclip.runs.result_files import FinishedRun, Result
@@ -242,8 +242,8 @@ def format_total_hours(runs: Sequence[FinishedRun]) -> str:
 def format_hours(runs: Sequence[FinishedRun]) -> str:
     """Format GPU-hours, and apart from them process-hours of runs on a CPU; a dash where no run says."""
     facts = [run.environment for run in runs]
-    spent = [(f.get("device_seconds") or 0.0, device_hours.is_on_gpu(f)) for f in facts]
-    return device_hours.format_sum(spent) or "–"
+    spent = [(f.get("device_seconds") or 0.0, progress.is_on_gpu(f)) for f in facts]
+    return progress.format_sum(spent) or "–"
 
 
 def format_duration(seconds: float) -> str:

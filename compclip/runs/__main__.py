@@ -30,30 +30,29 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.number_text import format_count
 from compclip.config import read
-from compclip.runs import damage_check, device_hours, inventory, run_store
-from compclip.runs.inventory import RunUsers, StoreEntry
+from compclip.runs import inventory, progress, run_store, run_table, status
+from compclip.runs.inventory import RunUsers
 from compclip.runs.run_folder import RunFolder
+from compclip.runs.run_table import RunRow
 
 HEADER = ("run", "size", "hours", "age", "state", "used by")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def format_entries(runs: Sequence[StoreEntry], used: RunUsers) -> str:
+def format_entries(runs: Sequence[RunRow], used: RunUsers) -> str:
     """Format one line for each run, and a line with their sums."""
-    rows = [HEADER, *(_format_row(run, used) for run in runs)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = ["  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-    hours = device_hours.format_sum((run.device_seconds, run.on_gpu) for run in runs)
+    table = status.align_columns(HEADER, [_format_row(run, used) for run in runs], sys.maxsize, len(HEADER))
+    hours = progress.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     refused = sum(run.refused for run in runs)
     free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
-    size = format_bytes(inventory.count_bytes(runs))
+    size = format_bytes(run_table.count_bytes(runs))
     total = f"{format_count(len(runs), 'run')}, {size}{hours and f', {hours}'}; {free} used by nobody"
     if refused:
         total += f"; {refused} refused"
-    return "\n".join([*lines, "", total])
+    return f"{table}\n\n{total}"
 
 
-def format_json(runs: Sequence[StoreEntry], used: RunUsers) -> str:
+def format_json(runs: Sequence[RunRow], used: RunUsers) -> str:
     """Return the list as JSON: sizes in bytes, times in seconds, the names that use each run."""
     rows = [
         {
@@ -64,30 +63,31 @@ def format_json(runs: Sequence[StoreEntry], used: RunUsers) -> str:
             "age_seconds": round(run.age_s),
             "state": run.state,
             "kept": run.is_kept,
-            "cell": "" if run.refused else inventory.cell_name(run.folder),
+            "cell": "" if run.refused else run_table.cell_name(run.folder),
             "used_by": [] if run.refused else used.list_users(run.folder),
             "carried": run.origin,
-            "fault": run.fault,
+            "fault": run.error,
         }
         for run in runs
     ]
-    return json.dumps({"runs": rows, "bytes": inventory.count_bytes(runs)}, indent=1)
+    return json.dumps({"runs": rows, "bytes": run_table.count_bytes(runs)}, indent=1)
 
 
-def _format_row(run: StoreEntry, used: RunUsers) -> tuple[str, ...]:
+def _format_row(run: RunRow, used: RunUsers) -> tuple[str, ...]:
     if run.refused:
-        return run.folder.key, "", "", "", run.state, run.fault
-    users = used.list_users(run.folder) or [f"(made for {name})" for name in [inventory.cell_name(run.folder)] if name]
-    marks = [mark for mark in ("kept" if run.is_kept else "", run.origin, run.fault) if mark]
-    hours = device_hours.format_hours(run.device_seconds, run.on_gpu)
-    return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users)
+        return run.folder.key, "", "", "", run.state, run.error
+    users = used.list_users(run.folder) or [f"(made for {name})" for name in [run_table.cell_name(run.folder)] if name]
+    marks = [mark for mark in ("kept" if run.is_kept else "", run.origin, run.error) if mark]
+    hours = progress.format_hours(run.device_seconds, run.on_gpu)
+    return (run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users))
 
 
 def format_bytes(count: float) -> str:
     """Format a number of bytes, as 812 KiB or 1.5 GiB."""
     power = 0
     while count >= 1024 and power < len(UNITS) - 1:
-        count, power = count / 1024, power + 1
+        count = count / 1024
+        power = power + 1
     return f"{count:.1f} {UNITS[power]}" if power > 1 and count < 10 else f"{count:.0f} {UNITS[power]}"
 
 
@@ -112,21 +112,21 @@ def keep(keys: Sequence[str], undo: bool, root: Path) -> int:
 
 def remove(keys: Sequence[str], used: RunUsers, force: bool, dry: bool, root: Path) -> int:
     """Remove runs, all or none. Raises UserError for one that is live, kept or used."""
-    runs = [inventory.inspect_run(folder) for folder in _find_folders(keys, root)]
+    runs = [run_table.inspect_run(folder) for folder in _find_folders(keys, root)]
     for run in runs:
         if run.refused:
-            raise UserError(f"{run.fault}; nothing was removed")
+            raise UserError(f"{run.error}; nothing was removed")
         if run.live:
-            raise UserError(f"{run.folder.key}: {run.worker} is {run.state}; stop it first, nothing was removed")
+            raise UserError(f"{run.folder.key}: {run.job} is {run.state}; stop it first, nothing was removed")
         names = (["marked by `runs keep`"] if run.is_kept else []) + used.list_users(run.folder)
         if names and not force:
             raise UserError(f"{run.folder.key}: used by {', '.join(names[:3])}; give --force; nothing was removed")
     return _remove_entries(runs, dry)
 
 
-def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bool, dry: bool, root: Path) -> int:
+def remove_unused(runs: Sequence[RunRow], used: RunUsers, include_shared: bool, dry: bool, root: Path) -> int:
     """Remove every run that nobody uses; `include_shared`: also what other projects worked on or published."""
-    refused = [run.fault for run in runs if run.refused]
+    refused = [run.error for run in runs if run.refused]
     runs = [run for run in runs if not run.refused]
     for line in (*used.missing, *refused):
         messages.note(line)
@@ -138,7 +138,7 @@ def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bo
     if run_store.is_shared() and not include_shared:
         spared = [run for run in idle if run_store.list_projects(run.folder) != {str(root.resolve())}]
     if spared:
-        size = format_bytes(inventory.count_bytes(spared))
+        size = format_bytes(run_table.count_bytes(spared))
         runs_of_others = format_count(len(spared), "run")
         messages.note(f"left: {runs_of_others}, {size}, also of other projects of this store; --shared removes them")
     if not dry:
@@ -146,11 +146,12 @@ def remove_unused(runs: Sequence[StoreEntry], used: RunUsers, include_shared: bo
     return _remove_entries([run for run in idle if run not in spared], dry)
 
 
-def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:
+def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
     """Remove runs and print each; a run that another process works on by now stays. Return the exit code."""
-    removed, faults = [], []
+    removed = []
+    faults = []
     for run in runs:
-        name = inventory.cell_name(run.folder)
+        name = run_table.cell_name(run.folder)
         try:
             if not dry:
                 inventory.remove(run.folder)
@@ -161,7 +162,8 @@ def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:
         print(f"{'would remove' if dry else 'removed'} {run.folder.key}  {format_bytes(run.size)}  {run.state}  {name}")
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)
-    size, freed = format_bytes(inventory.count_bytes(removed)), format_bytes(inventory.count_freed_bytes(removed))
+    size = format_bytes(run_table.count_bytes(removed))
+    freed = format_bytes(inventory.count_freed_bytes(removed))
     print(
         f"{format_count(len(removed), 'run')}, {size}, of which {freed} without another name, "
         "as in runs/ or DVC's cache"
@@ -172,14 +174,14 @@ def _remove_entries(runs: Sequence[StoreEntry], dry: bool) -> int:
 def check(drop: bool, root: Path) -> int:
     """Print what is damaged, and remove it where it can be made again. Return the exit code: 1 where something is."""
     damages = []
-    for damage in damage_check.find_damage(root):
+    for damage in inventory.find_damage(root):
         damages.append(damage)
         print(f"damaged: {damage.path}: {damage.fault}; {damage.remedy}", flush=True)
-    removed = damage_check.drop(damages, root) if drop else []
+    removed = inventory.drop_damaged(damages, root) if drop else []
     for path in removed:
         print(f"removed {path}")
     summary = f"{len(damages)} damaged" if damages else "nothing is damaged"
-    print(f"{format_count(len(inventory.list_entries(root)), 'run')} in {run_store.store_folder(root)}; {summary}")
+    print(f"{format_count(len(run_table.list_store(root)), 'run')} in {run_store.store_folder(root)}; {summary}")
     return 1 if damages else 0
 
 
@@ -188,7 +190,7 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
 
     Raises UserError with close matches for one that the store does not have.
     """
-    names = {path.name for path in run_store.store_folder(root).glob("*") if inventory.KEY.fullmatch(path.name)}
+    names = {path.name for path in run_store.store_folder(root).glob("*") if run_table.KEY.fullmatch(path.name)}
     for key in keys:
         if key not in names:
             matches = get_close_matches(key, names, n=3, cutoff=0.6)
@@ -199,7 +201,8 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
 
 def main(argv: list[str]) -> int:
     """Run the command `runs`."""
-    args, root = _parse_arguments(argv), Path(".")
+    args = _parse_arguments(argv)
+    root = Path(".")
     if args.command == "check":
         return check(args.drop, root)
     if args.command == "keep":
@@ -211,7 +214,7 @@ def main(argv: list[str]) -> int:
     used = inventory.find_users(args.params, grids, root)
     if args.command == "remove":
         return remove(args.keys, used, args.force, args.dry_run, root)
-    entries = inventory.list_entries(root)
+    entries = run_table.list_store(root)
     if args.command == "gc":
         return remove_unused(entries, used, args.shared, args.dry_run, root)
     print(format_json(entries, used) if args.json else format_entries(entries, used))

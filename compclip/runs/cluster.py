@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -96,9 +96,12 @@ class Queue:
 
     def _ask(self) -> None:
         """Ask SLURM for the queue; print once that it does not answer, and once that it answers again."""
-        asked_at, previous_fault, self._fault = self.clock(), self._fault, ""
+        asked_at = self.clock()
+        previous_fault = self._fault
+        self._fault = ""
         try:
-            self._jobs, self._asked_at = _list_queued(self.cluster, self.user), asked_at
+            self._jobs = _list_queued(self.cluster, self.user)
+            self._asked_at = asked_at
         except Unreachable as error:
             self._fault, self._asked_at = str(error), self.clock()  # an answer that took long counts from its end
         if self._fault and not previous_fault:
@@ -130,7 +133,8 @@ def read_config() -> dict[str, str]:
 
 def identify_sent(name: str) -> dict[str, JobIdentity]:
     """Return our jobs with this name by their ids, those that ended a moment ago too. Raises Unreachable."""
-    cluster, user = read_config()["ClusterName"], current_user()
+    cluster = read_config()["ClusterName"]
+    user = current_user()
     queued = _list_queued(cluster, user, f"--name={name}", "--states=all")
     return {job_id: JobIdentity(cluster, user, job_id, name, job.submitted) for job_id, job in queued.items()}
 
@@ -219,3 +223,65 @@ def run_command(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: not installed on this machine")
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: no answer in 60 s")
+
+
+SEND_AGAIN = "correct the profile, then `compclip launch PROFILE cancel` and send again"
+RELEASE = "`scontrol release {id}`"
+# What never ends by itself; `{partition}` stands for its name and state, `{id}` for the job or its whole array.
+HELP = {
+    r"JobHeldUser": f"a user holds it: {RELEASE}",
+    r"JobHeldAdmin": f"an administrator holds it, who alone may end that: {RELEASE}",
+    r"job requeued in held state|launch failed requeued held|JobHoldMaxRequeue":
+        f"SLURM put it back and holds it (`scontrol show job {{id}}`): {RELEASE}",
+    r"Partition(Down|Inactive)":
+        "{partition}: ask an administrator to set it up, or send to another one (`sinfo --summarize`)",
+    r"Nodes required for job are .*|ReqNodeNotAvail.*|NodeDown":
+        "{partition}: `sinfo --list-reasons` says why, and an administrator resumes them",
+    r"Partition(Time|Node)Limit":
+        f"the partition gives no job so much (`scontrol show partition`), see time_min and nodes: {SEND_AGAIN}",
+    r"BadConstraints": f"no node is as the profile asks (`sinfo --format='%P %c %m %G %f'`): {SEND_AGAIN}",
+    r"(Assoc|QOS)Max\w*Per(Job|Node)(Limit)?|QOSMin\w+":
+        f"account or QOS give no job so much (`sacctmgr show qos`, `sacctmgr show assoc user=$USER`): {SEND_AGAIN}",
+    r"(Assoc|QOS)Grp\w*?(?<!Run)Minutes(Limit)?|QOSUsageThreshold":
+        f"the account's compute time is used up (`sshare`): ask for more, or {SEND_AGAIN}",
+    r"(Account|QOS)NotAllowed|Invalid(Account|QOS)":
+        f"account or QOS may not be used here (`sacctmgr show assoc user=$USER`): {SEND_AGAIN}",
+    r"DependencyNeverSatisfied|ReservationDeleted":
+        "what it waits for does not come: `compclip launch PROFILE cancel` and send again",
+}  # fmt: skip
+
+
+@functools.cache
+def explain_wait(reason: str, job: str) -> str:
+    """Return why `job 12_3` will not start by itself, with the command that helps; "" where time will do."""
+    text = next((text for pattern, text in HELP.items() if re.fullmatch(pattern, reason)), "")
+    number = "".join(re.findall(r"\d+", job)[:1])  # of the array
+    if "{partition}" in text:
+        name = run_command("squeue", "--noheader", f"--jobs={number}", "--format=%P").stdout.split()[:1]
+        text = text.replace("{partition}", describe_partition(*name))
+    return text and f"job {number} waits, {reason}: {text.replace('{id}', number)}"
+
+
+def describe_partition(name: str = "") -> str:
+    """Say which state a partition and its nodes are in."""
+    result = run_command("sinfo", "--noheader", f"--partition={name}", "--format=%a|%D %T")
+    rows = [line.strip().split("|") for line in result.stdout.splitlines() if "|" in line]
+    if not rows:
+        return f"partition {name} cannot be looked at"
+    return f"partition {name} is {rows[0][0]}, its nodes: {', '.join(nodes for _, nodes in rows)}"
+
+
+def list_advice(waiting: Iterable[tuple[str, str]]) -> list[str]:
+    """List what keeps jobs from ever starting, each once, of pairs of a reason and a job."""
+    lines = [explain_wait(reason, job) for reason, job in waiting]
+    return [line for line in dict.fromkeys(lines) if line]
+
+
+@functools.cache
+def warn_of_wait(reason: str, job: str) -> None:
+    """Say of a job that is waited for why it will not start by itself, once for each array and reason."""
+    for line in list_advice([(reason, job)]):
+        _warn_once(line)
+
+
+_warn_once = functools.cache(messages.warn)

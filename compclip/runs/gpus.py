@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base.errors import UserError
+from compclip.base.lazy_torch import torch
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_GPU = ("", "-1", "NoDevFiles")  # the last is SLURM's
@@ -24,15 +25,14 @@ DRIVER = Path("/proc/driver/nvidia/version")
 def list_gpus() -> list[str]:
     """Return the ids by which CUDA numbers the GPUs of this process: what `CUDA_VISIBLE_DEVICES` says, else all.
 
-    Device files do not say them: a container with /dev/nvidia3 alone calls it 0. torch counts where there is one.
+    Device files do not say them: a container with /dev/nvidia3 alone calls it 0. torch counts where there is one: it is
+    imported then, which takes seconds.
     """
     visible = os.environ.get(VISIBLE)
     if visible is not None:
         return [name for name in map(str.strip, visible.split(",")) if name not in NO_GPU]
     if not _list_device_files():
         return []
-    import torch  # seconds, and a machine without a GPU does without
-
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
@@ -67,8 +67,6 @@ def describe_allocation(environment: Mapping[str, str]) -> dict[str, str]:
 
 def require_requested() -> None:
     """Raise UserError where a GPU is asked for and torch sees none: a CPU would take days, in silence."""
-    import torch
-
     reason, to_cpu = explain_request()
     if reason and not torch.cuda.is_available():
         raise UserError(f"{reason}, and torch sees none: {describe_cuda()}; mend that, or {to_cpu} to use the CPU")
@@ -76,23 +74,17 @@ def require_requested() -> None:
 
 def choose_device() -> str:
     """Return `cuda`, or `cpu` where nothing asks for a GPU. Raises UserError where one is asked for and not seen."""
-    import torch
-
     require_requested()
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def list_devices(device: str) -> list[str]:
     """Return the devices that a name stands for: `cuda` is every GPU that this process sees, others are themselves."""
-    import torch
-
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())] if device == "cuda" else [device]
 
 
 def describe_cuda() -> str:
     """Return the driver, what torch is built for, and which devices are visible: what has to fit for CUDA to work."""
-    import torch
-
     build = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
     visible = os.environ.get(VISIBLE)
     visible_text = "not set" if visible is None else f"{visible!r}"
@@ -102,6 +94,7 @@ def describe_cuda() -> str:
 def read_driver() -> str:
     """Return the version of NVIDIA's driver, as 580.65.06; "" where none is loaded."""
     with contextlib.suppress(OSError):
-        if match := re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", DRIVER.read_text(encoding="utf-8", errors="replace")):
+        match = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", DRIVER.read_text(encoding="utf-8", errors="replace"))
+        if match:
             return match[0]
     return ""

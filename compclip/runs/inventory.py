@@ -1,4 +1,4 @@
-"""What the store holds: each run's size, hours, age and state; who names it; and taking one out.
+"""Who names a run of the store, and taking one out.
 
 A run is named by the cells of grids, the trials of studies and MLflow. What cannot be judged is taken for used.
 """
@@ -6,166 +6,44 @@ A run is named by the cells of grids, the trials of studies and MLflow. What can
 from __future__ import annotations
 
 import errno
+import hashlib
+import itertools
 import os
-import re
 import sqlite3
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from compclip.base import links, messages, yaml_text
+from compclip.base import links, messages
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping, read_text
+from compclip.base.files import read_mapping
 from compclip.base.number_text import format_count
 from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell
+from compclip.data import shard_files
 from compclip.interface.method import load_method
-from compclip.runs import device_hours, jobs, keys, progress, run_folder, run_store
-from compclip.runs.run_folder import RunFolder, Trained
+from compclip.model import run_weights
+from compclip.runs import jobs, keys, result_files, run_folder, run_store, run_table, state_checksum
+from compclip.runs.run_folder import RUNS, RunFolder, Trained, published_folders, result_paths
+from compclip.runs.run_table import DiskFile, RunRow
 
-KEY = re.compile(r"[0-9a-f]{16}")
 REMOVED = ".removed-"  # a run on its way out
-FINISHED, STOPPED, EMPTY, DAMAGED = "finished", "stopped", "empty", "damaged"
-REFUSED = "refused"  # holds a link, a pipe, or too deep a tree: nothing of it is read
-CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
 GRIDS = Path("experiments/grids")
 SYNCED = Path("mlflow/synced.json")  # what MLflow holds: cells by name
-STUDIES, STORAGES = Path("studies"), Path(".work/studies")
+STORAGES = Path(".work/studies")
 
 
-@dataclass(frozen=True)
-class DiskFile:
-    """A file on the disk: its bytes, how many names it has, and how many of these are the run's."""
-
-    size: int
-    names: int
-    own_names: int
-
-
-@dataclass(frozen=True)
-class StoreEntry:
-    """A run of the store as it is now; `blocks` by inode."""
-
-    folder: RunFolder
-    state: str
-    device_seconds: float
-    age_s: float
-    blocks: dict[tuple[int, int], DiskFile]
-    is_kept: bool = False
-    fault: str = ""  # the file that cannot be read, of a damaged one; what is refused
-    worker: str = ""  # who works on it
-    origin: str = ""  # of a run that was carried from another key, which has its hours
-    on_gpu: bool = False
-
-    @property
-    def size(self) -> int:
-        """Bytes on the disk, each file once however many names it has."""
-        return count_bytes([self])
-
-    @property
-    def live(self) -> bool:
-        """Whether somebody works on it, or is about to."""
-        return self.state in jobs.LIVE
-
-    @property
-    def refused(self) -> bool:
-        """Whether it is no run that anybody should read, write or remove here."""
-        return self.state == REFUSED
-
-
-def list_entries(root: Path) -> list[StoreEntry]:
-    """List every run of the store, sorted by key."""
-    store = run_store.store_folder(root)
-    names = sorted(filter(KEY.fullmatch, os.listdir(store))) if store.is_dir() else []
-    return [inspect_run(RunFolder(store / name)) for name in names]
-
-
-def inspect_run(folder: RunFolder) -> StoreEntry:
-    """Read one run's size, age and state."""
-    try:
-        folder.check()
-    except UserError as error:
-        return StoreEntry(folder, REFUSED, 0.0, 0.0, {}, fault=str(error))
-    marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
-    newest = next((p.stat().st_mtime for p in marks if p.exists()), time.time())
-    spent, fault, origin, worker, on_gpu = 0.0, "", "", None, False
-    try:
-        origin = describe_origin(folder.final)
-        spent = 0.0 if origin else progress.read_device_seconds(folder)
-        on_gpu = device_hours.ran_on_gpu(folder)
-        worker = jobs.find_worker(folder)
-        state = worker.state() if worker else _find_state(folder)
-    except UserError as error:
-        state, fault = DAMAGED, str(error)
-    age = max(0.0, time.time() - newest)
-    blocks, is_kept = _list_blocks(folder.path), folder.keep_mark.exists()
-    name = worker.label() if worker else ""
-    return StoreEntry(folder, state, spent, age, blocks, is_kept, fault, name, origin, on_gpu)
-
-
-def describe_origin(trained: Trained) -> str:
-    """Say which run a finished one was carried from; empty for one that was trained under its own key."""
-    origin = trained.facts().get("carried")
-    return f"taken over from {origin['from']}" if origin else ""
-
-
-def _find_state(folder: RunFolder) -> str:
-    if folder.finished:
-        return FINISHED
-    return STOPPED if folder.metrics.is_file() or folder.checkpoints() else EMPTY
-
-
-def _list_blocks(path: Path) -> dict[tuple[int, int], DiskFile]:
-    blocks: dict[tuple[int, int], DiskFile] = {}
-    for folder, _, names in os.walk(path):
-        for name in names:
-            about = os.lstat(os.path.join(folder, name))
-            inode = about.st_dev, about.st_ino
-            own_names = blocks[inode].own_names if inode in blocks else 0
-            blocks[inode] = DiskFile(about.st_blocks * 512, about.st_nlink, own_names + 1)
-    return blocks
-
-
-def count_bytes(entries: Iterable[StoreEntry]) -> int:
-    """Count the bytes of several runs on the disk, each file once."""
-    return sum({inode: block.size for entry in entries for inode, block in entry.blocks.items()}.values())
-
-
-def count_freed_bytes(entries: Iterable[StoreEntry]) -> int:
+def count_freed_bytes(rows: Iterable[RunRow]) -> int:
     """Count the bytes that removing runs frees: a file that has a name elsewhere, in runs/ or DVC's cache, stays."""
     own_names: Counter[tuple[int, int]] = Counter()
     blocks: dict[tuple[int, int], DiskFile] = {}
-    for entry in entries:
-        blocks |= entry.blocks
-        own_names.update({inode: block.own_names for inode, block in entry.blocks.items()})
+    for row in rows:
+        blocks |= row.blocks
+        own_names.update({inode: block.own_names for inode, block in row.blocks.items()})
     return sum(block.size for inode, block in blocks.items() if own_names[inode] >= block.names)
-
-
-def cell_name(folder: RunFolder) -> str:
-    """Return the cell that a run was made for; empty where no file says it, the fault where one is damaged."""
-    path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
-    try:
-        return "-".join(map(str, read_cell(path).values())) if path else ""
-    except UserError as error:
-        return str(error)
-
-
-def read_cell(config: Path) -> dict[str, Any]:
-    """Return the cell that a config.yaml names, without parsing the rest; empty where it names none.
-
-    Raises UserError for a file that cannot be read.
-    """
-    match = CELL.search(read_text(config)) if config.is_file() else None
-    if not match:
-        return {}
-    where = f"{config}: cell"
-    cell = yaml_text.to_plain(yaml_text.parse_yaml(match[0], where, "must be a mapping"), where, resolves=False)["cell"]
-    return cell if isinstance(cell, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -186,7 +64,7 @@ class RunUsers:
         users = list(dict.fromkeys(self.names_by_key.get(folder.key, ())))
         if not (self.open or self.lost):
             return users
-        path = next((p for p in (folder.final.config, folder.run) if p.is_file()), None)
+        path = run_table.find_config(folder)
         if path is None:
             return [*users, "perhaps a cell whose data is not here"] if self.open else users
         try:
@@ -209,13 +87,15 @@ def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
     """
     names_by_key: dict[str, list[str]] = defaultdict(list)
     open_cells: dict[str, str] = {}
-    missing, lost = [], set()
+    missing = []
+    lost = set()
     for path, prefix in ((Path(params_path), ""), *((path, f"{path.stem}: ") for path in grids)):
         cells = keys.list_cells(path, root)
         for cell in cells:
             if cell.key:
                 names_by_key[cell.key].append(f"{prefix}{cell.cell.name}")
-        if unkeyed := [cell for cell in cells if not cell.key]:
+        unkeyed = [cell for cell in cells if not cell.key]
+        if unkeyed:
             open_cells |= {cell.parameters: f"{prefix}{cell.cell.name}" for cell in unkeyed}
             count = format_count(len(unkeyed), "cell")
             missing.append(f"{path}: {count} not judged ({unkeyed[0].error}); what may be theirs stays")
@@ -235,8 +115,9 @@ def _list_trials(root: Path) -> Iterator[tuple[str, str]]:
 
     Running ones are in the study's own storage: trials.json learns of one when it is over.
     """
-    for path in sorted((root / STUDIES).glob("*/trials.json")):
-        study, name = read_mapping(path), path.parent.name
+    for path in sorted((root / run_table.STUDIES).glob("*/trials.json")):
+        study = read_mapping(path)
+        name = path.parent.name
         if study.get("reference"):
             yield study["reference"]["run_key"], f"{name}: pretrained"
         yield from ((trial["run_key"], f"{name}#{trial['number']}") for trial in study["trials"] if trial["run_key"])
@@ -284,3 +165,140 @@ def finish_removals(root: Path) -> None:
             messages.note(str(error))
         else:
             links.remove(path)
+
+
+CACHE = Path(".dvc/cache/files/md5")
+SKIPPED = {".git", ".venv"}  # folders that hold nothing of ours
+DATABASES = ("mlflow/mlflow.db", ".work/studies/*.db")
+TRAIN_AGAIN = "`compclip runs check --drop_damaged` removes it and its links; `dvc repro` makes it again"
+FROM_BACKUP = "restore it from a backup"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged file or checkpoint folder, what is wrong, and what gets it back.
+
+    With it must go `run`, or `folder`: nothing else tells that they are not whole any more.
+    """
+
+    path: Path
+    fault: str
+    remedy: str = TRAIN_AGAIN
+    run: RunFolder | None = None
+    folder: Path | None = None
+
+
+def find_damage(root: Path) -> Iterator[Damage]:
+    """Yield what is damaged. Reads every byte once: weights, checkpoints, results, shards, cache, databases."""
+    for entry in run_table.list_store(root):
+        if not (entry.refused or entry.live):
+            yield from _check_run(entry.folder)
+    yield from _check_shards(root)
+    yield from _check_cache(root)
+    yield from _check_databases(root)
+
+
+def _check_run(run: RunFolder) -> Iterator[Damage]:
+    snapshots = [RunFolder(path) for path in sorted((run.path / "snapshots").glob("*"))]
+    for folder in (run, *snapshots):
+        if folder.finished:
+            yield from _check_weights(folder.final, run)
+        for results in sorted(folder.path.glob("scores/*")):
+            for path in result_paths(results):
+                try:
+                    result_files.read_result(path)
+                except UserError as error:
+                    yield Damage(path, str(error), folder=results)
+    for path in run.checkpoints():
+        try:
+            state_checksum.check_file(path)
+        except (OSError, ValueError, KeyError) as error:
+            yield Damage(path, f"an unfinished training's checkpoint: {error}")
+
+
+def _check_weights(trained: Trained, run: RunFolder) -> Iterator[Damage]:
+    try:
+        run_weights.check_recorded(trained.checkpoint)
+    except UserError:
+        yield Damage(trained.checkpoint, "its weights are not those that were trained", run=run)
+
+
+def _check_shards(root: Path) -> Iterator[Damage]:
+    for manifest in sorted(root.glob(f"data/*/{shard_files.MANIFEST}")):
+        try:
+            shards = shard_files.read_manifest(manifest, f"annotate@{manifest.parent.name}").shards
+        except UserError as error:
+            yield Damage(manifest, str(error))
+            continue
+        for shard in shards:
+            path = manifest.parent / shard_files.SHARDS / f"{shard.name}.arrow"
+            if not path.is_file() or _hash_file(path, "sha256") != shard.sha256:
+                yield Damage(path, "missing, or not the shard that its manifest lists")
+
+
+def _check_cache(root: Path) -> Iterator[Damage]:
+    for path in sorted((root / CACHE).glob("??/*")):
+        if path.is_file() and _hash_file(path, "md5") != path.parent.name + path.name.removesuffix(".dir"):
+            yield Damage(path, "an object of DVC's cache that is not what its name says")
+
+
+def _hash_file(path: Path, algorithm: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _check_databases(root: Path) -> Iterator[Damage]:
+    for pattern in DATABASES:
+        for path in sorted(root.glob(pattern)):
+            fault = _find_database_fault(path)
+            if fault:
+                is_view = path.parts[-2] == "mlflow"
+                yield Damage(
+                    path, fault, "move it away; `compclip track --rebuild` makes it again" if is_view else FROM_BACKUP
+                )
+
+
+def _find_database_fault(path: Path) -> str:
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            answer = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        return str(error)
+    return "" if answer == "ok" else str(answer)
+
+
+def drop_damaged(damages: list[Damage], root: Path) -> list[Path]:
+    """Remove what can be made again with every link to it, so that `dvc repro` makes it; return what was removed.
+
+    Of a damaged run the run and its published folders go; files of it that others share stay theirs. Raises UserError
+    where somebody works on a run.
+    """
+    damages = [damage for damage in damages if damage.remedy == TRAIN_AGAIN]
+    removed = _remove_links([damage.path for damage in damages if damage.path.is_file()], root)
+    for run in {damage.run for damage in damages if damage.run}:
+        published = [folder for folder in published_folders(root / RUNS) if Trained(folder).run_key == run.key]
+        remove(run)
+        for folder in published:
+            links.remove(folder)
+        removed += [run.path, *published]
+    for folder in {damage.folder for damage in damages if damage.folder}:
+        links.remove(folder)
+    return removed
+
+
+def _remove_links(files: list[Path], root: Path) -> list[Path]:
+    """Remove some files by all names that they have in the project and in its store; return the names."""
+    inodes = {_inode(path) for path in files}
+    removed = []
+    for folder_name, subfolders, names in itertools.chain(os.walk(root), os.walk(run_store.store_folder(root))):
+        subfolders[:] = [name for name in subfolders if name not in SKIPPED]
+        paths = [Path(folder_name, name) for name in names]
+        removed += [path for path in paths if os.path.lexists(path) and _inode(path) in inodes]
+    for path in set(removed):
+        path.unlink()
+    return sorted(set(removed))
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino

@@ -16,19 +16,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from compclip.base import child_environment, thread_waiting
-from compclip.base.errors import UserError
+from compclip.base import child_environment, messages, thread_waiting
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks, waiting_jobs
+from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -45,12 +45,7 @@ PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
 LIVE = (PENDING, RUNNING)
 UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
 # What job.json says of a cluster's job, and how: none of it can be an option, or name several jobs.
-IDENTITY = {
-    "cluster": r"\w[\w.-]*",
-    "user": r"\w[\w.@\\$-]*",
-    "id": r"(?a:\d[\d_+]*)",
-    "name": r"compclip-[0-9a-f]{8}",
-}
+IDENTITY = {"cluster": r"\w[\w.-]*", "user": r"\w[\w.@\\$-]*", "id": r"(?a:\d[\d_+]*)", "name": r"compclip-[0-9a-f]{8}"}
 
 
 @dataclass
@@ -79,7 +74,8 @@ class LocalJob:
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
-        code, last = self.child.poll() if self.child else None, last_line(self.folder)
+        code = self.child.poll() if self.child else None
+        last = last_line(self.folder)
         if not code:
             return last if last.startswith("error:") else f"gone: {last}"
         return f"killed by {signal.Signals(-code).name}: {last}" if code < 0 else f"exit code {code}: {last}"
@@ -147,7 +143,8 @@ class SlurmJob:
 
     def cancel(self) -> None:
         """scancel: SIGTERM first, so that the trainer saves and leaves. Raises UserError where SLURM refuses."""
-        if fault := cluster.cancel(self.identity):
+        fault = cluster.cancel(self.identity)
+        if fault:
             raise UserError(f"job {self.id}: {fault}")
 
 
@@ -206,8 +203,8 @@ class Local:
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)
-        if gpu := (environment or {}).get(gpus.VISIBLE):
-            record["gpu"] = gpu
+        if environment and environment.get(gpus.VISIBLE):
+            record["gpu"] = environment[gpus.VISIBLE]
         write_json(folder.job, record)
         return LocalJob(folder, record, child)
 
@@ -248,7 +245,8 @@ def _read_name(folder: RunFolder) -> str:
 
 def post_found_failure(job: Job) -> None:
     """Post that a cluster's job failed, since its own process may not have been able to."""
-    if isinstance(job, SlurmJob) and (variable := job.record.get("notify", "")):
+    if isinstance(job, SlurmJob) and job.record.get("notify"):
+        variable = job.record["notify"]
         notify.post_job_failure(job.folder, variable, job.label(), _read_name(job.folder), job.reason())
 
 
@@ -274,7 +272,8 @@ def find_worker(folder: RunFolder) -> Worker | None:
 
     This is the one answer for all who show, send, stop or remove runs. Raises UserError as `find_job`.
     """
-    if job := _find_live_job(folder):
+    job = _find_live_job(folder)
+    if job:
         return job
     holder = lock.describe_holder(folder)
     return Holder(folder, holder) if holder else None
@@ -286,7 +285,7 @@ def _find_live_job(folder: RunFolder) -> Job | None:
 
 
 def find_unsent_record(folder: RunFolder, root: Path = Path(".")) -> Path:
-    """Return the file that says where a run or task is to be sent later; see runs/unsent_jobs.py."""
+    """Return the file that says where a run or task is to be sent later; see runs/py."""
     return root / UNSENT / f"{folder.key}.json"
 
 
@@ -307,26 +306,14 @@ def forget_job(folder: RunFolder) -> None:
     find_unsent_record(folder).unlink(missing_ok=True)
 
 
-class AwaitedJob(Protocol):
-    """What is waited for: somebody who works on a run, or a job that is to be sent."""
-
-    @property
-    def waits_by(self) -> str:
-        """Why it does not run yet; empty where it does."""
-
-    def state(self) -> str:
-        """pending, running, done or failed."""
-
-    def label(self) -> str:
-        """What it is called."""
-
-
-def wait_for_job(job: AwaitedJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
+def wait_for_job(job: Worker | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
-    while (state := job.state()) in LIVE:
-        waiting_jobs.warn(job.waits_by, job.label())
+    state = job.state()
+    while state in LIVE:
+        cluster.warn_of_wait(job.waits_by, job.label())
         show()
         time.sleep(poll_s)
+        state = job.state()
     return state
 
 
@@ -390,3 +377,85 @@ def last_lines(folder: RunFolder, most: int = 10, rank: int = 0) -> list[str]:
 def _read_lines(log: Path) -> list[str]:
     text = progress.read_tail(log, TAIL_BYTES).decode(errors="replace").rpartition(SENT_AGAIN)[2]
     return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+SENDER = "compclip.launch.unsent"
+TRY_AGAIN_S = 60.0
+POLL_S = 0.5
+
+
+@dataclass
+class UnsentJob:
+    """A job that is to be sent; once it was, that job."""
+
+    folder: RunFolder
+    record: dict[str, Any]
+    _job: Job | None = field(default=None, init=False)
+    _tried_at: float = field(default=float("-inf"), init=False)
+
+    def is_unsent(self) -> bool:
+        """Return whether nobody has sent it yet, given it up, or done its work."""
+        return find_unsent_record(self.folder).is_file() and not has_finished(self.folder, self.record)
+
+    @property
+    def waits_by(self) -> str:
+        """The limit that keeps it, or SLURM's reason."""
+        return self._job.waits_by if self._job else self.record["limit"]
+
+    def state(self) -> str:
+        """pending until it is sent, then its job's; failed where it was given up, done where others did its work."""
+        if self._job is None and self.is_unsent():
+            return PENDING
+        self._job = self._job or find_job(self.folder)
+        if self._job:
+            return self._job.state()
+        return DONE if has_finished(self.folder, self.record) else FAILED
+
+    def reason(self) -> str:
+        """Why it failed."""
+        return self._job.reason() if self._job else "given up before it was sent"
+
+    def label(self) -> str:
+        """The job, once it has a number."""
+        return self._job.label() if self._job else "a job that is not sent yet"
+
+    def cancel(self) -> None:
+        """Give it up. Raises UserError as the others do, where it was sent."""
+        find_unsent_record(self.folder).unlink(missing_ok=True)
+        if self._job:
+            self._job.cancel()
+
+    def is_due(self) -> bool:
+        """Return whether it is to be tried again now; that counts as a try."""
+        is_due = time.monotonic() - self._tried_at >= TRY_AGAIN_S and self.is_unsent()
+        if is_due:
+            self._tried_at = time.monotonic()
+        return is_due
+
+
+def find_unsent(folder: RunFolder) -> UnsentJob | None:
+    """Return a run or task that was left for later; None for every other one."""
+    path = find_unsent_record(folder)
+    return UnsentJob(folder, read_mapping(path)) if path.is_file() else None
+
+
+def send_due(waiting: Iterable[object]) -> None:
+    """Send those of the jobs that are not sent and for which there is room.
+
+    What keeps them is a warning: they are tried again.
+    """
+    keys = [job.record["key"] for job in waiting if isinstance(job, UnsentJob) and job.is_due()]
+    if not keys:
+        return
+    process = subprocess.run([sys.executable, "-m", SENDER, *keys], stderr=subprocess.PIPE, text=True)
+    if process.returncode:
+        messages.warn(f"not sent yet: {one_line(process.stderr)}")
+
+
+def wait_until_sent(waiting: Iterable[object], poll_s: float = POLL_S) -> None:
+    """Send all of the jobs that are not sent, as there is room; return when none is left."""
+    unsent = [job for job in waiting if isinstance(job, UnsentJob) and job.is_unsent()]
+    while unsent:
+        send_due(unsent)
+        time.sleep(poll_s)
+        unsent = [job for job in unsent if job.is_unsent()]

@@ -42,9 +42,11 @@ def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -
     for run in grid.resolve_all(read.load_params(params_path)):
         parameters = run_store.hash_parameters(run.plain, load_method(run.method_name).TRAINS)
         try:
-            key, error = run_store.locate_run(run, root).key, ""
+            key = run_store.locate_run(run, root).key
+            error = ""
         except UserError as fault:
-            key, error = "", one_line(str(fault))
+            key = ""
+            error = one_line(str(fault))
         cells.append(KeyedCell(run.cell, key, asdict(run.train), parameters, error))
     return cells
 

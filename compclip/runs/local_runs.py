@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import gpus, jobs, unsent_jobs, waiting_jobs
+from compclip.runs import cluster, gpus, jobs
+from compclip.runs.jobs import UnsentJob
 from compclip.runs.progress import Follower, describe_faults
 from compclip.runs.run_store import StoredRun
-from compclip.runs.unsent_jobs import UnsentJob
 
 
 def list_slots(threads: int) -> list[dict[str, str]]:
     """Return the environment of each slot for a run of so many threads: one a GPU, else as many as the cores carry."""
-    if ids := gpus.list_gpus():
+    ids = gpus.list_gpus()
+    if ids:
         cores = max(1, len(os.sched_getaffinity(0)) // len(ids))
         return [{gpus.VISIBLE: name, gpus.CORES: str(cores)} for name in ids]
     return [{}] * max(1, len(os.sched_getaffinity(0)) // max(1, threads))
@@ -106,9 +107,9 @@ class LocalRunDriver:
             while self._waiting and self._list_free_slots():
                 self._start(self._waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
-            unsent_jobs.send_due(active.job for active in self._active)
+            jobs.send_due(active.job for active in self._active)
             for active in self._active:
-                waiting_jobs.warn(active.job.waits_by, active.job.label())
+                cluster.warn_of_wait(active.job.waits_by, active.job.label())
                 followers[active.run.key]()
             if self.should_stop():
                 raise DriverStopped
@@ -132,7 +133,7 @@ class LocalRunDriver:
         scores = self.module == jobs.SCORES  # such a one starts what a launch left, and waits for none that only trains
         worker: jobs.Worker | UnsentJob | None = jobs.find_worker(run.folder)
         if not (worker or scores):
-            worker = unsent_jobs.find_unsent(run.folder)
+            worker = jobs.find_unsent(run.folder)
         trains = isinstance(worker, jobs.Job) and worker.record["module"] == jobs.TRAINS
         if worker is None or (scores and trains):
             return False
@@ -164,7 +165,8 @@ class LocalRunDriver:
 
     def _finish(self, active: ActiveRun) -> bool:
         """Hand on what a run that is over left; return whether it is over."""
-        state, failure = active.job.state(), ""
+        state = active.job.state()
+        failure = ""
         if state in jobs.LIVE:
             return False
         if state == jobs.FAILED and isinstance(active.job, jobs.Holder):

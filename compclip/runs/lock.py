@@ -141,7 +141,8 @@ def _watch(folder: RunFolder, number: int, touched: float, machine: str, now: fl
     lease for the first time at each look.
     """
     note = folder.sighting(hashlib.sha256(machine.encode()).hexdigest()[:8])
-    sighting, earlier = {"lease": number, "touched": touched}, {}
+    sighting = {"lease": number, "touched": touched}
+    earlier = {}
     with contextlib.suppress(UserError):
         earlier = read_mapping(note)
     since = earlier.pop("since", None)
@@ -204,7 +205,8 @@ def _keep_alive(lease: Lease, devices: int) -> Iterator[None]:
 
     A process that lost its run leaves at once: what it would save is not its own to write any more.
     """
-    life, over = progress.begin_life(lease.folder, devices), threading.Event()
+    life = progress.begin_life(lease.folder, devices)
+    over = threading.Event()
 
     def touch_until_over() -> None:
         while not over.wait(BEAT_S):

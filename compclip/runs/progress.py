@@ -28,6 +28,7 @@ from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
 
 if TYPE_CHECKING:
     from compclip.runs.run_store import StoredRun
+from collections.abc import Iterable
 
 TAIL_BYTES = 4096
 AGAIN = "train the run again"
@@ -62,7 +63,9 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     try:
         # as train.total_steps, from the share of an epoch that the step is
         steps = train["max_steps"] or max(1, round(train["epochs"] * round(row["step"] / row["epoch"])))
-        step, loss, speed = int(row["step"]), float(row["loss"]), float(row["samples_per_second"])
+        step = int(row["step"])
+        loss = float(row["loss"])
+        speed = float(row["samples_per_second"])
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
     samples_left = max(0, steps - step) * train["batch_size"]
@@ -124,7 +127,8 @@ class Follower:
         progress = read_progress(self.run.folder.metrics, self.run.resolved["train"])
         if progress and progress.step != self._printed_step:
             print(f"{self.run.cell.name}: {progress.line()}", flush=True)
-            self._printed_step, self._when = progress.step, time.monotonic()
+            self._printed_step = progress.step
+            self._when = time.monotonic()
 
 
 def begin_life(folder: RunFolder, devices: int) -> Path:
@@ -179,3 +183,39 @@ def read_device_seconds(folder: RunFolder) -> float:
     """Return the same, or what environment.json says where the finished run was adopted from published files."""
     lived = sum_device_seconds(folder)
     return lived or float(folder.final.facts().get("device_seconds", 0.0))
+
+
+GPU_HOURS, PROCESS_HOURS = "GPU-hours", "process-hours"
+
+
+def is_on_gpu(facts: Mapping[str, Any]) -> bool:
+    """Return whether a finished run computed on a GPU, by its environment.json."""
+    return "peak_device_memory_mib" in facts
+
+
+def ran_on_gpu(folder: RunFolder) -> bool:
+    """Return whether a run computes on a GPU: by its facts when it is finished, until then by who works on it."""
+    facts = folder.final.facts()
+    if facts:
+        return is_on_gpu(facts)
+    for path in folder.lives.glob("*.json"):
+        with contextlib.suppress(OSError, UserError):  # being written, or not by us
+            if read_mapping(path).get("gpu"):
+                return True
+    return False
+
+
+def format_hours(device_seconds: float, on_gpu: bool) -> str:
+    """Format the hours of a run, as `1.50 GPU` or `0.02 CPU`."""
+    return f"{device_seconds / 3600:.2f} {'GPU' if on_gpu else 'CPU'}"
+
+
+def format_sum(spent: Iterable[tuple[float, bool]]) -> str:
+    """Format the sum of (device-seconds, whether on GPUs): `3.50 GPU-hours and 0.20 process-hours`, or one of them."""
+    seconds: dict[str, float] = {}
+    for device_seconds, on_gpu in spent:
+        if device_seconds:
+            name = GPU_HOURS if on_gpu else PROCESS_HOURS
+            seconds[name] = seconds.get(name, 0.0) + device_seconds
+    names = [name for name in (GPU_HOURS, PROCESS_HOURS) if name in seconds]
+    return " and ".join(f"{seconds[name] / 3600:.2f} {name}" for name in names)

@@ -120,7 +120,8 @@ def list_files(trained: Trained, results_folder: Path) -> list[Path]:
 
 def read_config(trained: Trained) -> dict[str, Any]:
     """Read the resolved configuration as plain values; empty where there is none."""
-    file, config = trained.config, dict[str, Any]()
+    file = trained.config
+    config = dict[str, Any]()
     if not file.is_file():
         return config
     try:
@@ -156,7 +157,8 @@ def read_result(path: Path) -> Result:
     """Read one results file. Raises UserError where a field is missing or items and metric disagree."""
     raw = read_mapping(path)
     try:
-        units, pictures = raw.get("units", {}), raw.get("pictures")
+        units = raw.get("units", {})
+        pictures = raw.get("pictures")
         result = Result(
             benchmark=raw["benchmark"],
             module=raw.get("module", raw["benchmark"]),
@@ -186,7 +188,8 @@ def read_result(path: Path) -> Result:
 
 
 def _parse_items(raw: dict[str, Any], kind: str, numbers: list[int], pictures: list[int | None] | None) -> Items:
-    ids, values = _share(tuple(raw["ids"])), np.asarray(raw["outcomes"], dtype=np.float64)
+    ids = _share(tuple(raw["ids"]))
+    values = np.asarray(raw["outcomes"], dtype=np.float64)
     if values.shape != (len(ids),):
         raise ValueError(f"{len(ids)} ids for {values.size} outcomes")
     if len(set(ids)) != len(ids):
@@ -223,7 +226,8 @@ def _check_means(result: Result) -> None:
     """Raise ValueError for a metric that its own items or members do not reproduce."""
     computed = {name: items.values.mean() for name, items in result.items.items() if len(items.values)}
     for name, members in (*result.means.items(), ("headline", result.headline)):
-        if unknown_members := [member for member in members if member not in result.metrics]:
+        unknown_members = [member for member in members if member not in result.metrics]
+        if unknown_members:
             raise ValueError(f"{name} is a mean of {unknown_members[0]!r}, which is no metric")
     computed |= {name: np.mean([result.metrics[m] for m in members]) for name, members in result.means.items()}
     for name, value in computed.items():

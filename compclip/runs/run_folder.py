@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,20 +51,11 @@ SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samp
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 
+@dataclass(unsafe_hash=True)
 class _Folder:
-    """A folder whose files have names."""
+    """A folder whose files have names; never changed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.path == self.path
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.path)!r})"
+    path: Path
 
 
 class Trained(_Folder):

@@ -72,26 +72,21 @@ class StoredRun:
 
         return grid.parse_run(self.resolved, str(self.published.trained.config))
 
-    @property
-    def finished(self) -> bool:
-        """Whether training is through, here or in published files of the same key, which then go to the store."""
-        if self.folder.finished:
-            return True
+    def adopt_if_finished(self) -> bool:
+        """Return whether training is through; published files of this key are taken into a store that lacks them."""
         trained = self.published.trained
-        if trained.run_key != self.key or not trained.checkpoint.is_dir():
-            return False
-        adopt_published(self.published.trained, self.folder)
-        return True
+        if not self.folder.finished and trained.run_key == self.key and trained.checkpoint.is_dir():
+            adopt_published(trained, self.folder)
+        return self.folder.finished
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The shares of the training at which the weights are kept as well."""
         return tuple(self.resolved["train"].get("snapshots", ()))
 
-    @property
-    def complete(self) -> bool:
-        """Whether training is through and all snapshots are there."""
-        return self.finished and all(self.folder.snapshot(share).finished for share in self.shares)
+    def adopt_if_complete(self) -> bool:
+        """Return whether training is through, as `adopt_if_finished`, and all snapshots are there."""
+        return self.adopt_if_finished() and all(self.folder.snapshot(share).finished for share in self.shares)
 
     def config_text(self) -> str:
         """The cell's config.yaml."""
@@ -106,7 +101,8 @@ class StoredRun:
         Raises UserError where they cannot be written, or where not all of the run is its own.
         """
         self.folder.check()
-        trained, final = self.published.trained, self.folder.final
+        trained = self.published.trained
+        final = self.folder.final
         if is_shared():
             links.protect(final.path)
         update(trained.config, self.config_text())
@@ -216,7 +212,8 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
     from compclip.config.training_code import hash_training_code
     from compclip.interface.method import load_method
 
-    fingerprints, trains = hash_run_inputs(run, root), load_method(run.method_name).TRAINS
+    fingerprints = hash_run_inputs(run, root)
+    trains = load_method(run.method_name).TRAINS
     key = compute_key(run.plain, trains, fingerprints.all, hash_training_code(run.method_name))
     return StoredRun(run.cell, key, run.plain, fingerprints.data, find_folder(key, root), root)
 
@@ -239,11 +236,18 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
             raise absent_plan(path, stage, f"train@{method}", root)
-    cells, keys_by_cell, runs = read_mapping(plan)["cells"], read_mapping(keys), []
-    if absent := cells.keys() - keys_by_cell.keys():
+    cells = read_mapping(plan)["cells"]
+    keys_by_cell = read_mapping(keys)
+    runs = []
+    absent = cells.keys() - keys_by_cell.keys()
+    if absent:
         raise UserError(f"{keys}: has no key of {min(absent)}, which {plan} has; run `dvc repro keys`")
     for name, planned in cells.items():
-        run = _apply_chosen(planned, keys_by_cell[name].get("tuned", {}))
+        run = planned
+        if keys_by_cell[name].get("tuned"):
+            from compclip.config import tuning  # loads all of the configuration, which most grids can do without
+
+            run = tuning.apply_values(planned, keys_by_cell[name]["tuned"])
         key = keys_by_cell[name]["key"]
         folder = find_folder(key, root)
         runs.append(StoredRun(Cell(**run["cell"]), key, run, keys_by_cell[name]["data"], folder, root))
@@ -272,12 +276,6 @@ def list_planned(root: Path = Path(".")) -> list[StoredRun]:
     return runs
 
 
-def _apply_chosen(planned: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    from compclip.config import tuning
-
-    return tuning.apply_values(planned, values) if values else planned
-
-
 def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Path(".")) -> None:
     """Write trained/<method>.json, the fingerprint of what is published of each cell.
 
@@ -289,10 +287,7 @@ def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Pat
 
 
 def compute_keys(
-    plan: Mapping[str, Any],
-    root: Path,
-    chosen: Mapping[str, Mapping[str, Any]] | None = None,
-    tuned_backbone: str = "",
+    plan: Mapping[str, Any], root: Path, chosen: Mapping[str, Mapping[str, Any]] | None = None, tuned_backbone: str = ""
 ) -> dict[str, dict[str, Any]]:
     """Compute each cell's run key and the fingerprint of its data from a method's plan.
 
@@ -305,13 +300,15 @@ def compute_keys(
     for name, planned in plan["cells"].items():
         values = (chosen or {}).get(tuning.place_name(Cell(**planned["cell"]), tuned_backbone), {})
         run = tuning.apply_values(planned, values)
-        reads, needs_neighbours = plan.get("reads", {}).get(name, {}), name in plan["near"]
+        reads = plan.get("reads", {}).get(name, {})
+        needs_neighbours = name in plan["near"]
         fingerprints = hash_inputs(Inputs(root, Cell(**run["cell"])), reads, needs_neighbours)
         keys[name] = {
             "key": compute_key(run, plan["trains"], fingerprints.all, plan["code"]),
             "data": fingerprints.data,
         } | ({"tuned": dict(values)} if values else {})
-        if shares := run["train"].get("snapshots"):  # no part of the key, and yet the stage is to make them
+        shares = run["train"].get("snapshots")
+        if shares:  # no part of the key, and yet the stage is to make them
             keys[name] |= {"snapshots": shares, "chooses": bool(run["train"].get("choose"))}
     return keys
 
@@ -350,10 +347,12 @@ def hash_inputs(inputs: Inputs, reads: Mapping[str, str] | None = None, needs_ne
         if not path.exists():
             raise UserError(f"{path}: not there; {fix}")
     paths = (inputs.manifest, *sorted(inputs.backbone.iterdir()), *method_files)
-    data, all_inputs = _fingerprint_current((inputs.manifest,)), _fingerprint_current(paths)
+    data = _fingerprint_current((inputs.manifest,))
+    all_inputs = _fingerprint_current(paths)
     if not needs_neighbours:
         return Fingerprints(data, all_inputs)
-    path, identity = inputs.neighbours, read_neighbours_record(inputs.root).get(inputs.pair, {})
+    path = inputs.neighbours
+    identity = read_neighbours_record(inputs.root).get(inputs.pair, {})
     if not path.is_file() or identity.get("inputs") != all_inputs:
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "

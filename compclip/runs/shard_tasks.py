@@ -97,7 +97,8 @@ def work(stage: str, data: SafeName, root: Path = Path()) -> Path:
 
 def read_task(at: RunFolder) -> Task:
     """Read the task of a folder. Raises UserError where there is none, or a damaged one."""
-    folder, file = at.path.parents[1], at.path / FILE
+    folder = at.path.parents[1]
+    file = at.path / FILE
     shards = read_mapping(file).get("shards")
     if not shards:
         raise UserError(f"{file}: damaged; remove {at.path} and launch the stage again")

@@ -68,7 +68,8 @@ def storage_url(url_option: str, name: str, root: Path) -> str:
     Raises UserError for one whose parts cannot be told.
     """
     warn_of_password(url_option, "--storage", STORAGE)
-    if url := url_option or os.environ.get(STORAGE, ""):
+    url = url_option or os.environ.get(STORAGE, "")
+    if url:
         return check_url(url, "--storage" if url_option else STORAGE)
     path = root / ".work" / "studies" / f"{name}.db"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +107,8 @@ def make_sender(profile: Profile) -> RunSender:
 
 def run_study(study: Study, args: argparse.Namespace) -> None:
     """Drive a study to its number of trials, or only write its files."""
-    root, profile = Path("."), profiles.load_profile(args.profile) if args.profile else Profile(executor="local")
+    root = Path(".")
+    profile = profiles.load_profile(args.profile) if args.profile else Profile(executor="local")
     with study_results.lock_study(study.name, root):
         read.load_params(args.params, (*study.overrides, *args.overrides))
         params = fixed_params(study, Path(args.params), args.overrides, root)
@@ -143,7 +145,8 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
 
 def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     """Judge a study's front by the runs of its confirmation, and write that beside the study."""
-    params, folder = read.load_params(args.verdict), Path("studies") / study.name
+    params = read.load_params(args.verdict)
+    folder = Path("studies") / study.name
     runs, _ = collect_runs(list_cells(params), params.evaluate.benchmarks, Path("."))
     verdicts = confirmation.judge_front(study, params, runs)
     write_json(folder / study_results.CONFIRMED, verdicts)
@@ -215,12 +218,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
-    parser.add_argument(
-        "--seeds",
-        type=_positive_int,
-        default=5,
-        help="with --confirm: how many new seeds",
-    )
+    parser.add_argument("--seeds", type=_positive_int, default=5, help="with --confirm: how many new seeds")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
     parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")

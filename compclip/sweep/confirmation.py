@@ -36,7 +36,7 @@ from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.tables import Column, RunsByTraining
 from compclip.runs.result_files import FinishedRun
-from compclip.sweep import objectives
+from compclip.sweep import study_declaration
 from compclip.sweep.study_declaration import Study
 
 DOMINATES, DOMINATED, NEITHER, UNDECIDED = VERDICTS = ("dominates", "is dominated", "neither", "undecided")
@@ -107,8 +107,8 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
         OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks, params.benchmarks
     )
     searched_params = replace(params, evaluate=replace(params.evaluate, benchmarks=evaluated))
-    columns = objectives.columns_of_runs(study, runs, searched_params)
-    objective_benchmarks = objectives.benchmarks(columns)
+    columns = study_declaration.columns_of_runs(study, runs, searched_params)
+    objective_benchmarks = study_declaration.list_benchmarks(columns)
     other_columns = [c for c in params.report.columns or () if c.partition("/")[0] not in objective_benchmarks]
     aside = tables.select_columns(runs, other_columns, params.evaluate.benchmarks) if other_columns else ()
     pairs = [_compare_pair(study, columns, aside, (ours, theirs), by_method)

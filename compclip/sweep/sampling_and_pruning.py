@@ -27,8 +27,6 @@ from optuna.trial import FrozenTrial
 from compclip.base import plugins
 from compclip.sweep.study_declaration import Study
 
-NOTED = "scores_at_rungs"  # of a trial: step -> the objectives' values
-
 
 class SeededSampler(optuna.samplers.BaseSampler):
     """A sampler without state of its own: each draw comes from a fresh one seeded by (seed, trial number, parameter).
@@ -38,7 +36,8 @@ class SeededSampler(optuna.samplers.BaseSampler):
     """
 
     def __init__(self, make: Callable[[int], optuna.samplers.BaseSampler], seed: int) -> None:
-        self._make, self._seed = make, seed
+        self._make = make
+        self._seed = seed
         self._last: tuple[int, optuna.samplers.BaseSampler] | None = None  # joint samplers keep the space between calls
 
     def _make_sampler(self, trial: FrozenTrial, what: str) -> optuna.samplers.BaseSampler:

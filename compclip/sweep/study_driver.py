@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,17 +28,16 @@ from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
-from compclip.runs import jobs, picture_splits, progress, run_store, unsent_jobs
-from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, Worker
+from compclip.runs import jobs, picture_splits, progress, run_store
+from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, UnsentJob, Worker
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
-from compclip.runs.unsent_jobs import UnsentJob
-from compclip.sweep import objectives, study_results
 from compclip.sweep import study_declaration as studies
-from compclip.sweep.other_drivers import DRIVER, OtherDrivers
-from compclip.sweep.sampling_and_pruning import NOTED, make_pruner, make_sampler, should_stop
+from compclip.sweep import study_results
+from compclip.sweep.sampling_and_pruning import make_pruner, make_sampler, should_stop
 from compclip.sweep.study_declaration import Study
+from compclip.sweep.study_results import NOTED
 
 STATES = {
     TrialState.COMPLETE: "complete",
@@ -54,7 +54,20 @@ RunSender: TypeAlias = MachineSender | Slurm
 Result = TypeVar("Result")
 
 
-def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
+class ResumableStudy(optuna.Study):
+    """A study whose running trials can be taken up again by their numbers."""
+
+    def __init__(self, name: str, storage: optuna.storages.RDBStorage, study: Study) -> None:
+        super().__init__(name, storage, make_sampler(study), make_pruner(study))
+        self.storage = storage
+
+    def resume(self, number: int) -> optuna.Trial:
+        """Return a trial that a driver began which is gone."""
+        study_id = self.storage.get_study_id_from_name(self.study_name)
+        return optuna.Trial(self, self.storage.get_trial_id_from_study_id_trial_number(study_id, number))
+
+
+def open_study(study: Study, url: str, base_key: str) -> ResumableStudy:
     """Return the study in its storage, made where it is not there.
 
     Raises UserError where it was begun as another one.
@@ -69,14 +82,8 @@ def open_study(study: Study, url: str, base_key: str) -> optuna.Study:
     except RuntimeError as error:
         raise UserError(_explain_schema(url, error)) from error
     directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
-    opened = optuna.create_study(
-        storage=storage,
-        study_name=study.name,
-        load_if_exists=True,
-        sampler=make_sampler(study),
-        pruner=make_pruner(study),
-        directions=directions,
-    )
+    optuna.create_study(storage=storage, study_name=study.name, load_if_exists=True, directions=directions)
+    opened = ResumableStudy(study.name, storage, study)
     attributes = {"declared": study.identity(), "base_key": base_key}
     for name, value in attributes.items():
         recorded = opened.user_attrs.get(name)
@@ -162,7 +169,7 @@ class StudyDriver:
     """One study's ask, submit, tell. `scored`: whether a run is finished with results that the study may take."""
 
     study: Study
-    opened: optuna.Study
+    opened: ResumableStudy
     sender: RunSender
     params: Path
     root: Path = Path(".")
@@ -186,11 +193,12 @@ class StudyDriver:
         running: list[RunningTrial] = []
         while True:
             drivers = self._find_drivers(running)
-            for trial_id in [trial_id for trial_id, driver in drivers.items() if not driver]:
-                running += self._start_trial(optuna.Trial(self.opened, trial_id))
+            for number, driver in drivers.items():
+                if not driver:
+                    running += self._start_trial(self.opened.resume(number))
             while len(running) < self.workers and not self._is_over(target):
                 running += self._start_trial(self.opened.ask())
-            unsent_jobs.send_due(trial.job for trial in running)
+            jobs.send_due(trial.job for trial in running)
             unfinished = [trial for trial in running if not self._finish_trial(trial)]
             if not running and self._is_over(target) and (self._keeps_failing() or not drivers):
                 break
@@ -205,11 +213,11 @@ class StudyDriver:
             )
 
     def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
-        """Return who works on each running trial that is not in `running`, by its id; "" where its driver is gone."""
+        """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""
         self.others.exchange_beats()
         own_numbers = {trial.trial.number for trial in running}
         trials = [t for t in self._in_state(TrialState.RUNNING) if t.number not in own_numbers]
-        drivers = {t._trial_id: self.others.find_driver(t) for t in trials}
+        drivers = {t.number: self.others.find_driver(t) for t in trials}
         for name in sorted(set(drivers.values()) - self.shown_drivers - {""}):
             print(f"{name} drives study {self.study.name} as well, and has trials of it", flush=True)
             self.shown_drivers.add(name)
@@ -255,13 +263,14 @@ class StudyDriver:
         pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
         if not self.scored(loaded, pretrained):
             job = self.sender.attach(pretrained) or self.sender.submit(pretrained, self.params)
-            unsent_jobs.wait_until_sent([job], self.poll_s)
+            jobs.wait_until_sent([job], self.poll_s)
             if jobs.wait_for_job(job, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
-        self.columns = objectives.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
+        self.columns = studies.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)
         if "reference" in self.opened.user_attrs:
             return
-        values, key = objectives.read_scores(self.columns, self._results(pretrained.key), self.split), pretrained.key
+        values = studies.read_scores(self.columns, self._results(pretrained.key), self.split)
+        key = pretrained.key
         self.opened.set_user_attr(
             "reference", {"run_key": key, "folder": study_results.shown_folder(key, self.root), "values": values}
         )
@@ -294,7 +303,7 @@ class StudyDriver:
         live = self.sender.attach(stored_run)
         if live is None:
             if self.study.pruner != "none":
-                request = {"shares": self.study.rungs, "benchmarks": objectives.benchmarks(self.columns)}
+                request = {"shares": self.study.rungs, "benchmarks": studies.list_benchmarks(self.columns)}
                 write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
         self.write()  # `status` has its number while it runs
@@ -317,7 +326,7 @@ class StudyDriver:
             self._fail(running.trial, running.job.reason())
         elif state == DONE:
             try:
-                values = objectives.read_scores(self.columns, self._results(running.key), self.split)
+                values = studies.read_scores(self.columns, self._results(running.key), self.split)
             except UserError as error:
                 self._fail(running.trial, str(error))
             else:
@@ -373,9 +382,7 @@ class StudyDriver:
         for line in lines[running.rungs :]:
             rung = json.loads(line)
             running.rungs += 1
-            if self._note_and_judge(
-                running.trial, rung["step"], objectives.column_values(self.columns, rung["metrics"])
-            ):
+            if self._note_and_judge(running.trial, rung["step"], studies.column_values(self.columns, rung["metrics"])):
                 return True
         return False
 
@@ -435,3 +442,50 @@ def compute_importance(study: Study, opened: optuna.Study) -> dict[str, dict[str
             )
             importance[objective.column] = {name: round(float(share), 6) for name, share in shares.items()}
     return importance
+
+
+DRIVER = "driver"  # of a trial: who asked for it, or took it over
+BEAT_S = 10  # between two signs of life
+GONE_S = 120  # without one a driver is gone, by the clock of who watches
+
+
+class OtherDrivers:
+    """The drivers of a study's storage, by machine and folder; each counts up an attribute of the study.
+
+    A folder has one driver at a time, so that trials of its earlier ones are its own.
+    """
+
+    def __init__(self, opened: optuna.Study, root: Path) -> None:
+        self.own_name = f"{socket.gethostname()}:{root.resolve()}"
+        self._opened = opened
+        self._beaten_at = -float(BEAT_S)
+        self._beats: dict[str, int] = {}
+        self._changed_at: dict[str, float] = {}
+
+    def exchange_beats(self) -> None:
+        """Give a sign of life and look for those of the others, every BEAT_S seconds."""
+        now = time.monotonic()
+        if now - self._beaten_at < BEAT_S and self._beats:
+            return
+        self._beaten_at = now
+        attributes = self._opened.user_attrs
+        own_key = f"{DRIVER} {self.own_name}"
+        self._opened.set_user_attr(own_key, attributes.get(own_key, 0) + 1)
+        for key, beat in attributes.items():
+            name = key.removeprefix(f"{DRIVER} ")
+            if name != key and self._beats.get(name) != beat:
+                self._beats[name] = beat
+                self._changed_at[name] = now
+
+    def find_driver(self, trial: FrozenTrial) -> str:
+        """Return the other driver that works on a running trial; "" where that one is gone, or was of this folder.
+
+        A trial that bears no name yet may be anybody's.
+        """
+        name = trial.user_attrs.get(DRIVER)
+        names = [name] if name else sorted(self._changed_at)
+        return next((other for other in names if other != self.own_name and self._is_alive(other)), "")
+
+    def _is_alive(self, name: str) -> bool:
+        changed_at = self._changed_at.setdefault(name, time.monotonic())
+        return time.monotonic() - changed_at < GONE_S

@@ -19,22 +19,22 @@ from compclip.base import json_text, safe_names
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.shared_folders import read_user
-from compclip.runs import jobs, run_store, status
+from compclip.runs import jobs, run_store, run_table
 from compclip.runs.run_store import StoredRun
-from compclip.runs.status import ListedRun
+from compclip.runs.run_table import ListedRun
 from compclip.track.tracked_files import MOMENT_NS
 
 PREFIX = "live/"  # of the keys of their entries
 # MLflow's word for each state of `compclip status`; a run that nobody trains and that logged nothing was stopped, too.
 STATUSES = {
     jobs.RUNNING: "RUNNING",
-    status.SCORING: "RUNNING",
+    run_table.SCORING: "RUNNING",
     jobs.PENDING: "SCHEDULED",
     jobs.FAILED: "FAILED",
-    status.DAMAGED: "FAILED",
-    status.STOPPED: "KILLED",
-    status.STALE: "KILLED",
-    status.TRAINED: "FINISHED",
+    run_table.DAMAGED: "FAILED",
+    run_table.STOPPED: "KILLED",
+    run_table.STALE: "KILLED",
+    run_table.TRAINED: "FINISHED",
     jobs.DONE: "FINISHED",
 }
 UNDER_WAY = ("RUNNING", "SCHEDULED")
@@ -147,7 +147,7 @@ class LiveRun:
 
     def read_rows(self, position: Position) -> tuple[list[dict[str, Any]], Position]:
         """Read the new lines of its curve; none of a run whose files are damaged."""
-        return read_new_rows(None if self.state == status.DAMAGED else self.run.folder.progress, position)
+        return read_new_rows(None if self.state == run_table.DAMAGED else self.run.folder.progress, position)
 
 
 class LiveListing:
@@ -171,7 +171,7 @@ class LiveListing:
             state = self._look(run)
             if state is None:
                 continue
-            if state.state == status.PUBLISHED:
+            if state.state == run_table.PUBLISHED:
                 published.add((run.name, run.key, *_times(run.published.results)))
             else:
                 live.append(state)
@@ -197,7 +197,7 @@ class LiveListing:
         if times == known_times:
             return known_state
         state = _read_state(run)
-        if state and state.state != status.PUBLISHED and state.is_under_way:
+        if state and state.state != run_table.PUBLISHED and state.is_under_way:
             self._settled.pop(run.name, None)
         elif max(times) < time.time_ns() - MOMENT_NS:  # a second change within a tick of the clock would not show
             self._settled[run.name] = (times, state)
@@ -207,10 +207,10 @@ class LiveListing:
 def _read_state(run: StoredRun) -> LiveRun | None:
     """Read the state of a run; None of one that nobody sent yet."""
     if run.published.trained.run_key == run.key:
-        return LiveRun(run, status.PUBLISHED)
+        return LiveRun(run, run_table.PUBLISHED)
     if not run.folder.path.is_dir():
         return None
-    row = status.make_row(ListedRun(run.name, run.folder, run.resolved["train"]))
+    row = run_table.make_row(ListedRun(run.name, run.folder, run.resolved["train"]))
     return LiveRun(run, row.state, row.error)
 
 

@@ -46,14 +46,14 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
             except UserError as error:
                 failed[equal_run.cell.name] = str(error)
 
-    unfinished = [runs[0] for runs in cells.values() if not any(run.finished for run in runs)]
+    unfinished = [runs[0] for runs in cells.values() if not any(run.adopt_if_finished() for run in runs)]
     if unfinished:
-        from compclip.runs import older_runs
+        from compclip.runs import key_parts
 
-        older_runs.take_over(unfinished, root)
+        key_parts.take_over(unfinished, root)
     todo = []
     for equal_runs in cells.values():
-        if any(run.finished for run in equal_runs) and equal_runs[0].complete:
+        if any(run.adopt_if_finished() for run in equal_runs) and equal_runs[0].adopt_if_complete():
             publish(equal_runs[0])
         else:
             todo.append(equal_runs[0])
@@ -85,13 +85,13 @@ def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:
     import json
 
     from compclip.config import grid, read
-    from compclip.runs import older_runs
+    from compclip.runs import key_parts
     from compclip.train import driver
 
     run = run_store.locate_run(grid.resolve(read.load_params(params, overrides), name))
     is_first = not int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")))
-    if is_first and not run.finished:
-        older_runs.take_over([run], run.root)
+    if is_first and not run.adopt_if_finished():
+        key_parts.take_over([run], run.root)
     is_trial = is_first and bool(overrides) and _has_other_values(run, params)
     try:
         driver.run_cell(run, publishes=not is_trial)

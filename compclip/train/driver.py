@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.runs import jobs, local_runs, unsent_jobs
+from compclip.runs import jobs, local_runs
 from compclip.runs.local_runs import DriverStopped, LocalRunDriver
 from compclip.runs.progress import Follower
 from compclip.runs.run_store import StoredRun
@@ -106,9 +106,9 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 def _await_job(run: StoredRun) -> None:
     """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
-    if unsent := unsent_jobs.find_unsent(run.folder):
+    if unsent := jobs.find_unsent(run.folder):
         print(f"{run.cell.name}: {unsent.label()} ({unsent.waits_by}); sending it as there is room", flush=True)
-        unsent_jobs.wait_until_sent([unsent])
+        jobs.wait_until_sent([unsent])
     worker = jobs.find_worker(run.folder)
     job = worker or jobs.find_job(run.folder)
     if worker:
@@ -118,5 +118,5 @@ def _await_job(run: StoredRun) -> None:
         jobs.wait_for_job(worker, Follower(run))
     elif isinstance(job, jobs.LocalJob):
         return
-    if isinstance(job, jobs.Job) and job.state() == jobs.FAILED and not run.finished:
+    if isinstance(job, jobs.Job) and job.state() == jobs.FAILED and not run.adopt_if_finished():
         raise UserError(f"{run.cell.name}: {_report_cluster_failure(run, job)}")

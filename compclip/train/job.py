@@ -54,7 +54,7 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     """
     process = distributed.current_process()
     finished, complete = distributed.broadcast_first(
-        (run.finished, run.complete) if process.rank == 0 else (False, False)
+        (run.adopt_if_finished(), run.adopt_if_complete()) if process.rank == 0 else (False, False)
     )
     if finished:
         if not complete:

@@ -11,7 +11,7 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.doctor import __main__ as doctor
-from compclip.doctor import device_checks, drawn_samples, full_step, gradient_accuracy, resumed_run, several_processes
+from compclip.doctor import device_checks, drawn_samples, full_step, gradient_accuracy
 from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, TimeBudget, anonymise, catch_errors
 from compclip.interface.method import load_method
 from compclip.train import checkpoint
@@ -112,7 +112,7 @@ def test_a_resume_without_the_optimisers_state_fails(monkeypatch):
         restore({name: value for name, value in tensors.items() if not name.startswith("exp_avg.")}, *arguments)
 
     monkeypatch.setattr(checkpoint, "_restore", forget_moments)
-    rows = list(resumed_run.check_resumed(("finetune",), "cpu", TINY, TimeBudget(HOUR), 1.0))
+    rows = list(device_checks.check_resumed(("finetune",), "cpu", TINY, TimeBudget(HOUR), 1.0))
     assert {row.state for row in rows} == {FAILED}
 
 
@@ -124,29 +124,29 @@ def test_a_checkpoint_that_cannot_be_read_fails(monkeypatch):
         raise RuntimeError("Expected all tensors to be on the same device")
 
     monkeypatch.setattr(checkpoint, "_read_file", refuse)
-    rows = list(resumed_run.check_resumed(("finetune",), "cpu", TINY, TimeBudget(HOUR), 1.0))
+    rows = list(device_checks.check_resumed(("finetune",), "cpu", TINY, TimeBudget(HOUR), 1.0))
     assert {(row.state, row.value) for row in rows} == {(FAILED, "began at step 0")}
 
 
 def test_what_kernels_do_in_another_order_is_expected():
     """Weights that are a thousandth of their way apart: not where bits must be equal."""
     start, through, resumed = ({"w": torch.tensor([x])} for x in (0.0, 1.0, 1.001))
-    row = resumed_run.judge_difference("resumed", through, resumed, start, exact=False)
+    row = device_checks.judge_difference("resumed", through, resumed, start, exact=False)
     assert row.state == OK and "expected without train.deterministic" in row.value
-    assert resumed_run.judge_difference("resumed", through, resumed, start, exact=True).state == FAILED
+    assert device_checks.judge_difference("resumed", through, resumed, start, exact=True).state == FAILED
     far = {"w": torch.tensor([1.5])}
-    assert resumed_run.judge_difference("resumed", through, far, start, exact=False).state == FAILED
+    assert device_checks.judge_difference("resumed", through, far, start, exact=False).state == FAILED
 
 
 def test_one_gpu_has_none_to_be_compared_with(monkeypatch):
-    monkeypatch.setattr(several_processes, "count_processes", lambda device: 1)
-    (row,) = several_processes.check_processes(("finetune",), "cuda", TINY, TimeBudget(HOUR), 1.0)
+    monkeypatch.setattr(gradient_accuracy, "count_processes", lambda device: 1)
+    (row,) = gradient_accuracy.check_processes(("finetune",), "cuda", TINY, TimeBudget(HOUR), 1.0)
     assert row.state == SKIPPED and "one GPU" in row.reason
 
 
 def test_processes_that_do_not_answer_are_ended():
     job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY, "until": [1e9, 1e9]}
-    (row,) = several_processes.run_processes(job, 2, seconds=0.01)
+    (row,) = gradient_accuracy.run_processes(job, 2, seconds=0.01)
     assert row.state == FAILED and "no answer" in row.reason
 
 
@@ -167,21 +167,21 @@ def test_processes_that_say_much(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("python").write_text(TALKATIVE)
     Path("python").chmod(0o755)
-    monkeypatch.setattr(several_processes.sys, "executable", str(tmp_path / "python"))
-    (row,) = several_processes.run_processes({"device": "cpu"}, 2, seconds=30)
+    monkeypatch.setattr(gradient_accuracy.sys, "executable", str(tmp_path / "python"))
+    (row,) = gradient_accuracy.run_processes({"device": "cpu"}, 2, seconds=30)
     assert (row.state, row.name) == (OK, "2 processes clic float32"), row.reason
 
 
 def test_methods_for_which_no_time_was_left_are_no_failure(monkeypatch):
     row = CheckRow("2 processes finetune float32")
-    monkeypatch.setattr(several_processes, "run_processes", lambda *args: iter([row]))
-    rows = list(several_processes.check_processes(("finetune", "clic"), "cpu", TINY, TimeBudget(HOUR), 1.0))
+    monkeypatch.setattr(gradient_accuracy, "run_processes", lambda *args: iter([row]))
+    rows = list(gradient_accuracy.check_processes(("finetune", "clic"), "cpu", TINY, TimeBudget(HOUR), 1.0))
     assert [row.state for row in rows] == [OK, SKIPPED]
 
 
 def test_a_process_that_fails_says_why():
     job = {"methods": ["fine"], "device": "cpu", "model_cfg": TINY, "until": [1e9, 1e9]}
-    (row,) = several_processes.run_processes(job, 1, HOUR)
+    (row,) = gradient_accuracy.run_processes(job, 1, HOUR)
     assert row.state == FAILED and "unknown method 'fine'" in row.reason
 
 
@@ -197,8 +197,8 @@ def test_what_is_not_reached_is_skipped():
     now[0] = 60.0
     checks = [
         *gradient_accuracy.check_gradients(("finetune",), "cpu", TINY, budget, 0.5),
-        *resumed_run.check_resumed(("finetune",), "cpu", TINY, budget, 0.5),
-        *several_processes.check_processes(("finetune",), "cpu", TINY, budget, 0.5),
+        *device_checks.check_resumed(("finetune",), "cpu", TINY, budget, 0.5),
+        *gradient_accuracy.check_processes(("finetune",), "cpu", TINY, budget, 0.5),
         *full_step.check_step(full_step.StepJob("finetune", "ViT-B-32", 8), "cpu", budget, 0.5),
     ]
     assert {row.state for row in checks} == {SKIPPED} and len(checks) == 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from compclip.launch import job_environment
+from compclip.launch import slurm
 
 SHELL = {
     "PATH": "/bin",
@@ -22,7 +22,7 @@ SHELL = {
 
 def test_the_script_sets_what_a_job_needs_and_no_secret():
     """Quoted; neither keys nor the webhook, nor what is of the machine that submits."""
-    lines = job_environment.export_lines(SHELL, "CHAT")
+    lines = slurm.export_lines(SHELL, "CHAT")
     assert lines == [
         "export COMPCLIP_ALLOW_ENV=DATA_ROOT,KEY@https://k",
         "export COMPCLIP_STORE='/a store'",
@@ -34,12 +34,12 @@ def test_the_script_sets_what_a_job_needs_and_no_secret():
 def test_a_site_that_exports_nothing_hands_on_secrets_by_name():
     """In front of them what a shell lists itself; where all is exported nothing changes."""
     for exported, names in (("NONE", []), ("NIL", []), ("FOO,BAR", ["FOO", "BAR"])):
-        environment = job_environment.submission_environment({**SHELL, "SBATCH_EXPORT": exported}, (), "CHAT")
+        environment = slurm.submission_environment({**SHELL, "SBATCH_EXPORT": exported}, (), "CHAT")
         assert environment["SBATCH_EXPORT"].split(",") == [*names, "CHAT", "COMPCLIP_STORAGE", "KEY"]
         assert environment["CHAT"] == SHELL["CHAT"]
-    assert job_environment.submission_environment({"SBATCH_EXPORT": "NONE"}, ()) == {"SBATCH_EXPORT": "NONE"}
+    assert slurm.submission_environment({"SBATCH_EXPORT": "NONE"}, ()) == {"SBATCH_EXPORT": "NONE"}
     for all_exported in ({}, {"SBATCH_EXPORT": "ALL"}, {"SBATCH_EXPORT": "ALL,X=1"}):
-        submitted = job_environment.submission_environment({"A": "1", **all_exported}, ())
+        submitted = slurm.submission_environment({"A": "1", **all_exported}, ())
         assert submitted == {"A": "1", **all_exported}
 
 
@@ -48,15 +48,15 @@ def test_a_site_s_defaults_stand_where_the_profile_says_nothing():
     site = ("SBATCH_ACCOUNT", "SBATCH_PARTITION", "SBATCH_MEM_PER_CPU", "SBATCH_TIMELIMIT", "SBATCH_JOB_NAME",
             "SBATCH_RESERVATION", "SBATCH_WAIT", "SBATCH_GPUS", "SBATCH_MAIL_TYPE")  # fmt: skip
     options = ("partition", "mem", "time", "gpus_per_node", "mail-type")
-    submitted = job_environment.submission_environment(dict.fromkeys(site, "1"), options)
+    submitted = slurm.submission_environment(dict.fromkeys(site, "1"), options)
     assert set(submitted) == {"SBATCH_ACCOUNT", "SBATCH_RESERVATION"}
 
 
 def test_the_gpus_of_the_allocation_are_not_those_of_the_job():
     """Outside of one the user's choice stays."""
     environment = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_ID": "1"}
-    assert job_environment.submission_environment(environment, ()) == {}
-    assert job_environment.submission_environment({"CUDA_VISIBLE_DEVICES": "0"}, ()) == {"CUDA_VISIBLE_DEVICES": "0"}
+    assert slurm.submission_environment(environment, ()) == {}
+    assert slurm.submission_environment({"CUDA_VISIBLE_DEVICES": "0"}, ()) == {"CUDA_VISIBLE_DEVICES": "0"}
 
 
 def test_the_process_has_its_own_environment_again(monkeypatch):
@@ -66,6 +66,6 @@ def test_the_process_has_its_own_environment_again(monkeypatch):
     before = dict(os.environ)
     other = {**before, "STAYS": "2", "NEW": "1"}
     del other["GOES"]
-    with job_environment.exchange(other):
+    with slurm.exchange(other):
         assert dict(os.environ) == other
     assert dict(os.environ) == before

@@ -21,7 +21,7 @@ from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
-from compclip.runs import cluster, run_store, status, unsent_jobs
+from compclip.runs import cluster, jobs, run_store, run_table
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
@@ -124,7 +124,7 @@ def test_a_run_that_another_machine_holds(here, capsys):
     assert foreign_lease.take()
     assert launch_command.main([LOCAL, "--dry-run"]) == 0
     assert "1 run: 0 finished, 1 on their way, 0 to send" in capsys.readouterr().out
-    assert [status.make_row(run).state for run in status.list_runs("params.yaml")[0]] == ["running"]
+    assert [run_table.make_row(run).state for run in run_table.list_runs("params.yaml")[0]] == ["running"]
     assert launch_command.main([LOCAL, "cancel"]) == 1
     output, errors = capsys.readouterr()
     assert "0 jobs stopped, 0 that were over" in output and "is no job; stop it where it runs" in errors
@@ -340,13 +340,13 @@ def test_what_the_queue_has_no_room_for_is_left(full_cluster, capsys):
     assert launch_command.main(["cluster.yaml"]) == 0
     assert full_cluster == [3, 1, 1]
     assert "2 runs left, since the queue takes no more for now (AssocMaxSubmitJobLimit)" in capsys.readouterr().out
-    assert [job.state() for run in runs() if (job := unsent_jobs.find_unsent(run.folder))] == [runs_jobs.PENDING] * 2
+    assert [job.state() for run in runs() if (job := jobs.find_unsent(run.folder))] == [runs_jobs.PENDING] * 2
     assert launch_command.main(["cluster.yaml", "--dry-run"]) == 0
     assert "1 on their way, 2 to send" in capsys.readouterr().out
-    unsent = unsent_jobs.find_unsent(runs()[2].folder)
+    unsent = jobs.find_unsent(runs()[2].folder)
     unsent.cancel()
     assert (unsent.state(), unsent.reason()) == (runs_jobs.FAILED, "given up before it was sent")
-    assert unsent_jobs.find_unsent(runs()[2].folder) is None
+    assert jobs.find_unsent(runs()[2].folder) is None
 
 
 def test_a_profile_s_limit_of_jobs_in_the_queue(here, monkeypatch):
@@ -370,7 +370,7 @@ def test_what_was_left_is_started_here_by_a_local_launch(here, monkeypatch):
     driver = LocalRunDriver([run], "params.yaml", [{}])
     assert not driver._attach(run)
     runs_jobs.write_inputs(run, "params.yaml")
-    assert unsent_jobs.find_unsent(run.folder) is None
+    assert jobs.find_unsent(run.folder) is None
 
 
 def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from compclip.launch import profiles, slurm, unsent
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
-from compclip.runs import cluster, jobs, shard_tasks, status, unsent_jobs
+from compclip.runs import cluster, jobs, run_table, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests import fake_slurm
 from tests.conftest import ROOT
@@ -317,7 +317,7 @@ def test_tasks_that_the_queue_has_no_room_for(project, fake_cluster, monkeypatch
             fake_cluster.work(job)
         return subprocess.CompletedProcess(command, code)
 
-    monkeypatch.setattr(unsent_jobs.subprocess, "run", send_and_work)
+    monkeypatch.setattr(jobs.subprocess, "run", send_and_work)
     assert stage_command.main(["--data", "d"]) == 0
     assert len(fake_cluster.keys) == 5 and read_tasks() == []
     assert not list(Path(".work/unsent").iterdir())
@@ -422,7 +422,7 @@ def test_a_list_that_is_damaged(half):
 def test_the_page_has_both_tables(project, fake_cluster):
     """Stages above runs."""
     assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    text = status.format_page(*status.list_runs("params.yaml"), 200)
+    text = status.format_page(*run_table.list_runs("params.yaml"), 200)
     assert text.startswith("stage        state    shards  job\nrecaption@d  running  0/5     job 7_0\n\nrun ")
     assert text.endswith("  stale: nothing is made yet for the parameters, data and code of now")
 

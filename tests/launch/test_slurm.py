@@ -21,7 +21,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.runs import cluster, jobs, status, unsent_jobs
+from compclip.runs import cluster, jobs, run_table, status
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -112,11 +112,11 @@ def test_two_tasks_make_the_snapshots_of_a_run(here):
     fingerprints = []
     for _ in range(2):
         links.remove(stored_run.folder.path / "snapshots")
-        assert not stored_run.complete
+        assert not stored_run.adopt_if_complete()
         job = sender.submit(stored_run, "params.yaml")
         assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
         snapshot = stored_run.folder.snapshot(0.1)
-        assert stored_run.complete and list(snapshot.path.glob("scores/*/sugarcrepe.json"))
+        assert stored_run.adopt_if_complete() and list(snapshot.path.glob("scores/*/sugarcrepe.json"))
         assert stored_run.folder.final.facts()["processes"] == 2
         fingerprints.append(fingerprint(snapshot.final.checkpoint))
     assert fingerprints[0] == fingerprints[1] != stored_run.folder.final.facts()["weights_fingerprint"]
@@ -290,13 +290,13 @@ def test_why_a_job_waits(here, partition, capsys):
     """SLURM's reason in its row; where it never starts by itself, once for all of its array, the command that helps."""
     assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=down").returncode == 0
     assert launch_command.main([str(profile(partition=partition))]) == 0
-    rows = [status.make_row(run) for run in status.list_runs("params.yaml")[0]]
+    rows = [run_table.make_row(run) for run in run_table.list_runs("params.yaml")[0]]
     assert {(row.state, row.waits_by) for row in rows} == {(jobs.PENDING, "PartitionDown")}
     assert f"{rows[0].job} (PartitionDown)" in rows[0].cells()
     job_id = jobs.find_job(at(cell("pretrained")).folder).id
     assert cluster.run_command("scontrol", "uhold", job_id.partition("_")[0]).returncode == 0
     cluster.queue.cache_clear()
-    page = status.format_page(*status.list_runs("params.yaml"), 500)
+    page = status.format_page(*run_table.list_runs("params.yaml"), 500)
     assert page.count(f"`scontrol release {job_id.partition('_')[0]}`") == 1
     assert launch_command.main([str(profile(partition=partition)), "cancel"]) == 0
 
@@ -324,16 +324,16 @@ def test_a_queue_without_room_for_the_grid(here, monkeypatch, capsys):
     Path("room").write_text("1")
     assert launch_command.main([str(profile())]) == 0
     assert "2 runs left, since the queue takes no more for now (QOSMaxSubmitJobPerUserLimit)" in capsys.readouterr().out
-    rows = {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
+    rows = {row.name: row for row in map(run_table.make_row, run_table.list_runs("params.yaml")[0])}
     assert (rows[NAME].state, rows[NAME].waits_by) == (jobs.PENDING, "QOSMaxSubmitJobPerUserLimit")
     Path("room").write_text("1")
     assert train_command.main(["--cell", cell("finetune")]) == 0
     assert trained(here, cell("finetune")).is_dir()
-    assert unsent_jobs.find_unsent(at(NAME).folder)
+    assert jobs.find_unsent(at(NAME).folder)
     Path("room").write_text("1")
     assert launch_command.main([str(profile())]) == 0
     assert "1 to send" in capsys.readouterr().out
-    assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob) and not unsent_jobs.find_unsent(at(NAME).folder)
+    assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob) and not jobs.find_unsent(at(NAME).folder)
 
 
 def test_cancel(here, capsys):

@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import backbone
 from compclip.runs import __main__ as runs_command
-from compclip.runs import damage_check, state_checksum
+from compclip.runs import inventory, state_checksum
 from compclip.train import checkpoint
 from tests import tiny_project
 
@@ -87,7 +87,7 @@ def test_a_database_checks_itself(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         path.write_bytes(b"SQLite format 3\0" + b"x" * 4096)
-    remedies = {found.path.name: found.remedy for found in damage_check.find_damage(tmp_path)}
+    remedies = {found.path.name: found.remedy for found in inventory.find_damage(tmp_path)}
     assert "backup" in remedies["s.db"] and "track --rebuild" in remedies["mlflow.db"]
 
 

@@ -12,7 +12,7 @@ from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
 from compclip.report.run_details import collect_runs
 from compclip.runs import __main__ as runs_command
-from compclip.runs import jobs, progress, run_store, status
+from compclip.runs import jobs, progress, run_store, run_table, status
 from compclip.runs.run_folder import Trained
 from compclip.track import sync
 from tests import fake_runs, fake_slurm, fake_store
@@ -94,9 +94,9 @@ def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
     return [fake_store.finish(stored_run, publish=i == 0) for i, stored_run in enumerate(fake_store.runs(Path(".")))]
 
 
-def states() -> dict[str, status.StatusRow]:
+def states() -> dict[str, run_table.RunRow]:
     """What `status` shows, by name."""
-    return {row.name: row for row in map(status.make_row, status.list_runs("params.yaml")[0])}
+    return {row.name: row for row in map(run_table.make_row, run_table.list_runs("params.yaml")[0])}
 
 
 @pytest.mark.parametrize("how", [name for name in NOTHING if name != "long number"])
@@ -113,7 +113,7 @@ def test_status_goes_on(grid, how):
     assert (row_of[first.cell.name].state, row_of[second.cell.name].state) == ("damaged", "damaged")
     assert str(facts) in row_of[first.cell.name].error and "job.json" in row_of[second.cell.name].error
     assert "trials.json" in row_of["gamma"].error
-    assert "damaged" in status.format_page(*status.list_runs("params.yaml"), 500)
+    assert "damaged" in status.format_page(*run_table.list_runs("params.yaml"), 500)
 
 
 @pytest.mark.parametrize("text", ["[]\n", "{\n", '{"step": 1}\n', '{"step": "x", "epoch": 0}\n', "\xff\n"])

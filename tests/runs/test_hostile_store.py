@@ -18,7 +18,7 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import result_store
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lock, progress, result_files, run_store, status
+from compclip.runs import inventory, jobs, lock, progress, result_files, run_store, run_table, status
 from compclip.runs.run_folder import RunFolder, Trained
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
@@ -111,7 +111,7 @@ def test_the_lists_name_it(grid, victim, capsys, name):
     lines = {row.split()[0]: row for row in rows}
     assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "finished" in lines[grid[1].key]
     assert total.endswith("; 1 refused")
-    page = status.format_page(*status.list_runs("params.yaml"), 10_000)
+    page = status.format_page(*run_table.list_runs("params.yaml"), 10_000)
     assert (words in page and "1 damaged" in page) or not os.path.lexists(grid[0].folder.lock)
     assert state(victim) == original_state
 
@@ -211,7 +211,7 @@ def test_a_deep_tree_ends_no_command(deep, capsys):
     assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
     assert err.count("more than 32 deep") == 2 and f"removed {deep[1].key}" in out
-    assert "more than 32 deep" in status.format_page(*status.list_runs("params.yaml"), 10_000)
+    assert "more than 32 deep" in status.format_page(*run_table.list_runs("params.yaml"), 10_000)
     assert "more than 32 deep" in refuse(lambda: work(deep[0].folder))
 
 
@@ -253,4 +253,4 @@ def test_a_config_that_grows_as_it_is_resolved_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"config.yaml: not a configuration: .*refers to another value"):
         result_files.read_config(Trained(tmp_path))
     with pytest.raises(UserError, match="refers to another value"):
-        inventory.read_cell(tmp_path / "config.yaml")
+        run_table.read_cell(tmp_path / "config.yaml")

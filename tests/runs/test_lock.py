@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.runs import lock, status
+from compclip.runs import lock, run_table
 from compclip.runs.run_folder import RunFolder
 from tests.runs.machines import claim, outlived
 from tests.tiny_project import at, cell, environment, wait_for
@@ -165,7 +165,7 @@ def test_status_shows_a_run_that_another_machine_holds(here):
     foreign_lease = claim(stored_run.folder, "elsewhere")
     assert foreign_lease.take()
     _say_host(stored_run.folder, "node7")
-    row = {listed_run.name: status.make_row(listed_run) for listed_run in status.list_runs("params.yaml")[0]}[
+    row = {listed_run.name: run_table.make_row(listed_run) for listed_run in run_table.list_runs("params.yaml")[0]}[
         cell("finetune")
     ]
     assert (row.state, row.job) == ("running", f"process {os.getpid()} on node7")

@@ -10,7 +10,7 @@ import pytest
 from compclip.base import code_hash
 from compclip.base.files import read_json
 from compclip.config import training_code
-from compclip.runs import key_parts, lock, older_runs, run_store
+from compclip.runs import key_parts, lock, run_store
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
 
@@ -40,7 +40,7 @@ def cover(monkeypatch, **changes) -> None:
 def take_over() -> StoredRun:
     """The cell as it is now, after the store was looked through."""
     run = fake_store.runs(Path("."))[0]
-    older_runs.take_over([run], Path("."))
+    key_parts.take_over([run], Path("."))
     return run
 
 
@@ -50,7 +50,7 @@ def test_a_run_from_before_there_were_versions(finished, monkeypatch, capsys):
     parts = key_parts.read_parts(finished.folder)
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(parts.modules)})
     run = take_over()
-    assert run.finished and run.key != finished.key
+    assert run.adopt_if_finished() and run.key != finished.key
     assert run.folder.final.weights.samefile(finished.folder.final.weights)
     assert (run.folder.scores("e1") / "sugarcrepe.json").is_file()
     facts = read_json(run.folder.final.environment)
@@ -64,20 +64,20 @@ def test_a_run_of_an_edit_that_was_shown_to_be_equal_since(finished, monkeypatch
     modules = training_code.hash_training_modules(METHOD)
     cover(monkeypatch, modules=dict(training_code.read_numbers().modules) | {"compclip.train.losses": ["before"]})
     monkeypatch.setattr(training_code, "hash_training_code", lambda _: training_code.name_code(METHOD, {}))
-    assert modules and take_over().finished
+    assert modules and take_over().adopt_if_finished()
 
 
 def test_a_run_of_other_numbers_stays_where_it_is(finished):
     """Its module is none that the file names."""
-    assert not take_over().finished
+    assert not take_over().adopt_if_finished()
 
 
 def test_of_other_parameters(finished, monkeypatch):
     """Another seed's, or another value's, is no run of this cell."""
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
     others = fake_store.runs(Path("."))[1:] + fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")
-    older_runs.take_over(others, Path("."))
-    assert not any(run.finished for run in others)
+    key_parts.take_over(others, Path("."))
+    assert not any(run.adopt_if_finished() for run in others)
 
 
 def test_options_that_are_newer_or_gone(finished, monkeypatch):
@@ -87,7 +87,7 @@ def test_options_that_are_newer_or_gone(finished, monkeypatch):
     lines = [line for line in config.read_text().splitlines(True) if "max_logit_scale" not in line]
     config.write_text("".join(lines).replace("train:\n", "train:\n  of_before: false\n"))
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
-    assert take_over().finished
+    assert take_over().adopt_if_finished()
 
 
 def test_where_somebody_trains_it_already(finished, monkeypatch, capsys):
@@ -95,7 +95,7 @@ def test_where_somebody_trains_it_already(finished, monkeypatch, capsys):
     cover(monkeypatch, older={METHOD: code_hash.join_hashes(key_parts.read_parts(finished.folder).modules)})
     run = fake_store.runs(Path("."))[0]
     with lock.hold(run.folder):
-        older_runs.take_over([run], Path("."))
+        key_parts.take_over([run], Path("."))
     assert not run.folder.finished and run.key in capsys.readouterr().err
 
 

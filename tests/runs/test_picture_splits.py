@@ -23,7 +23,7 @@ from compclip.runs.item_outcomes import Items
 from compclip.runs.picture_splits import PictureSplit, is_validation
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
-from compclip.sweep import objectives
+from compclip.sweep import study_declaration
 from compclip.sweep.study_declaration import parse_study
 from tests import fake_runs
 from tests.conftest import ROOT
@@ -223,7 +223,7 @@ def test_an_objective_on_validation_items_does_not_read_a_test_outcome(run, tmp_
     """It stays what it is when every test item is answered otherwise, metrics of the file included."""
     columns = (Column("summary", "both", (Column("sugarcrepe", "swap"), Column("retrieval", "t2i_recall_at_1"))),)
     split = PictureSplit(VALIDATION)
-    score_before = objectives.read_scores(columns, run.trained.path / "results", split)
+    score_before = study_declaration.read_scores(columns, run.trained.path / "results", split)
     assert score_before == [np.mean([split.select(run).number(c.benchmark, c.metric) for c in columns[0].members])]
     for name, result in run.results.items():
         raw = json.loads((run.trained.path / "results" / f"{name}.json").read_text())
@@ -235,8 +235,10 @@ def test_an_objective_on_validation_items_does_not_read_a_test_outcome(run, tmp_
         for mean, members in raw["means"].items():
             raw["metrics"][mean] = np.mean([raw["metrics"][member] for member in members])
         write(tmp_path / f"{name}.json", raw)
-    assert objectives.read_scores(columns, tmp_path, split) == score_before
-    assert objectives.read_scores(columns, tmp_path) != objectives.read_scores(columns, run.trained.path / "results")
+    assert study_declaration.read_scores(columns, tmp_path, split) == score_before
+    assert study_declaration.read_scores(columns, tmp_path) != study_declaration.read_scores(
+        columns, run.trained.path / "results"
+    )
 
 
 def test_a_study_of_validation_items_has_no_rungs_and_older_studies_go_on():

@@ -16,7 +16,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lock, run_store
+from compclip.runs import inventory, jobs, lock, run_store, run_table
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
 from tests.tiny_project import environment
@@ -89,17 +89,17 @@ def test_the_list_as_json(grid, spare, capsys):
 
 def test_sizes_count_a_file_once(grid):
     """Hard links within a run and between runs; what has another name is not given back."""
-    first, second = (inventory.inspect_run(stored_run.folder) for stored_run in grid)
+    first, second = (run_table.inspect_run(stored_run.folder) for stored_run in grid)
     own_bytes = sum(p.stat().st_blocks * 512 for p in grid[1].folder.path.rglob("*") if p.is_file())
     assert second.size == inventory.count_freed_bytes([second]) == own_bytes
     os.link(grid[1].folder.final.weights, grid[1].folder.path / "again")
-    assert inventory.inspect_run(grid[1].folder).size == own_bytes
+    assert run_table.inspect_run(grid[1].folder).size == own_bytes
     weights = grid[0].folder.final.weights
     assert weights.stat().st_nlink == 2, "published by a link"
     assert inventory.count_freed_bytes([first]) <= first.size - weights.stat().st_blocks * 512
     os.link(weights, grid[1].folder.path / "other")
-    both = [inventory.inspect_run(stored_run.folder) for stored_run in grid]
-    assert inventory.count_bytes(both) == first.size + own_bytes
+    both = [run_table.inspect_run(stored_run.folder) for stored_run in grid]
+    assert run_table.count_bytes(both) == first.size + own_bytes
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_sizes_as_said(size, text):
 def test_states(grid, spare):
     """running by a lock, stopped with a checkpoint, empty."""
     with lock.hold(spare.folder):
-        assert inventory.inspect_run(spare.folder).state == jobs.RUNNING
+        assert run_table.inspect_run(spare.folder).state == jobs.RUNNING
     shutil.rmtree(spare.folder.final.path)
-    assert inventory.inspect_run(spare.folder).state == inventory.EMPTY
+    assert run_table.inspect_run(spare.folder).state == run_table.EMPTY
     write_atomic(spare.folder.path / "step_00000002.safetensors", b"")
-    assert inventory.inspect_run(spare.folder).state == inventory.STOPPED
+    assert run_table.inspect_run(spare.folder).state == run_table.STOPPED
 
 
 def test_what_is_not_used_goes(grid, spare, capsys):
@@ -205,7 +205,7 @@ def test_remove_refuses_what_is_used(grid, spare, capsys):
     run_command(capsys, "remove", "--force", grid[0].key)
     assert not grid[0].folder.path.exists()
     assert grid[0].published.trained.weights.read_bytes() == weights
-    assert grid[0].finished, "taken back from the published files"
+    assert grid[0].adopt_if_finished(), "taken back from the published files"
 
 
 def test_a_live_run_is_never_removed(grid, spare, capsys):
@@ -221,7 +221,7 @@ def test_a_live_run_is_never_removed(grid, spare, capsys):
 
 def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
     """Between the list and the removal: it is named, the exit code says so."""
-    entries = [inventory.inspect_run(spare.folder)]
+    entries = [run_table.inspect_run(spare.folder)]
     with lock.hold(spare.folder):
         assert command._remove_entries(entries, dry=False) == 2
     assert f"error: {spare.key}: process {os.getpid()} is running" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.config import training_code
-from compclip.runs import key_parts, run_store, stale_cause
+from compclip.runs import key_parts, run_store
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
 
@@ -37,7 +37,7 @@ def edit_module(monkeypatch, name: str = "compclip.train.losses") -> None:
 
 def ask(capsys, *argv: str) -> str:
     """What the command prints."""
-    assert stale_cause.main([CELL, *argv]) == 0
+    assert key_parts.main([CELL, *argv]) == 0
     return capsys.readouterr().out
 
 
@@ -120,14 +120,14 @@ def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finishe
     key_parts.write_parts(fake_store.finish(farther).folder, key_parts.describe_key(farther.run, farther.root))
     assert f"nearest: {finished.key}" in ask(capsys, "train.lr=0.25")
     other_seed = fake_store.runs(Path("."))[1]
-    assert stale_cause.main([other_seed.name]) == 0
+    assert key_parts.main([other_seed.name]) == 0
     text = capsys.readouterr().out
     assert f"nearest: {finished.key}, made for {CELL}" in text and "parameter  seed: 0 -> 1\n" in text
 
 
 def test_nothing_to_compare_with(finished, capsys):
     """A method without a finished run; a cell that is not in the grid."""
-    stale_cause.main(["finetune-tiny-scenes-0", "grid.methods=[finetune]"])
+    key_parts.main(["finetune-tiny-scenes-0", "grid.methods=[finetune]"])
     assert "nor is there any other run of finetune in store" in capsys.readouterr().out
     with pytest.raises(UserError, match="unknown cell"):
-        stale_cause.main(["nobody-tiny-scenes-0"])
+        key_parts.main(["nobody-tiny-scenes-0"])

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from compclip.base.files import write_json
 from compclip.launch import results_job as launch_job
-from compclip.runs import device_hours, gpus, jobs, lock, progress, run_store, status
+from compclip.runs import gpus, jobs, lock, progress, run_store, run_table, status
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from tests.tiny_project import at, cell, wait_for
 
 
-def rows() -> dict[str, status.StatusRow]:
+def rows() -> dict[str, run_table.RunRow]:
     """All rows by name."""
-    return {listed_run.name: status.make_row(listed_run) for listed_run in status.list_runs("params.yaml")[0]}
+    return {listed_run.name: run_table.make_row(listed_run) for listed_run in run_table.list_runs("params.yaml")[0]}
 
 
 def test_a_run_from_nothing_to_published(here):
@@ -43,7 +43,7 @@ def test_a_run_from_nothing_to_published(here):
     assert rows()[name].state == "done"
     train_command.main(["--cell", name])
     assert rows()[name].state == "published"
-    page = status.format_page(*status.list_runs("params.yaml"), 200)
+    page = status.format_page(*run_table.list_runs("params.yaml"), 200)
     assert "10/10" in page and "3 runs: 2 stale, 1 published; trained 1 of 3, scored 1 of 3" in page
     assert f"{progress.sum_device_seconds(stored_run.folder) / 3600:.2f} process-hours" in page
     assert "GPU" not in page and "1/1" in page
@@ -80,14 +80,14 @@ def test_trials_of_sweeps_and_older_folders(here):
     with lock.hold(stored_run.folder):
         pass
     jobs.write_inputs(stored_run, "params.yaml")
-    listed_runs, older = status.list_runs("params.yaml")
+    listed_runs, older = run_table.list_runs("params.yaml")
     assert (len(listed_runs), older) == (3, 1)
     trial = {"number": 4, "run_key": stored_run.key, "reason": "it failed", "state": "failed"}
     waiting_trial = {"number": 5, "run_key": None, "reason": "", "state": "waiting"}
     write_json("studies/gamma/trials.json", {"trials": [trial, waiting_trial]})
-    listed_runs, older = status.list_runs("params.yaml")
+    listed_runs, older = run_table.list_runs("params.yaml")
     assert (len(listed_runs), older) == (4, 0)
-    row = status.make_row(listed_runs[-1])
+    row = run_table.make_row(listed_runs[-1])
     assert (row.name, row.state, row.progress, row.job, row.error) == (
         "gamma#4",
         "stale",
@@ -105,7 +105,7 @@ def test_a_trial_whose_driver_was_killed_has_not_failed(here):
     for trial_state, state in (("running", "stopped"), ("failed", "failed")):
         trial = {"number": 4, "run_key": folder.key, "reason": "", "state": trial_state}
         write_json("studies/gamma/trials.json", {"trials": [trial]})
-        row = status.make_row(status.list_runs("params.yaml")[0][-1])
+        row = run_table.make_row(run_table.list_runs("params.yaml")[0][-1])
         assert (row.name, row.state) == ("gamma#4", state)
         assert ("compclip sweep --study gamma" in row.error) == (state == "stopped")
 
@@ -115,8 +115,8 @@ def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
     named_run, unnamed_folder = at(cell("finetune"), "train.lr=2e-3"), run_store.find_folder("0123456789abcdef")
     jobs.write_inputs(named_run, "params.yaml")
     with lock.hold(named_run.folder), lock.hold(unnamed_folder):
-        listed_runs, older = status.list_runs("params.yaml")
-        live_rows = [status.make_row(listed_run) for listed_run in listed_runs[3:]]
+        listed_runs, older = run_table.list_runs("params.yaml")
+        live_rows = [run_table.make_row(listed_run) for listed_run in listed_runs[3:]]
     assert older == 0
     assert {(row.name, row.state) for row in live_rows} == {
         (cell("finetune"), "running"),
@@ -152,7 +152,10 @@ def test_the_table():
     going = progress.Progress(5, 10, 2.25, 40.0, 3700.0)
     text = status.align_columns(
         status.HEADER,
-        [status.StatusRow("a", "done", finished), status.StatusRow("bcd", "running", going, "job 5_1")],
+        [
+            status.list_cells(row)
+            for row in (run_table.RunRow("a", "done", finished), run_table.RunRow("bcd", "running", going, "job 5_1"))
+        ],
         200,
     )
     assert text.splitlines() == [
@@ -161,7 +164,15 @@ def test_the_table():
         "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
     ]
     assert (
-        max(map(len, status.align_columns(status.HEADER, [status.StatusRow("a" * 50, "done")], 20).splitlines())) == 20
+        max(
+            map(
+                len,
+                status.align_columns(
+                    status.HEADER, [status.list_cells(run_table.RunRow("a" * 50, "done"))], 20
+                ).splitlines(),
+            )
+        )
+        == 20
     )
     assert [status.format_duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
 
@@ -185,11 +196,9 @@ def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
 
 def test_hours_of_gpus_and_of_processes_are_not_added():
     """Nor named where there are none."""
-    assert (
-        device_hours.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
-    )
-    assert device_hours.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
-    assert device_hours.format_sum([]) == ""
+    assert progress.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
+    assert progress.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
+    assert progress.format_sum([]) == ""
 
 
 def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
@@ -197,18 +206,18 @@ def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
     folder = RunFolder(tmp_path / "key")
     monkeypatch.setattr(gpus, "explain_request", lambda: ("", ""))
     progress.begin_life(folder, 1)
-    assert not device_hours.ran_on_gpu(folder)
+    assert not progress.ran_on_gpu(folder)
     monkeypatch.setattr(gpus, "explain_request", lambda: ("a GPU is there", ""))
     progress.begin_life(folder, 1)
-    assert device_hours.ran_on_gpu(folder)
+    assert progress.ran_on_gpu(folder)
     write_json(folder.final.environment, {"device": "x86_64"})
-    assert not device_hours.ran_on_gpu(folder)
+    assert not progress.ran_on_gpu(folder)
 
 
 @given(st.lists(st.sampled_from(status.URGENT)))
 def test_sums_add_up(states):
     """Whatever the states: each run counts once, scored ones are trained, and each state is explained."""
-    all_rows = [status.StatusRow(str(i), state) for i, state in enumerate(states)]
+    all_rows = [run_table.RunRow(str(i), state) for i, state in enumerate(states)]
     head, _, tail = status.summarize(all_rows).partition("; ")
     total, _, listing = head.replace("1 run: ", "1 runs: ", 1).partition(" runs: ")
     counts = dict(reversed(words.split()) for words in listing.split(", ") if listing != "none")
@@ -221,7 +230,7 @@ def test_sums_add_up(states):
 def test_a_short_window():
     """What lives or failed is shown, in the grid's order; the page says how many rows are not."""
     states = ("done", "stale", "failed", "published", "running", "pending")
-    all_rows = [status.StatusRow(state[0], state) for state in states]
+    all_rows = [run_table.RunRow(state[0], state) for state in states]
     assert [r.state for r in status.select_rows(all_rows, 3)] == ["failed", "running", "pending"]
     assert status.select_rows(all_rows, 6) == all_rows
     assert [r.state for r in status.select_rows(all_rows, 0)] == ["running"]
@@ -230,11 +239,12 @@ def test_a_short_window():
 def test_a_params_file_that_is_being_edited(here, monkeypatch):
     """The watch says what is wrong with it and goes on; in a short window it says how many rows are missing."""
     monkeypatch.setenv("LINES", "7")
-    assert "3 runs: 3 stale; trained 0 of 3, scored 0 of 3 (1 not shown: the window is short)" in status._format_screen(
-        "params.yaml"
+    assert (
+        "3 runs: 3 stale; trained 0 of 3, scored 0 of 3 (1 not shown: the window is short)"
+        in status.Watch("params.yaml").format_screen()
     )
     Path("params.yaml").write_text("grid: {methods: [")
-    assert status._format_screen("params.yaml").startswith("error: params.yaml")
+    assert status.Watch("params.yaml").format_screen().startswith("error: params.yaml")
 
 
 def test_watch_shows_it_again(here, monkeypatch, capsys):

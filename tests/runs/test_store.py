@@ -179,7 +179,7 @@ def test_published_runs_come_back_into_an_empty_store(here, tmp_path, monkeypatc
     shutil.rmtree("store")
     monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     joined = fake_store.runs(Path("."))
-    assert [stored_run.finished for stored_run in joined] == [True, False]
+    assert [stored_run.adopt_if_finished() for stored_run in joined] == [True, False]
     assert joined[0].folder.final.weights.samefile(first.published.trained.weights)
 
 

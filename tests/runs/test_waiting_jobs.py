@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compclip.runs import cluster, jobs, waiting_jobs
+from compclip.runs import cluster, jobs
 from compclip.runs.run_folder import RunFolder
 from tests import fake_slurm
 
@@ -20,9 +20,9 @@ def slurm(monkeypatch):
     """A partition that is down, with three nodes; what was said before is forgotten."""
     answers = {"squeue": "main\n", "sinfo": "down|2 drained\ndown|1 idle\n"}
     monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, answers[c[0]], ""))
-    waiting_jobs.explain.cache_clear()
-    waiting_jobs.warn.cache_clear()
-    waiting_jobs._warn_once.cache_clear()
+    cluster.explain_wait.cache_clear()
+    cluster.warn_of_wait.cache_clear()
+    cluster._warn_once.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def slurm(monkeypatch):
 )
 def test_what_never_ends_by_itself_has_a_command_that_helps(reason, helps):
     """In one line, with the job, or its whole array, and SLURM's own word."""
-    (line,) = waiting_jobs.list_advice([(reason, "job 12_3"), (reason, "job 12_4 and 5 more")])
+    (line,) = cluster.list_advice([(reason, "job 12_3"), (reason, "job 12_4 and 5 more")])
     assert line.startswith(f"job 12 waits, {reason}: ") and helps in line
 
 
@@ -53,7 +53,7 @@ def test_what_never_ends_by_itself_has_a_command_that_helps(reason, helps):
 )  # fmt: skip
 def test_what_time_helps_has_none(reason):
     """Other jobs end, and this one starts."""
-    assert waiting_jobs.list_advice([(reason, "job 12_3")]) == []
+    assert cluster.list_advice([(reason, "job 12_3")]) == []
 
 
 def test_whoever_waits_is_told_once(monkeypatch, capsys):

@@ -21,7 +21,7 @@ from compclip.report.statistics import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import confirmation, objectives, study_declaration, study_results
+from compclip.sweep import confirmation, study_declaration, study_results
 from tests import fake_sweep
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
@@ -159,8 +159,8 @@ def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
     all_params = read.load_params("params.yaml")
     for evaluated, mean in ((["retrieval", "symbols"], 0.5), (["retrieval", "symbols", "colours"], 1.1 / 3)):
         params = replace(all_params, evaluate=replace(all_params.evaluate, benchmarks=evaluated))
-        (general,) = objectives.columns_of_runs(study(objectives=["summary/General"]), runs, params)
-        assert set(objectives.benchmarks([general])) == set(evaluated)
+        (general,) = study_declaration.columns_of_runs(study(objectives=["summary/General"]), runs, params)
+        assert set(study_declaration.list_benchmarks([general])) == set(evaluated)
         assert tables.column_value(runs[0], general) == pytest.approx(mean)
 
 

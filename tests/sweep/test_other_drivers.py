@@ -9,8 +9,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from compclip.sweep import other_drivers
-from compclip.sweep.other_drivers import OtherDrivers
+from compclip.sweep import study_driver
+from compclip.sweep.study_driver import OtherDrivers
 from tests import fake_sweep
 from tests.driven_sweep import Here, driver, project, states, trials  # noqa: F401
 from tests.sweep.test_sweep_processes import DEADLINE_S, start, wait_for
@@ -63,7 +63,7 @@ def foreign_trial(name: str) -> int:
     """A running trial of a driver elsewhere."""
     opened = driver().opened
     trial = opened.ask()
-    trial.set_user_attr(other_drivers.DRIVER, name)
+    trial.set_user_attr(study_driver.DRIVER, name)
     return trial.number
 
 
@@ -80,7 +80,7 @@ def test_a_live_driver_keeps_its_trials_until_it_tells_them(folder, capsys, monk
 def test_trials_of_a_driver_that_is_gone_are_taken_over(folder, monkeypatch):
     """One that gave no sign of life for so long by our own clock."""
     foreign_trial("elsewhere:/home/me")
-    monkeypatch.setattr(other_drivers, "GONE_S", 0)
+    monkeypatch.setattr(study_driver, "GONE_S", 0)
     driver().drive(3)
     assert states() == ["complete"] * 3
 
@@ -92,7 +92,7 @@ def test_a_sign_of_life_counts_from_when_it_was_seen(folder, monkeypatch):
     opened = driver().opened
     here, there = OtherDrivers(opened, Path("a")), OtherDrivers(opened, Path("b"))
     trial = opened.ask()
-    trial.set_user_attr(other_drivers.DRIVER, there.own_name)
+    trial.set_user_attr(study_driver.DRIVER, there.own_name)
     frozen = opened.get_trials()[trial.number]
     names = []
     for seconds, is_alive in ((0, True), (100, True), (100, True), (100, False), (100, False)):

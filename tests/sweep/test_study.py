@@ -14,7 +14,7 @@ from compclip.config import grid, read
 from compclip.methods import hybrid
 from compclip.report.tables import Column
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import objectives, study_declaration, study_results
+from compclip.sweep import study_declaration, study_results
 from compclip.sweep.study_driver import draw_values
 from tests.conftest import ROOT
 from tests.fake_sweep import PARAMS, STUDY
@@ -225,10 +225,10 @@ def test_scores_name_what_is_missing(tmp_path):
     """An unknown metric, and one without a value."""
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swop": 0.5}}')
     with pytest.raises(UserError, match="unknown metric 'swap'; did you mean 'swop'"):
-        objectives.read_scores((Column("sugarcrepe", "swap"),), tmp_path)
+        study_declaration.read_scores((Column("sugarcrepe", "swap"),), tmp_path)
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swap": null}}')
     with pytest.raises(UserError, match="swap=None: must be a number"):
-        objectives.read_scores((Column("sugarcrepe", "swap"),), tmp_path)
+        study_declaration.read_scores((Column("sugarcrepe", "swap"),), tmp_path)
 
 
 MEANS = ["summary/Comp", "summary/General"]
@@ -257,16 +257,16 @@ def test_means_of_the_report_are_objectives(tmp_path):
     params, study = read.load_params(tmp_path / "params.yaml"), parse(objectives=MEANS)
     study_declaration.check_study(study, params)
     stored_run = SimpleNamespace(folder=SimpleNamespace(final=None), cell=None)
-    columns = objectives.objective_columns(study, stored_run, tmp_path, params)
-    assert objectives.benchmarks(columns) == list(KINDS)
-    assert objectives.read_scores(columns, tmp_path) == pytest.approx([0.6, 0.5])
+    columns = study_declaration.objective_columns(study, stored_run, tmp_path, params)
+    assert study_declaration.list_benchmarks(columns) == list(KINDS)
+    assert study_declaration.read_scores(columns, tmp_path) == pytest.approx([0.6, 0.5])
     rung = {f"{name}/{metric}": v for name, (_, metrics) in KINDS.items() for metric, v in metrics.items()}
-    assert objectives.column_values(columns, rung) == pytest.approx([0.6, 0.5])
+    assert study_declaration.column_values(columns, rung) == pytest.approx([0.6, 0.5])
     with pytest.raises(KeyError, match="zeroshot/top_1"):
-        objectives.column_values(columns, {k: v for k, v in rung.items() if k != "zeroshot/top_1"})
+        study_declaration.column_values(columns, {k: v for k, v in rung.items() if k != "zeroshot/top_1"})
     fewer = read.load_params(tmp_path / "params.yaml", ["evaluate.benchmarks=[sugarcrepe]"])
     with pytest.raises(UserError, match="study s: summary/General: not measured by the benchmarks evaluated"):
-        objectives.objective_columns(study, stored_run, tmp_path, fewer)
+        study_declaration.objective_columns(study, stored_run, tmp_path, fewer)
 
 
 def test_page_is_self_contained():

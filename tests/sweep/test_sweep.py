@@ -16,7 +16,7 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.runs import jobs, unsent_jobs
+from compclip.runs import jobs
 from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_driver as sweep_driver
 from compclip.sweep.study_driver import open_study
@@ -143,14 +143,14 @@ def test_trials_that_the_queue_has_no_room_for_are_sent_later(folder, monkeypatc
             record = {"key": stored.key, "module": jobs.SCORES, "limit": "QOSMaxSubmitJobPerUserLimit"}
             write_json(jobs.find_unsent_record(stored.folder), record)
             stored.folder.scored.rename(stored.folder.scored.with_suffix(".later"))
-            return unsent_jobs.UnsentJob(stored.folder, record)
+            return jobs.UnsentJob(stored.folder, record)
 
     def send(waiting) -> None:
         """There is room."""
         for job in waiting:
             job.folder.scored.with_suffix(".later").rename(job.folder.scored)
 
-    monkeypatch.setattr(unsent_jobs, "send_due", send)
+    monkeypatch.setattr(jobs, "send_due", send)
     driver(Full()).drive(2)
     assert states() == ["complete"] * 2
 

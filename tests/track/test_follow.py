@@ -16,7 +16,7 @@ from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.shared_folders import read_user
 from compclip.launch import __main__ as launch_command
 from compclip.runs import follower as follower_process
-from compclip.runs import jobs, older_runs
+from compclip.runs import jobs, key_parts
 from compclip.runs.run_store import StoredRun
 from compclip.track import __main__ as track_command
 from compclip.track import follow, live_runs, sync, tracking_store
@@ -356,7 +356,7 @@ def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypa
     started = []
     monkeypatch.setattr(follower_process, "start_follower", lambda *args: started.append(args))
     monkeypatch.setattr(driver, "train_runs", lambda *_: {})
-    monkeypatch.setattr(older_runs, "take_over", lambda *_: None)  # the made runs have no method's parameters
+    monkeypatch.setattr(key_parts, "take_over", lambda *_: None)  # the made runs have no method's parameters
     train_command.train_method("clic", "params.yaml", project)
     assert not started
     monkeypatch.setenv(follower_process.VARIABLE, "follow")
@@ -364,7 +364,7 @@ def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypa
     assert started == [("params.yaml", project)]
     for cell in (FIRST, SECOND, THIRD):
         fake_runs.make(project, [cell])
-    monkeypatch.setattr(StoredRun, "finished", True)
+    monkeypatch.setattr(StoredRun, "adopt_if_finished", lambda _: True)
     monkeypatch.setattr(StoredRun, "publish", lambda _: None)
     train_command.train_method("clic", "params.yaml", project)
     assert len(started) == 1

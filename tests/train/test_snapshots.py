@@ -18,7 +18,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store
 from compclip.evaluate.result_store import ChoiceTerms
 from compclip.launch import __main__ as launch_command
-from compclip.runs import jobs, run_store, status
+from compclip.runs import jobs, run_store, run_table, status
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
@@ -70,7 +70,7 @@ def test_a_snapshot_is_what_the_end_would_save_and_changes_no_bit(here, tmp_path
 
     job.complete_run(run, look)
     snapshot = run.folder.snapshot(0.4)
-    assert run.complete and snapshot.final.facts()["step"] == 4
+    assert run.adopt_if_complete() and snapshot.final.facts()["step"] == 4
     assert fingerprint(tmp_path / "checkpoint") == fingerprint(snapshot.final.checkpoint)
     with_snapshots = weights(run.folder)
     run_store.links.remove(run.folder.path)
@@ -96,11 +96,11 @@ def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
     environment = run.folder.final.environment.read_bytes()
     run_store.links.remove(run.folder.path / "snapshots")
-    assert run.finished and not run.complete
+    assert run.adopt_if_finished() and not run.adopt_if_complete()
     lacking = "2 snapshots missing of finetune.best-tiny-scenes-0: `dvc repro` trains each once more"
-    assert lacking in status.format_page(*status.list_runs("params.yaml"), 200)
+    assert lacking in status.format_page(*run_table.list_runs("params.yaml"), 200)
     job.complete_run(run)
-    assert "snapshots missing" not in status.format_page(*status.list_runs("params.yaml"), 200)
+    assert "snapshots missing" not in status.format_page(*run_table.list_runs("params.yaml"), 200)
     assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
     assert run.folder.final.environment.read_bytes() == environment and not run.folder.again.exists()
 
@@ -114,10 +114,13 @@ def test_two_processes_make_the_snapshots_of_one_training(here, tmp_path):
     train = [*command, "-m", "compclip.train.job", run.key]
     subprocess.run(train, check=True)
     expected = {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)}
-    assert run.complete and run.folder.final.facts()["processes"] == 2 and len(set(expected.values())) == 3
+    assert run.adopt_if_complete() and run.folder.final.facts()["processes"] == 2 and len(set(expected.values())) == 3
     run_store.links.remove(run.folder.path / "snapshots")
     subprocess.run(train, check=True)
-    assert run.complete and {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)} == expected
+    assert (
+        run.adopt_if_complete()
+        and {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)} == expected
+    )
     run_store.links.remove(run.folder.path)
     plain = tiny_project.at(tiny_project.cell("finetune"))
     jobs.write_inputs(plain, "params.yaml")
