@@ -15,7 +15,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.config import read
-from compclip.track import follow, sync
+from compclip.track import sync
 from compclip.track.entries import TrackedProject
 from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
         )  # fmt: skip
 
     if args.follow:
-        return follow.follow(follow.StoreFollower(load, uri, args.root), _check_seconds(args.every), args.beside)
+        return sync.follow(sync.StoreFollower(load, uri, args.root), _check_seconds(args.every), args.beside)
     project = load()
     counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--follow", action="store_true", help="show runs while they run, until nothing runs any more, or Ctrl-C"
     )
     parser.add_argument(
-        "--every", type=float, default=follow.EVERY_S, metavar="S", help="with --follow: seconds between two looks"
+        "--every", type=float, default=sync.EVERY_S, metavar="S", help="with --follow: seconds between two looks"
     )
     parser.add_argument("--beside", type=int, metavar="PID", help="with --follow: do not end before this process")
     parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
