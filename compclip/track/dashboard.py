@@ -81,7 +81,8 @@ def write_notes(uri: str, root: Path, host: str) -> None:
         messages.note(f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
     else:
         messages.warn(f"listening on {host}: other machines can open it, and the UI has no password")
-    if newer := count_new_runs(uri, root):
+    newer = count_new_runs(uri, root)
+    if newer:
         runs = format_count(newer, "run")
         messages.note(f"the store lacks {runs}; bring it up to date with `compclip track`")
 
@@ -128,7 +129,8 @@ def count_new_runs(uri: str, root: Path) -> int:
 def server_command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:
     """Return the server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    if file := tracking_store.sqlite_file(uri):
+    file = tracking_store.sqlite_file(uri)
+    if file:
         words += ["--artifacts-destination", str((file.parent / "uploads").absolute())]
     return [*words, "--allowed-hosts", allowed_hosts] if allowed_hosts else words
 

@@ -237,11 +237,6 @@ class MlflowEntry:
         """The report's summary and one number for each benchmark."""
         return {v.name.removeprefix(SCORE): v.value for v in self.numbers if v.name.startswith(SCORE)}
 
-    @property
-    def finite(self) -> list[MetricPoint]:
-        """The values that MLflow can hold."""
-        return [v for v in self.values if v.is_finite]
-
 
 @dataclass(frozen=True)
 class EntryOptions:
@@ -315,9 +310,10 @@ def name_experiment(
     project: str, runs: Iterable[FinishedRun] = (), backbones: Iterable[str] = (), data: Iterable[str] = ()
 ) -> str:
     """Return `project: backbones on data` of a grid, or of runs."""
-    names = ([*backbones, *(r.cell.backbone for r in runs)], [*data, *(r.cell.data for r in runs)])
-    first, second = (", ".join(dict.fromkeys(n)) for n in names)
-    return f"{project}: {first} on {second}"
+    runs = list(runs)
+    of_backbones = dict.fromkeys([*backbones, *(run.cell.backbone for run in runs)])
+    of_data = dict.fromkeys([*data, *(run.cell.data for run in runs)])
+    return f"{project}: {', '.join(of_backbones)} on {', '.join(of_data)}"
 
 
 def cell_tags(cell: Cell, facts: Mapping[str, Any]) -> dict[str, str]:
@@ -428,7 +424,8 @@ def describe_cell(run: FinishedRun, pretrained: Sequence[FinishedRun], columns: 
     cell = run.cell
     origin = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{to_markdown(cell.data)}**"
     head = f"**{to_markdown(cell.method)}**: backbone **{to_markdown(cell.backbone)}** {origin}, seed {cell.seed}."
-    if run.curve and (seconds := run.environment.get("seconds")):
+    seconds = run.environment.get("seconds")
+    if run.curve and seconds:
         device = to_markdown(str(run.environment.get("device")))
         head += f" Training took {format_duration(seconds)} on {device}."
     head += f" Files: {to_code(str(run.trained.path))}."
@@ -437,13 +434,16 @@ def describe_cell(run: FinishedRun, pretrained: Sequence[FinishedRun], columns: 
         value = tables.column_value(run, column)
         if value is None:
             continue
-        name, scale, digits = f"{to_markdown(column.name)} {column.arrow}".strip(), column.scale, column.digits
-        values = [v for base in pretrained if (v := tables.column_value(base, column)) is not None]
-        theirs = difference = "–"
-        if values:
-            mean = float(np.mean(values))
-            theirs, difference = f"{mean * scale:.{digits}f}", f"{(value - mean) * scale:+.{digits}f}"
-        lines.append(f"| {name} | {value * scale:.{digits}f} | {theirs} | {difference} |")
+        name = f"{to_markdown(column.name)} {column.arrow}".strip()
+        scale = column.scale
+        digits = column.digits
+        values = [tables.column_value(base, column) for base in pretrained]
+        known = [value for value in values if value is not None]
+        comparison = "– | –"
+        if known:
+            mean = float(np.mean(known))
+            comparison = f"{mean * scale:.{digits}f} | {(value - mean) * scale:+.{digits}f}"
+        lines.append(f"| {name} | {value * scale:.{digits}f} | {comparison} |")
     table = ["| metric | this run | pretrained | difference |", "| --- | ---: | ---: | ---: |", *lines]
     return "\n".join([head, "", *(table if lines else ["Not evaluated yet."])])[:NOTE_LIMIT]
 
@@ -461,7 +461,8 @@ def describe_grid(
     ]
     # cells that share a run paid for it once
     hours = {run.environment.get("run_key") or run.cell.name: device_hours(run) for run in runs}
-    if counted := [h for h in hours.values() if h is not None]:
+    counted = [h for h in hours.values() if h is not None]
+    if counted:
         coverage = "" if len(counted) == len(hours) else f" that {len(counted)} of {len(hours)} runs know of"
         lines += ["", f"Training took {sum(counted):.2f} device-hours{coverage}, interrupted lives counted."]
     if winners:

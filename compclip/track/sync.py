@@ -53,10 +53,12 @@ def name_project(given_name: str = "", root: Path = Path()) -> SafeName:
     if given_name or os.environ.get(PROJECT):
         return SafeName(given_name or os.environ[PROJECT], "--project" if given_name else PROJECT)
     file = root / PROJECT_FILE
-    if name := _read_project(root):
+    name = _read_project(root)
+    if name:
         return name
     with tracking_store.lock_store(file.with_suffix(".lock")):
-        if name := _read_project(root):  # of a process that was faster
+        name = _read_project(root)  # of a process that was faster
+        if name:
             return name
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
         name = SafeName(f"{word}-{secrets.token_hex(3)}", str(file))

@@ -76,8 +76,10 @@ class StoreWriter:
     """
 
     def __init__(self, client: MlflowClient, project: str, artifacts: Path | None, template: ModelTemplate) -> None:
-        self._client, self._artifacts, self._template = client, artifacts, template
+        self._client = client
         self._project = project
+        self._artifacts = artifacts
+        self._template = template
         # the filter takes `_` for any character, and finds others' experiments as well
         experiments = _read_pages(client.search_experiments, filter_string=f"name LIKE '{project}: %'")
         self._experiments = {e.name: e for e in experiments if e.name.startswith(f"{project}: ")}
@@ -156,7 +158,7 @@ class StoreWriter:
 
     def _write(self, entry: MlflowEntry) -> LoggedRun:
         parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
-        self.counts["skipped"] += len(entry.values) - len(entry.finite)
+        self.counts["skipped"] += sum(not point.is_finite for point in entry.values)
         experiment = self._ensure_experiment(entry.experiment)
         return write_run(self._client, entry, experiment, parent, self._template, self._artifacts is not None)
 
@@ -305,7 +307,7 @@ def write_run(
     if entry.datasets:
         client.log_inputs(logged.run, _list_inputs(entry))
     log_params(client, logged.run, entry.params)
-    log_points(client, logged.run, entry.finite, entry, logged.model)
+    log_points(client, logged.run, entry.values, entry, logged.model)
     for name, path in entry.files.items():
         if link:
             links.link_or_copy(path, tracking_store.path_of_uri(info.artifact_uri) / name)
@@ -381,7 +383,8 @@ class ModelTemplate:
     def header(self) -> Model:
         """What MLflow needs to know of the model; reading it makes the files."""
         self.close()
-        header, empty = Model(), self.folder / CHECKPOINT
+        header = Model()
+        empty = self.folder / CHECKPOINT
         empty.mkdir(parents=True)
         save_model(empty, self.files, header)
         (self.files / MLMODEL).unlink()
@@ -562,9 +565,9 @@ def remove_files(uri: str, artifacts: Path | None, folder_id: str) -> None:
     """
     if artifacts is None or not is_below(uri, artifacts):
         return
-    folder, artifact_root = tracking_store.path_of_uri(uri).parent.resolve(), artifacts.resolve()
+    folder = tracking_store.path_of_uri(uri).parent.resolve()
     if folder.name == folder_id:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
-            for above in folder.parents[: folder.parents.index(artifact_root)]:
+            for above in folder.parents[: folder.parents.index(artifacts.resolve())]:
                 above.rmdir()
