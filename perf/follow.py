@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.track import sync  # noqa: E402
-from compclip.track.follow import StoreFollower  # noqa: E402
+from compclip.track.sync import StoreFollower  # noqa: E402
 from tests import fake_runs  # noqa: E402
 from tests.track import live  # noqa: E402
 from tests.track.project import params  # noqa: E402

@@ -15,7 +15,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.config import read
-from compclip.track import follow, sync
+from compclip.track import sync
 from compclip.track.entries import TrackedProject
 from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
@@ -29,33 +29,27 @@ def main(argv: list[str]) -> int:
     def load() -> TrackedProject:
         return sync.load_project(
             args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri),
-            _check_rows(args.table_rows),
+            args.table_rows,
         )  # fmt: skip
 
+    if not args.every > 0:
+        raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
+    if args.table_rows < 0:
+        raise UserError(
+            f"--table-rows {args.table_rows}: must be 0 or more; it is items of a benchmark in a run's table"
+        )
     if args.follow:
-        return follow.follow(follow.StoreFollower(load, uri, args.root), _check_seconds(args.every), args.beside)
+        return sync.follow(sync.StoreFollower(load, uri, args.root), args.every, args.beside)
     project = load()
     counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
     if counts["skipped"]:
         print(f"values left out that are not finite numbers: {counts['skipped']}")
-    if large := sum(
-        e.tags.get("checkpoint_uploaded") == "false" and bool(e.tags["checkpoint"]) for e in project.entries
-    ):
-        print(f"checkpoints above {args.checkpoint_mib:g} MiB, named and not uploaded: {large}; see --checkpoint-mib")
+    large = [e for e in project.entries if e.tags.get("checkpoint") and not e.checkpoint]
+    if large:
+        count = len(large)
+        print(f"checkpoints above {args.checkpoint_mib:g} MiB, named and not uploaded: {count}; see --checkpoint-mib")
     return 0
-
-
-def _check_seconds(every_s: float) -> float:
-    if not every_s > 0:
-        raise UserError(f"--every {every_s:g}: must be above 0; it is seconds between two looks")
-    return every_s
-
-
-def _check_rows(rows: int) -> int:
-    if rows < 0:
-        raise UserError(f"--table-rows {rows}: must be 0 or more; it is items of a benchmark in a run's table")
-    return rows
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         "--follow", action="store_true", help="show runs while they run, until nothing runs any more, or Ctrl-C"
     )
     parser.add_argument(
-        "--every", type=float, default=follow.EVERY_S, metavar="S", help="with --follow: seconds between two looks"
+        "--every", type=float, default=sync.EVERY_S, metavar="S", help="with --follow: seconds between two looks"
     )
     parser.add_argument("--beside", type=int, metavar="PID", help="with --follow: do not end before this process")
     parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")

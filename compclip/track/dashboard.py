@@ -16,10 +16,11 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
 from compclip.base.number_text import format_count
 from compclip.base.urls import mask_url, warn_of_password
-from compclip.track import descriptions, sync, tracked_files, tracking_store
-from compclip.track.tracked_files import SummaryCache
+from compclip.track import entries, sync, tracking_store
+from compclip.track.entries import SummaryCache
 
 PORTS = range(1, 65536)
+UI_MODE = "workflowType=machine_learning"  # without it the UI opens on its pages for language-model applications
 HOSTS = re.compile(r"[\w.*:\[\]][\w.*:\[\]-]*(,[\w.*:\[\]][\w.*:\[\]-]*)*", re.ASCII)
 
 
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
     uri = tracking_store.store_uri(args.uri)
     warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
     if tracking_store.is_server(uri):
-        address = descriptions.view_address(mask_url(uri), default_experiment(uri))
+        address = view_address(mask_url(uri), default_experiment(uri))
         print(f"the store is a server of its own: open {address}")
         return 0
     check_arguments(uri, args.host, args.port, args.allowed_hosts)
@@ -80,7 +81,8 @@ def write_notes(uri: str, root: Path, host: str) -> None:
         messages.note(f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
     else:
         messages.warn(f"listening on {host}: other machines can open it, and the UI has no password")
-    if newer := count_new_runs(uri, root):
+    newer = count_new_runs(uri, root)
+    if newer:
         runs = format_count(newer, "run")
         messages.note(f"the store lacks {runs}; bring it up to date with `compclip track`")
 
@@ -88,7 +90,7 @@ def write_notes(uri: str, root: Path, host: str) -> None:
 def describe_address(uri: str, host: str, port: int) -> str:
     """Return the line with the page's address and its store."""
     name = f"[{host}]" if ":" in host else host
-    address = descriptions.view_address(f"http://{name}:{port}", default_experiment(uri))
+    address = view_address(f"http://{name}:{port}", default_experiment(uri))
     return f"{address} over {mask_url(uri)}; Ctrl-C ends it"
 
 
@@ -96,6 +98,13 @@ def default_experiment(uri: str) -> str:
     """Return the experiment to open: the grid's, or none before the store was made."""
     note = tracking_store.path_beside(uri, "view.json")
     return str(read_mapping(note).get("experiment", "")) if note.is_file() else ""
+
+
+def view_address(server: str, experiment: str) -> str:
+    """Return where a server's UI shows the view; without an experiment, the list of them."""
+    if not experiment:
+        return f"{server}/#/experiments?{UI_MODE}"
+    return f"{server}/#/experiments/{experiment}/runs?viewStateShareKey={entries.VIEW}&{UI_MODE}"
 
 
 def is_local(host: str) -> bool:
@@ -112,15 +121,16 @@ def count_new_runs(uri: str, root: Path) -> int:
     synced = read_mapping(file) if file.is_file() else {}
     summaries = SummaryCache(sync.summary_cache(uri))
     return sum(
-        synced.get(tracked_files.cell_name(run)) != summaries.content(run, scores)
-        for run, scores in tracked_files.list_published(root)
+        synced.get(entries.cell_name(run)) != summaries.content(run, scores)
+        for run, scores in entries.list_published(root)
     )
 
 
 def server_command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:
     """Return the server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    if file := tracking_store.sqlite_file(uri):
+    file = tracking_store.sqlite_file(uri)
+    if file:
         words += ["--artifacts-destination", str((file.parent / "uploads").absolute())]
     return [*words, "--allowed-hosts", allowed_hosts] if allowed_hosts else words
 

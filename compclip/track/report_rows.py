@@ -18,13 +18,14 @@ from compclip.base.number_text import format_count, format_share
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
-from compclip.track import descriptions
-from compclip.track.entries import EntryOptions, MetricPoint, MlflowEntry
+from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry
 
 REPORTS = Path("reports")
 FILES = (
     *("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv", "tuning.csv"),
 )
+TABLES = ("report", "reference", "blind", "slices")  # of which a row is made
+SOURCE = {"mlflow.source.name": "python -m compclip.report"}
 NUMBERS = ("mean", "std")  # of a row of report.csv
 CONTRAST = ("difference", "low", "high")  # against the report's reference, else the pretrained model
 BLIND = ("above", "above_low", "above_high", "sighted", "sighted_low", "sighted_high")  # of a row of blind.csv
@@ -45,17 +46,16 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     if "report.csv" not in files:
         return []
     time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)
-    means = _group_lines(files["report.csv"])
-    contrasts = _group_lines(files["reference.csv"]) if "reference.csv" in files else {}
-    blind = _group_lines(files["blind.csv"]) if "blind.csv" in files else {}
-    slices = _group_lines(files["slices.csv"]) if "slices.csv" in files else {}
-    rows = [
-        _make_row(name, lines, contrasts.get(name, ()), blind.get(name, ()), slices.get(name, ()), runs, options, time)
-        for name, lines in means.items()
-    ]
-    rows += [_make_blind_row(name, lines, options, time) for name, lines in blind.items() if name not in means]
-    page = _make_entry("report", "report", options, time, {"kind": "report"}, "The page of `compclip report`.")
-    return [replace(page, files=files, content_of_files=fingerprint(*files.values())), *rows]
+    note = "The page of `compclip report`."
+    page = MlflowEntry(
+        "report", "report", options.experiment, options.project, {"kind": "report", **SOURCE}, note,
+        files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
+    )  # fmt: skip
+    tables = {name: _read_rows(files.get(f"{name}.csv")) for name in TABLES}
+    rows = [_make_row(name, tables, runs, options, time) for name in tables["report"]]
+    blind = tables["blind"].items()
+    rows += [_make_blind_row(name, lines, options, time) for name, lines in blind if name not in tables["report"]]
+    return [page, *rows]
 
 
 def set_parents(report: Sequence[MlflowEntry], cells: Sequence[MlflowEntry]) -> list[MlflowEntry]:
@@ -73,10 +73,10 @@ def row_key(method: str, backbone: str, data: str) -> str:
     return f"row/{method}/{backbone}/{data}"
 
 
-def _group_lines(file: Path) -> dict[RowName, list[CsvLine]]:
-    """Read a table of the report: its lines by row."""
+def _read_rows(file: Path | None) -> dict[RowName, list[CsvLine]]:
+    """Read a table of the report: its lines by row; none of a file that is not there."""
     rows: dict[RowName, list[CsvLine]] = {}
-    for line in csv.DictReader(io.StringIO(read_text(file))):
+    for line in csv.DictReader(io.StringIO(read_text(file))) if file else ():
         try:
             rows.setdefault((line["method"], line["backbone"], line["data"]), []).append(line)
         except KeyError as error:
@@ -85,21 +85,21 @@ def _group_lines(file: Path) -> dict[RowName, list[CsvLine]]:
 
 
 def _make_row(
-    name: RowName, lines: Sequence[CsvLine], contrasts: Sequence[CsvLine], blind: Sequence[CsvLine],
-    slices: Sequence[CsvLine], runs: Iterable[FinishedRun], options: EntryOptions, time: float,
+    name: RowName, tables: Mapping[str, Mapping[RowName, Sequence[CsvLine]]], runs: Iterable[FinishedRun],
+    options: EntryOptions, time: float,
 ) -> MlflowEntry:  # fmt: skip
     method, backbone, data = name
-    of_row = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
+    lines, contrasts, blind, slices = (tables[table].get(name, ()) for table in TABLES)
     reference = contrasts[0]["reference"] if contrasts else PRETRAINED
     compared = contrasts or [line for line in lines if line["difference"]]
-    tags = {"kind": "row", "method": method, "backbone": backbone, "data": data, "reference": reference}
-    tags |= {f"verdict/{_metric(line)}": line["verdict"] for line in compared if line["verdict"]}
     points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time), *_points(blind, BLIND, time)]
-    points += [MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time) for line in compared]
-    tuned_on = lines[0].get("tuned_on", "")  # none in a report of an earlier version
-    tags |= {"tuned_on": tuned_on} if tuned_on else {}
-    checkpoint = lines[0].get("checkpoint", "")
-    tags |= {"shown_checkpoint": checkpoint} if checkpoint else {}
+    tags = {"kind": "row", "method": method, "backbone": backbone, "data": data, "reference": reference, **SOURCE}
+    for line in compared:
+        points.append(MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time))
+        if line["verdict"]:
+            tags[f"verdict/{_metric(line)}"] = line["verdict"]
+    marks = {"tuned_on": lines[0].get("tuned_on"), "shown_checkpoint": lines[0].get("checkpoint")}
+    tags |= {tag: mark for tag, mark in marks.items() if mark}
     seeds = max(int(line["seeds"]) for line in lines)
     backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
     count = f"{format_count(seeds, 'seed')}, whose runs stand below"
@@ -110,34 +110,40 @@ def _make_row(
         f"`mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
         f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
-        f"{f' **Tuned on what is shown**: it {to_markdown(tuned_on)}.' if tuned_on else ''}"
-        f"{f' It {to_markdown(checkpoint)}.' if checkpoint else ''}"
-        f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
     )
-    entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
-    return replace(entry, numbers=tuple(points), start=min((run.start for run in of_row), default=time))
+    if marks["tuned_on"]:
+        note += f" **Tuned on what is shown**: it {to_markdown(marks['tuned_on'])}."
+    if marks["shown_checkpoint"]:
+        note += f" It {to_markdown(marks['shown_checkpoint'])}."
+    note += f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
+    starts = [run.start for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
+    return MlflowEntry(
+        row_key(*name), "-".join(name), options.experiment, options.project, tags, note,
+        numbers=tuple(points), start=min(starts, default=time), end=time,
+    )  # fmt: skip
 
 
 def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptions, time: float) -> MlflowEntry:
     """Make the entry of a row of what is had without the picture."""
     method, backbone, data = name
-    tags = {"kind": "blind", "method": method, "backbone": backbone, "data": data}
+    tags = {"kind": "blind", "method": method, "backbone": backbone, "data": data, **SOURCE}
     note = f"**{to_markdown(method)}**: what is had of each benchmark without its pictures (captions of {data})."
-    entry = _make_entry(row_key(*name), "-".join(name), options, time, tags, note)
-    return replace(entry, numbers=tuple(_points(lines, ("mean",), time)))
+    numbers = tuple(_points(lines, ("mean",), time))
+    return MlflowEntry(
+        row_key(*name), "-".join(name), options.experiment, options.project, tags, note,
+        numbers=numbers, start=time, end=time,
+    )  # fmt: skip
 
 
 def _format_slices(slices: Sequence[CsvLine]) -> str:
     """Format the slices that the report's page shows of a row as a table in Markdown, in points; empty without any."""
-    shown_slices = [line for line in slices if line["shown"] == "1"]
-    if not shown_slices:
-        return ""
-    table = ["| slice | benchmark | against | there | elsewhere |", "| --- | --- | --- | ---: | ---: |"]
-    for line in shown_slices:
-        names = " | ".join(to_markdown(line[field]) for field in ("slice", "benchmark", "reference"))
-        there, elsewhere = (f"{100 * float(line[field]):+.1f}" for field in ("difference", "elsewhere"))
-        table.append(f"| {names} | {there} | {elsewhere} |")
-    return "\n".join([*table, "", ""])
+    rows = []
+    for line in slices:
+        if line["shown"] == "1":
+            names = " | ".join(to_markdown(line[field]) for field in ("slice", "benchmark", "reference"))
+            rows.append(f"| {names} | {100 * float(line['difference']):+.1f} | {100 * float(line['elsewhere']):+.1f} |")
+    head = ["| slice | benchmark | against | there | elsewhere |", "| --- | --- | --- | ---: | ---: |"]
+    return "\n".join([*head, *rows, "", ""]) if rows else ""
 
 
 def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], reference: str) -> str:
@@ -155,19 +161,9 @@ def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], referen
         ends = f"[{low}, {high}]" if low else ""
         verdict = (contrast["verdict"] or "undecided") if contrast else ""
         table.append(f"| {to_markdown(_metric(line))} | {mean} | {std} | {difference} | {ends} | {verdict} |")
-        if sum(map(len, table)) > descriptions.LIMIT - 1000:
+        if sum(map(len, table)) > NOTE_LIMIT - 1000:
             return "\n".join([*table[:-1], "", f"{len(shown_lines) - len(table) + 3} more are among the metrics."])
     return "\n".join(table)
-
-
-def _make_entry(
-    key: str, name: str, options: EntryOptions, time: float, tags: dict[str, str], note: str
-) -> MlflowEntry:
-    tags |= {"mlflow.source.name": "python -m compclip.report"}
-    return MlflowEntry(
-        key=key, name=name, experiment=options.experiment, at_home=True, tags=tags, note=note, params={}, numbers=(),
-        files={}, content_of_files="", start=time, end=time, project=options.project,
-    )  # fmt: skip
 
 
 def _points(lines: Iterable[CsvLine], fields: Sequence[str], time: float) -> Iterable[MetricPoint]:

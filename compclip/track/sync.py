@@ -1,35 +1,47 @@
-"""Bring the MLflow store up to date with the entries: add, replace what changed, leave the rest; or log all again."""
+"""Bring the MLflow store up to date with the run files: once, or again and again while runs are under way.
+
+`compclip track --follow` is a process beside the trainers, which know nothing of it. It reads what their files gained,
+and ends when nothing runs any more and MLflow has all of it. Killed or offline it loses nothing: files are the truth,
+and the next one goes on.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import signal
+import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from compclip.base import messages
-from compclip.base.errors import UserError
-from compclip.base.files import read_mapping, write_json
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.json_text import replace_lone
 from compclip.base.number_text import format_count
 from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid
 from compclip.config import read
+from compclip.runs import jobs, run_folder
 from compclip.track import entries as track_entries
-from compclip.track import report_rows, tracked_files, tracking_store
-from compclip.track.entries import EntryOptions, TrackedProject
+from compclip.track import live, report_rows, studies, tracking_store
+from compclip.track.entries import EntryOptions, SummaryCache, TrackedProject
 from compclip.track.item_tables import ItemTables
-from compclip.track.live_runs import LiveListing, LiveRun
-from compclip.track.tracked_files import SummaryCache
+from compclip.track.live import LiveRun
 
 CHECKPOINT_MIB = 64.0
 TABLE_ROWS = 100  # items of a benchmark in a run's table
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
+EVERY_S = 5.0
+TURN_S = 1.0  # between two looks of a follower that waits for another one
+BUSY = "process {} follows the runs of this project already; stop it, or leave it to it"
 
 
 def name_project(given_name: str = "", root: Path = Path()) -> SafeName:
@@ -41,10 +53,12 @@ def name_project(given_name: str = "", root: Path = Path()) -> SafeName:
     if given_name or os.environ.get(PROJECT):
         return SafeName(given_name or os.environ[PROJECT], "--project" if given_name else PROJECT)
     file = root / PROJECT_FILE
-    if name := _read_project(root):
+    name = _read_project(root)
+    if name:
         return name
     with tracking_store.lock_store(file.with_suffix(".lock")):
-        if name := _read_project(root):  # of a process that was faster
+        name = _read_project(root)  # of a process that was faster
+        if name:
             return name
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
         name = SafeName(f"{word}-{secrets.token_hex(3)}", str(file))
@@ -73,46 +87,53 @@ def load_project(
 
     Raises UserError where there is neither a run nor a study.
     """
-    params, summaries = read.load_params(params_path), SummaryCache(cache_file)
-    locations = list(tracked_files.list_published(root))
+    params = read.load_params(params_path)
+    summaries = SummaryCache(cache_file)
+    locations = list(track_entries.list_published(root))
     cells = [summaries.summary(*location) for location in ProgressLine("runs", len(locations), locations)]
-    study_files = sorted(studies_folder.glob("*/trials.json"))
-    sweeps = [tracked_files.read_study(file.parent, summaries) for file in study_files]
+    sweeps = [studies.read_study(file.parent, summaries) for file in sorted(studies_folder.glob("*/trials.json"))]
     summaries.save()
-    live = LiveListing(root).poll()
-    if not cells and not sweeps and not any(run.has_begun for run in live):
+    live_runs = tuple(run for run in live.list_runs(root) if run.is_shown)
+    if not (cells or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
     project = name_project(project, root)
-    names = frozenset(c.name for c in config_grid.list_cells(params))
-    grid_runs = [b.run for b in cells if b.run.cell.name in names]
-    all_runs = [b.run for b in (*cells, *(t.run for s in sweeps for t in s.trials if t.run))]
+    names = frozenset(cell.name for cell in config_grid.list_cells(params))
+    grid_runs = [cell.run for cell in cells if cell.run.cell.name in names]
+    all_runs = [cell.run for cell in cells] + [run for study in sweeps for run in study.runs]
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
     tables = ItemTables(params.benchmarks, params.evaluate.ties, table_rows) if table_rows else None
     options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables)
     entries = track_entries.make_cell_entries(cells, options)
-    grid = tuple((b.run, e.scores) for b, e in zip(cells, entries, strict=True) if e.at_home)
+    grid = tuple((cell.run, e.scores) for cell, e in zip(cells, entries, strict=True) if e.at_home)
     report = report_rows.make_report_entries(root, grid_runs, options)
     entries = report_rows.set_parents(report, entries)
-    entries += [e for s in sweeps for e in track_entries.make_study_entries(s, options)]
-    return TrackedProject(tuple(entries), tuple(cells), options, tuple(params.grid.methods), True, grid, tuple(live))
+    for study in sweeps:
+        entries += studies.make_study_entries(study, options)
+    return TrackedProject(tuple(entries), tuple(cells), options, tuple(params.grid.methods), True, grid, live_runs)
 
 
 def update_study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
     """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
-    params, address = read.load_params(params_path), tracking_store.store_uri(uri)
+    params = read.load_params(params_path)
+    address = tracking_store.store_uri(uri)
     summaries = SummaryCache(summary_cache(address))
-    study = tracked_files.read_study(folder, summaries)
+    study = studies.read_study(folder, summaries)
     summaries.save()
-    columns = track_entries.select_columns([t.run.run for t in study.trials if t.run], params.report.columns)
+    columns = track_entries.select_columns(study.runs, params.report.columns)
     options = EntryOptions("", frozenset(), name_project("", folder.parent.parent), columns)
-    entries = tuple(track_entries.make_study_entries(study, options))
+    entries = tuple(studies.make_study_entries(study, options))
     return update_store(TrackedProject(entries, (), options, is_complete=False), address)
 
 
 def summary_cache(uri: str) -> Path:
     """Return the path of the file that caches what was read of the runs."""
     return tracking_store.path_beside(uri, "read.jsonl")
+
+
+def synced_file(uri: str) -> Path:
+    """Return the file that names what the store holds: a run's name and the hash of its files."""
+    return tracking_store.path_beside(uri, "synced.json")
 
 
 def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Counter[str]:
@@ -122,14 +143,17 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
     also what they log meanwhile: the database is never replaced, only rows that carry the project's tag are deleted.
     """
     with tracking_store.open_client(uri) as client:
-        from compclip.track.mlflow_runs import ModelTemplate
-        from compclip.track.store_writer import StoreWriter
+        from compclip.track.writer import ModelTemplate, StoreWriter
 
-        with closing(ModelTemplate(tracking_store.path_beside(uri, "template").absolute())) as template:
-            writer = StoreWriter(client, project.options.project, _artifact_folder(uri), template)
-            if anew and (count := sum(map(len, writer.tracked_runs.values()))):
-                name = project.options.project
+        template = ModelTemplate(tracking_store.path_beside(uri, "template").absolute())
+        # a server keeps the artifacts itself
+        artifacts = None if tracking_store.is_server(uri) else tracking_store.path_beside(uri, "artifacts").absolute()
+        with contextlib.closing(template):
+            writer = StoreWriter(client, project.options.project, artifacts, template)
+            count = sum(map(len, writer.tracked_runs.values()))
+            if anew and count:
                 runs = format_count(count, "run")
+                name = project.options.project
                 print(f"{name} has {runs} there; each is removed as its files are logged again", flush=True)
             for entry in ProgressLine("entries for MLflow", len(project.entries), project.entries):
                 writer.update_entry(entry, anew)
@@ -147,30 +171,123 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
         return writer.counts
 
 
-def append_live(live: Sequence[LiveRun], options: EntryOptions, uri: str) -> bool:
+def append_live(live_runs: list[LiveRun], project: TrackedProject, uri: str) -> bool:
     """Log what runs that are not published yet have gained; nothing is read of other runs, here or in MLflow.
 
     Return False where the grid's experiment is not there (any more): `update_store` makes it.
     """
     with tracking_store.open_client(uri) as client:
-        from compclip.track import live_writer
+        from compclip.track import writer
 
-        experiment = client.get_experiment_by_name(options.experiment)
-        if experiment is None or experiment.lifecycle_stage == "deleted":
-            return False
-        logged = live_writer.find_live(client, experiment.experiment_id, options.project)
-        live_writer.update_live_runs(client, experiment.experiment_id, live, logged, options.project)
-        return True
+        return writer.append_live(client, project.options.experiment, live_runs, project.options.project)
 
 
-def _artifact_folder(uri: str) -> Path | None:
-    """Return the folder of artifacts; None for a server, which keeps them itself. Rebuilds took a new number once."""
-    if tracking_store.is_server(uri):
-        return None
-    root = tracking_store.path_beside(uri, "artifacts").absolute()
-    return root / f"{max((int(p.name) for p in root.glob('[0-9]*') if p.name.isdecimal()), default=1):04d}"
+@dataclass
+class StoreFollower:
+    """Brings MLflow up to date, call by call. `load` reads the whole project, which only a published run asks for."""
+
+    load: Callable[[], TrackedProject]
+    uri: str
+    root: Path = Path()
+    _project: TrackedProject | None = field(default=None, init=False)
+    _version: frozenset[tuple[Any, ...]] = field(default=frozenset(), init=False)
+    _logged: dict[str, tuple[Any, ...]] = field(default_factory=dict, init=False)
+
+    def poll(self) -> bool:
+        """Log what is new; return whether a run is under way or queued.
+
+        Raises UserError where the store cannot be reached, or a file is damaged; the next call goes on.
+        """
+        runs = live.list_runs(self.root)
+        version = frozenset(run.version for run in runs)
+        shown = {run.key: run for run in runs if run.is_shown}
+        signatures = {key: run.signature for key, run in shown.items()}
+        changed = [run for key, run in shown.items() if self._logged.get(key) != signatures[key]]
+        if self._project is None or version != self._version or self._logged.keys() - shown.keys():
+            if shown or run_folder.published_folders(self.root / run_folder.RUNS):
+                self.update()
+        elif changed and not append_live(changed, self._project, self.uri):
+            self.update()
+        self._version = version
+        self._logged = signatures
+        return any(run.is_under_way for run in runs)
+
+    def update(self) -> None:
+        """Do what `compclip track` does."""
+        project = self.load()
+        update_store(project, self.uri)
+        self._project = project
+
+    @property
+    def has_logged(self) -> bool:
+        """Whether there was anything to log."""
+        return self._project is not None
 
 
-def synced_file(uri: str) -> Path:
-    """Return the file that names what the store holds: a run's name and the hash of its files."""
-    return tracking_store.path_beside(uri, "synced.json")
+def follow(follower: StoreFollower, every_s: float, beside: int | None = None) -> int:
+    """Poll until nothing runs, the process `beside` is gone, and the store has everything; or until a signal.
+
+    Raises UserError where another process follows this project already, unless `beside` is given: then it waits.
+    """
+    began = jobs.read_start_time(beside) if beside else ""
+
+    def is_awaited() -> bool:
+        return bool(beside and began) and jobs.read_start_time(beside or 0) == began
+
+    lock = tracking_store.path_beside(follower.uri, "follow.lock")
+    with _stopping() as stop, _take_turn(lock, beside is not None, is_awaited, stop) as is_free:
+        message = ""
+        while is_free and not stop.is_set():
+            over, failure = _poll(follower, is_awaited)
+            if over:
+                print("nothing runs any more; MLflow is up to date", flush=True)
+                return 0
+            if failure and failure != message:
+                print(f"{failure}; trying again every {every_s:g} s", flush=True)
+            message = failure
+            stop.wait(every_s)
+    print("stopped; nothing is lost: `compclip track` or another --follow goes on", flush=True)
+    return 0
+
+
+def _poll(follower: StoreFollower, is_awaited: Callable[[], bool]) -> tuple[bool, str]:
+    """Poll once; return whether everything is over and logged, and what failed."""
+    is_last = not is_awaited()  # asked before the poll, which sees what that process left
+    try:
+        if follower.poll() or not is_last:
+            return False, ""
+        if follower.has_logged:
+            follower.update()  # studies, and what else a poll does not look at
+        return True, ""
+    except UserError as error:
+        return False, one_line(str(error))
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Give an event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+    handlers = {n: signal.signal(n, lambda *_: stop.set()) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _take_turn(lock: Path, waits: bool, is_awaited: Callable[[], bool], stop: threading.Event) -> Iterator[bool]:
+    """Hold the lock of the followers; a follower that `waits` does so while it is awaited. Gives whether it holds."""
+    with contextlib.ExitStack() as stack:
+        holds = False
+        while not holds and not stop.is_set():
+            try:
+                stack.enter_context(hold_exclusively(lock, BUSY))
+                holds = True
+            except UserError:
+                if not waits:
+                    raise
+                if not is_awaited():
+                    break
+                stop.wait(TURN_S)
+        yield holds

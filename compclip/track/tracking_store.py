@@ -135,18 +135,16 @@ def move_addresses(file: Path) -> None:
     folder = file.parent.absolute()
     query = "SELECT artifact_location FROM experiments JOIN experiment_tags USING (experiment_id) WHERE key = ?"
     with closing(sqlite3.connect(file)) as database, database:
-        locations = [location for (location,) in database.execute(query, [PROJECT])]
-        matches = [match for location in locations if (match := LOCATION.fullmatch(location))]
-        for old in {match[1] for match in matches if not _is_folder(path_of_uri(match[1]), folder)}:
+        matches = [LOCATION.fullmatch(location) for (location,) in database.execute(query, [PROJECT])]
+        for old in {match[1] for match in matches if match}:
+            old_folder = path_of_uri(old)
+            if old_folder.is_dir() and old_folder.samefile(folder):
+                continue
             for table, column in ADDRESSES:
                 database.execute(
                     f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
                     [f"{folder.as_uri()}/artifacts/", len(old) + 12, len(old) + 11, f"{old}/artifacts/"],
                 )
-
-
-def _is_folder(path: Path, folder: Path) -> bool:
-    return path.is_dir() and path.samefile(folder)
 
 
 def check_schema(uri: str) -> None:

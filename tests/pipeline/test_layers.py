@@ -33,7 +33,7 @@ ROOMS = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {
-    "mlflow": {"track.tracking_store", "track.mlflow_runs"},
+    "mlflow": {"track.tracking_store", "track.writer"},
     "spacy": {"text.spacy_parser"},
     "dvc": set(),
     "optuna": {"sweep.sampling_and_pruning", "sweep.samplers", "sweep.study_driver", "sweep.__main__"},

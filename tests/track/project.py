@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compclip.track import mlflow_runs, sync, tracking_store
-from compclip.track.store_writer import StoreWriter
+from compclip.track import sync, tracking_store, writer
+from compclip.track.writer import StoreWriter
 
 HOME = "compclip: vit on scenes"
 
@@ -31,7 +31,7 @@ def source(tmp_path, **how):
 
 def leave_header(client, entry, model, template, link):
     """Stand in for `fill_model`: of a model's files the one that says that they are there."""
-    header = tracking_store.path_of_uri(model.artifact_location) / mlflow_runs.MLMODEL
+    header = tracking_store.path_of_uri(model.artifact_location) / writer.MLMODEL
     header.parent.mkdir(parents=True)
     header.touch()
 

@@ -10,7 +10,7 @@ from compclip.base import progress_line
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published
 from compclip.text import positives
-from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track import sync, tracking_store, writer
 from compclip.train import view_shares
 from tests import fake_runs
 from tests.track.project import HOME, params, tracked, update
@@ -27,6 +27,15 @@ def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     assert {k: run.data.tags[k] for k in ("method", "seed", "run_key", "device")} == {
         "method": "clic", "seed": "1", "run_key": "key-clic-vit-scenes-1", "device": "cpu",
     }  # fmt: skip
+    facts = {name: value for name, value in run.data.metrics.items() if name.startswith("system/")}
+    assert facts == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
+                     "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
+    datasets = {(i.dataset.name, i.dataset.digest, i.tags[0].value) for i in run.inputs.dataset_inputs}
+    assert ("retrieval", "retrieval" * 2, "evaluation") in datasets
+    history = client.get_metric_history(run.info.run_id, "train/clip")
+    assert [(m.step, m.value, m.timestamp) for m in history] == [
+        (10, 3.5, 1_700_000_010_000), (20, 3.0, 1_700_000_020_000), (30, 2.5, 1_700_000_030_000),
+    ]  # fmt: skip
     assert client.get_experiment(run.info.experiment_id).name == HOME
     assert run.info.end_time == 1_700_000_030_000
     assert run.info.start_time == 1_700_000_030_000 - 62_000
@@ -38,15 +47,6 @@ def test_progress_counts_what_is_read_and_written(tmp_path, runs, uri, monkeypat
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith("runs: 100%") and " 4/4 [" in line for line in lines)
     assert any(line.startswith("entries for MLflow: 100%") and " 4/4 [" in line for line in lines)
-
-
-def test_machine_facts_are_system_metrics(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    client, runs_by_name = tracked(uri)
-    run = runs_by_name["clic-vit-scenes-0"]
-    system_metrics = {k: v for k, v in run.data.metrics.items() if k.startswith("system/")}
-    assert system_metrics == {"system/peak_memory_mib": 900, "system/threads": 1, "system/train_seconds": 62.0,
-                     "system/evaluate_seconds": 1.5, "system/samples_per_second": 100.0}  # fmt: skip
 
 
 def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
@@ -70,6 +70,8 @@ def test_scores_are_the_report_s_whole_benchmark_numbers(tmp_path, runs, uri):
     assert run.data.metrics["score/sugarcrepe"] == run.data.metrics["score/comp"] == 0.9
     assert run.data.metrics["score/retrieval"] == pytest.approx(0.9)
     assert (run.data.metrics["score/i2t"], run.data.metrics["score/t2i"]) == (0.8, 1.0)
+    note = run.data.tags["mlflow.note.content"]
+    assert "| sugarcrepe/swap_att ↑ | 90.0 | 50.0 | +40.0 |" in note and "seed 0" in note
 
 
 def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
@@ -78,29 +80,6 @@ def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
     run = tracked(uri)[1]["clic-vit-scenes-0"]
     assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(0.9)
     assert "other/average" not in run.data.metrics
-
-
-def test_data_sets_are_logged_with_their_fingerprints(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    inputs = tracked(uri)[1]["clic-vit-scenes-0"].inputs.dataset_inputs
-    datasets = {(i.dataset.name, i.dataset.digest, i.tags[0].value) for i in inputs}
-    assert ("retrieval", "retrieval" * 2, "evaluation") in datasets
-
-
-def test_the_description_compares_with_the_pretrained_model(tmp_path, runs, uri):
-    update(tmp_path, uri, columns=["sugarcrepe/swap_att", "retrieval/t2i_recall_at_1"])
-    note = tracked(uri)[1]["clic-vit-scenes-0"].data.tags["mlflow.note.content"]
-    assert "| sugarcrepe/swap_att ↑ | 90.0 | 50.0 | +40.0 |" in note
-    assert "seed 0" in note
-
-
-def test_loss_curves_keep_the_steps_and_times_of_the_file(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    client, runs_by_name = tracked(uri)
-    history = client.get_metric_history(runs_by_name["clic-vit-scenes-0"].info.run_id, "train/clip")
-    assert [(m.step, m.value, m.timestamp) for m in history] == [
-        (10, 2.5, 1_700_000_010_000), (20, 2.0, 1_700_000_020_000), (30, 1.5, 1_700_000_030_000),
-    ]  # fmt: skip
 
 
 def test_shares_of_samples_stand_by_themselves(tmp_path, runs, uri):
@@ -139,7 +118,7 @@ def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri
     assert linked == {name: inode for name, inode in original_inodes.items() if name in linked}
     assert {"config.yaml", "metrics.jsonl", "retrieval.json"} <= set(linked)
     with tracking_store.open_client(uri):
-        mlflow_runs.remove_run(client, run, tmp_path / "mlflow" / "artifacts")
+        writer.remove_run(client, run, tmp_path / "mlflow" / "artifacts")
     assert not tracking_store.path_of_uri(run.info.artifact_uri).exists()
     assert inodes(published.trained.path) | inodes(published.results) == original_inodes
 
@@ -154,5 +133,5 @@ def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, 
     assert (old / "config.yaml").is_file()
     assert "vit+big-on-scenes" in str(old)
     with tracking_store.open_client(uri):
-        mlflow_runs.remove_run(client, runs_by_name["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
+        writer.remove_run(client, runs_by_name["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
     assert not old.exists()

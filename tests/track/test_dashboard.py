@@ -11,11 +11,28 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.track import dashboard, sync, tracked_files, tracking_store
-from compclip.track.tracked_files import SummaryCache
+from compclip.track import dashboard, entries, sync, tracking_store
+from compclip.track.entries import SummaryCache
 from tests import fake_runs
 
 URI = "sqlite:///x.db"
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "names", "message"),
+    [
+        *[(host, 5000, None, "--host .*: would open it to every machine; give 127.0.0.1") for host in ("", " ")],
+        *[("127.0.0.1", port, None, "--port .*: must be from 1 to 65535") for port in (-1, 0, 65536, 10**30)],
+        *[
+            ("127.0.0.1", 5000, names, "--allowed-hosts .*: must be names with commas")
+            for names in ("", "a b", "a,", "--dev", "a\nb", "a;b", "a, b")
+        ],
+        ("a" * 80 + ".example", 5000, None, "cannot listen"),
+    ],
+)
+def test_it_refuses_what_cannot_be_meant(host, port, names, message):
+    with pytest.raises(UserError, match=message):
+        dashboard.check_arguments("postgresql://somewhere/db", host, port, names)
 
 
 def test_it_refuses_without_a_store(tmp_path):
@@ -48,29 +65,6 @@ def test_the_default_is_this_machine_alone():
     assert URI not in words
     assert "--allowed-hosts" not in words
     assert dashboard.server_command(URI, "0.0.0.0", 1, "gpu1:1")[-2:] == ["--allowed-hosts", "gpu1:1"]
-
-
-@pytest.mark.parametrize("host", ["", " "])
-def test_no_host_is_not_every_host(host):
-    with pytest.raises(UserError, match="--host .*: would open it to every machine; give 127.0.0.1"):
-        dashboard.check_arguments("postgresql://somewhere/db", host, 5000)
-
-
-@pytest.mark.parametrize("port", [-1, 0, 65536, 10**30])
-def test_a_port_is_one(port):
-    with pytest.raises(UserError, match="--port .*: must be from 1 to 65535"):
-        dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", port)
-
-
-@pytest.mark.parametrize("names", ["", "a b", "a,", "--dev", "a\nb", "a;b", "a, b"])
-def test_allowed_hosts_are_single_words(names):
-    with pytest.raises(UserError, match="--allowed-hosts .*: must be names with commas"):
-        dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", 5000, names)
-
-
-def test_a_host_that_no_name_can_be_is_one_line():
-    with pytest.raises(UserError, match="cannot listen"):
-        dashboard.check_arguments("postgresql://somewhere/db", "a" * 80 + ".example", 5000)
 
 
 def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, capsys):
@@ -123,8 +117,7 @@ def test_it_opens_the_grid_s_comparison(tmp_path):
 def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
     synced = {
-        tracked_files.cell_name(run): SummaryCache().content(run, scores)
-        for run, scores in tracked_files.list_published(root)
+        entries.cell_name(run): SummaryCache().content(run, scores) for run, scores in entries.list_published(root)
     }
     assert sorted(synced) == ["clic-vit-scenes-0", "clic-vit-scenes-1"]
     write_json(sync.synced_file(uri), synced)

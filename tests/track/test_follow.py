@@ -19,9 +19,9 @@ from compclip.runs import follower as follower_process
 from compclip.runs import jobs, key_parts
 from compclip.runs.run_store import StoredRun
 from compclip.track import __main__ as track_command
-from compclip.track import follow, live_runs, sync, tracking_store
-from compclip.track.follow import StoreFollower
-from compclip.track.live_runs import Position
+from compclip.track import live as live_files
+from compclip.track import sync, tracking_store
+from compclip.track.sync import StoreFollower
 from compclip.train import __main__ as train_command
 from compclip.train import driver, job
 from tests import fake_runs
@@ -65,6 +65,7 @@ def test_a_run_is_there_while_it_runs(project, uri):
     follower = make_follower(project, uri)
     assert follower.poll()
     assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
+    assert list(live.contents(uri)) == [(HOME, FIRST.name)]
     with open(live.folder(project, FIRST).metrics, "a") as file:
         file.write('{"step": 30, "lo')
     live.begin(project, SECOND)
@@ -89,16 +90,10 @@ def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
     live.folder(project, FIRST).job.unlink()
     follower.poll()
     assert run_states(uri) == {FIRST.name: ("KILLED", [10, 20, 30])}
-
-
-def test_a_run_that_was_trained_and_waits_to_be_published_has_not_failed(project, uri):
-    """Its job ended with what it was to make, the checkpoint."""
-    live.begin(project, FIRST, live.DEAD, jobs.TRAINS)
-    live.log(project, FIRST, 10)
-    live.folder(project, FIRST).final.environment.parent.mkdir()
-    live.folder(project, FIRST).final.environment.write_text("{}")
-    make_follower(project, uri).poll()
-    assert run_states(uri) == {FIRST.name: ("FINISHED", [10])}
+    live.begin(project, FIRST, live.DEAD, jobs.TRAINS)  # its job ended with what it was to make, the checkpoint
+    write_json(live.folder(project, FIRST).final.environment, {})
+    follower.poll()
+    assert run_states(uri) == {FIRST.name: ("FINISHED", [10, 20, 30])}
 
 
 STORY = (
@@ -119,10 +114,8 @@ def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, 
     """One that dies at every third, fifth … call to MLflow, before or behind it; each time another one begins."""
     from mlflow import MlflowClient
 
-    call_count, writes = (
-        [0],
-        ("create_run", "log_batch", "set_terminated", "update_run", "log_artifact", "set_tag", "delete_run"),
-    )
+    call_count = [0]
+    writes = ("create_run", "log_batch", "set_terminated", "update_run", "log_artifact", "set_tag", "delete_run")
 
     def dying(real):
         def call(*args, **kwargs):
@@ -204,30 +197,14 @@ def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monke
     assert spent[0] == spent[1]
 
 
-def test_a_file_is_read_from_where_it_was_left(tmp_path):
+def test_the_lines_behind_a_step_are_read(tmp_path):
+    """What lies before is not parsed; a line that is being written is left for later."""
     log = tmp_path / "metrics.jsonl"
-    log.write_text('{"step": 1}\n{"step": 2}\n{"st')
-    rows, position = live_runs.read_new_rows(log, Position())
-    assert [row["step"] for row in rows] == [1, 2] and position[1:] == (24, 2)
-    with open(log, "r+") as file:  # what was read is not looked at again
-        file.write("?" * 23)
+    log.write_text('not looked at\n{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    assert live_files.read_new_rows(log, 1) == [{"step": 2}, {"step": 3}]
     with open(log, "a") as file:
-        file.write('ep": 3}\n')
-    rows, position = live_runs.read_new_rows(log, Position.parse(str(position)))
-    assert [row["step"] for row in rows] == [3] and position[1:] == (36, 3)
-
-
-def test_runs_that_are_over_are_not_read_again(project, uri, monkeypatch):
-    for cell in (FIRST, SECOND):
-        live.begin(project, cell, live.DEAD)
-        for path in live.folder(project, cell).path.rglob("*"):
-            os.utime(path, (1, 1))
-        for path in (live.folder(project, cell).path, live.folder(project, cell).lives):
-            os.utime(path, (1, 1))
-    listing = live_runs.LiveListing(project)
-    first = listing.poll()
-    monkeypatch.setattr(live_runs, "_read_state", None)
-    assert listing.poll() == first and [run.status for run in first] == ["FAILED", "FAILED"]
+        file.write('ep": 4}\n')
+    assert live_files.read_new_rows(log, 3) == [{"step": 4}]
 
 
 def words(root, uri, *more):
@@ -254,7 +231,7 @@ def test_a_signal_ends_the_command(project, uri, capsys):
             return super().poll()
 
     before = signal.getsignal(signal.SIGTERM)
-    assert follow.follow(Stopping(lambda: load(project), uri, project), 60.0) == 0
+    assert sync.follow(Stopping(lambda: load(project), uri, project), 60.0) == 0
     assert "stopped; nothing is lost" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGTERM) == before
     assert run_states(uri) == {FIRST.name: ("RUNNING", [])}
@@ -271,15 +248,17 @@ def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, mon
         return real(*args, **kwargs)
 
     monkeypatch.setattr(sync, "update_store", update)
-    assert follow.follow(make_follower(project, uri), 0.01) == 0
+    assert sync.follow(make_follower(project, uri), 0.01) == 0
     assert capsys.readouterr().out.count("no server answers; trying again every 0.01 s") == 1
     assert run_states(uri) == {FIRST.name: ("FAILED", [])}
 
 
 def test_a_second_follower_says_who_is_there(project, uri):
-    lock = tracking_store.path_beside(uri, "follow.lock")
-    with hold_exclusively(lock, ""), pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):
-        track_command.main(words(project, uri))
+    with hold_exclusively(tracking_store.path_beside(uri, "follow.lock"), ""):
+        with pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):
+            track_command.main(words(project, uri))
+        # one that a driver started waits, and not longer than the driver is there
+        assert sync.follow(make_follower(project, uri), 0.01, beside=live.DEAD) == 0
 
 
 def test_a_follower_beside_a_driver_outlasts_it(project, uri):
@@ -295,13 +274,8 @@ def test_a_follower_beside_a_driver_outlasts_it(project, uri):
             return False
 
     watching = Watching(lambda: None, uri, project)
-    assert follow.follow(watching, 0.01, beside=awaited.pid) == 0
+    assert sync.follow(watching, 0.01, beside=awaited.pid) == 0
     assert polls == [None, None, None, 0]
-
-
-def test_a_follower_whose_driver_is_gone_does_not_wait_for_its_turn(project, uri, capsys):
-    with hold_exclusively(tracking_store.path_beside(uri, "follow.lock"), ""):
-        assert follow.follow(make_follower(project, uri), 0.01, beside=live.DEAD) == 0
 
 
 @pytest.mark.parametrize(("value", "expected"), [("", False), ("follow", True)])
@@ -311,17 +285,6 @@ def test_the_environment_asks_for_a_follower(monkeypatch, value, expected):
     monkeypatch.setenv(follower_process.VARIABLE, "yes")
     with pytest.raises(UserError, match="COMPCLIP_TRACK='yes': must be 'follow', or not set"):
         follower_process.is_wanted()
-
-
-def test_seconds_between_looks_are_positive(project, uri):
-    with pytest.raises(UserError, match="--every 0: must be above 0"):
-        track_command.main([*words(project, uri), "--every", "0"])
-
-
-def test_live_runs_stand_in_the_grid_s_experiment(project, uri):
-    live.begin(project, FIRST)
-    make_follower(project, uri).poll()
-    assert list(live.contents(uri)) == [(HOME, FIRST.name)]
 
 
 def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):

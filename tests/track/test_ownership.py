@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
 from mlflow.entities import ViewType
 
 from compclip.base.errors import UserError
-from compclip.track import __main__ as track_command
-from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track import sync, tracking_store, writer
 from compclip.track.entries import KEY
-from compclip.track.store_writer import StoreWriter
 from compclip.track.tracking_store import PROJECT
+from compclip.track.writer import StoreWriter
 from tests import fake_runs
-from tests.track.project import leave_header, params, source, update
+from tests.track.project import leave_header, source, update
 
 PROJECTS = ("team_1", "teamA1", "TEAM_1", "team_1b", "team")
 
@@ -42,7 +39,7 @@ def exclude_project(contents, project):
 @pytest.fixture
 def registered(runs, monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(mlflow_runs, "fill_model", leave_header)
+    monkeypatch.setattr(writer, "fill_model", leave_header)
     for path in runs.glob("runs/*/*/checkpoint"):
         (path / "open_clip_model.safetensors").write_bytes(b"")
 
@@ -87,12 +84,6 @@ def test_a_project_has_a_name(tmp_path, runs, project, monkeypatch):
     monkeypatch.setenv(sync.PROJECT, project or "%")
     with pytest.raises(UserError, match="COMPCLIP_PROJECT .*: must be letters, digits and"):
         sync.name_project()
-
-
-def test_the_command_says_so(tmp_path, runs, uri, capsys):
-    where = ["--params", str(params(tmp_path)), "--root", str(runs), "--uri", uri]
-    with pytest.raises(UserError, match="--project '%'"):
-        track_command.main([*where, "--project", "%"])
 
 
 def test_what_people_logged_by_hand_stays(tmp_path, runs, uri):
@@ -146,26 +137,12 @@ def test_a_version_registered_by_hand_keeps_its_model(tmp_path, registered, uri)
         assert len(client.search_model_versions("name = 'compclip-vit-on-scenes'")) == 4
 
 
-def test_a_store_made_before_there_were_tags_gets_them(tmp_path, runs, uri):
-    """What has our very name and our marks is ours; nothing is logged again for it."""
-    update(tmp_path, uri)
-    with closing(sqlite3.connect(tracking_store.sqlite_file(uri))) as database, database:
-        for table in ("tags", "experiment_tags"):
-            database.execute(f"DELETE FROM {table} WHERE key = ?", [PROJECT])
-    assert update(tmp_path, uri) == {"unchanged": 4}
-    with closing(sqlite3.connect(tracking_store.sqlite_file(uri))) as database:
-        assert database.execute("SELECT count(*) FROM tags WHERE key = ?", [PROJECT]).fetchone() == (4,)
-        assert database.execute("SELECT value FROM experiment_tags WHERE key = ?", [PROJECT]).fetchall() == [
-            ("compclip",)
-        ]
-
-
 def test_a_rebuild_of_a_store_of_our_own_keeps_the_file(tmp_path, runs, uri):
     """A server may have it open and log into it; other files and folders beside it stay."""
     update(tmp_path, uri)
     foreign_files = [
         tmp_path / "mlflow" / name
-        for name in ("mlflow.0002.db", "mlflow.2024.db", "artifacts/2024/x", "artifacts/mine/x")
+        for name in ("mlflow.0002.db", ".mlflow.db.bak", ".mlflow.db.x", "artifacts/2024/x", "artifacts/mine/x")
     ]
     for path in foreign_files:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +150,7 @@ def test_a_rebuild_of_a_store_of_our_own_keeps_the_file(tmp_path, runs, uri):
     inode = tracking_store.sqlite_file(uri).stat().st_ino
     assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
     assert tracking_store.sqlite_file(uri).stat().st_ino == inode
-    assert [path.read_text() for path in foreign_files] == ["mine"] * 4
+    assert [path.read_text() for path in foreign_files] == ["mine"] * 5
 
 
 @pytest.mark.parametrize("way", ["..", "link", "same", "above", "scheme", "other"])
@@ -191,7 +168,7 @@ def test_only_a_run_s_own_folder_is_removed(tmp_path, way):
         "scheme": f"s3://bucket{artifacts}/0001/id/artifacts",
         "other": f"file://{foreign_folder}/artifacts",
     }[way]
-    mlflow_runs.remove_files(uri, artifacts, "id")
+    writer.remove_files(uri, artifacts, "id")
     assert foreign_folder.is_dir() and (artifacts / "0001" / "id").is_dir()
-    mlflow_runs.remove_files(f"file://{artifacts}/0001/id/artifacts", artifacts, "id")
+    writer.remove_files(f"file://{artifacts}/0001/id/artifacts", artifacts, "id")
     assert not (artifacts / "0001" / "id").exists()

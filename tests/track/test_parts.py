@@ -16,18 +16,21 @@ def test_long_parameters_are_cut():
 
 
 def test_the_cell_s_own_parameters_stand_bare():
+    """The empty parameters of `pretrained` do not hide the cell's method."""
     flat_config = entries.flatten_config({"cell": {"method": "clic"}, "method": {"gamma": 2.0}})
     assert flat_config == {"method": "clic", "method.gamma": "2.0"}
-
-
-def test_a_method_without_parameters_keeps_its_name():
-    """The empty parameters of `pretrained` do not hide the cell's method."""
     assert entries.flatten_config({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
 
 
-@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/mlruns"])
-def test_a_file_store_is_refused(uri):
-    with pytest.raises(UserError, match="keeps no file store; give sqlite:///"):
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        *[(uri, "keeps no file store; give sqlite:///") for uri in ("mlruns", "file:///tmp/mlruns")],
+        *[(uri, "names no file") for uri in ("sqlite://", "sqlite:///", "sqlite:///:memory:")],
+    ],
+)
+def test_what_is_no_store_is_refused(uri, message):
+    with pytest.raises(UserError, match=message):
         tracking_store.store_uri(uri)
 
 
@@ -35,16 +38,6 @@ def test_the_address_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracker:5000")
     assert tracking_store.store_uri(None) == "http://tracker:5000"
     assert tracking_store.store_uri("sqlite:///x.db") == "sqlite:///x.db"
-
-
-def test_a_password_is_never_shown():
-    assert tracking_store.mask_url("postgresql://me:secret@db/mlflow") == "postgresql://me:***@db/mlflow"
-
-
-@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
-def test_a_store_in_memory_is_refused(uri):
-    with pytest.raises(UserError, match="names no file"):
-        tracking_store.store_uri(uri)
 
 
 @pytest.mark.parametrize("uri", ["postgresql://me:se/cret@db/mlflow", "me:secret@db"])

@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from compclip.base.errors import UserError
-from compclip.track import mlflow_runs, sync, tracking_store
+from compclip.track import sync, tracking_store, writer
 from tests import fake_runs
 from tests.track.project import leave_header, params, source, update
 
@@ -26,7 +26,7 @@ def without_name(monkeypatch):
 @pytest.fixture
 def registered(monkeypatch):
     """Checkpoints are registered, and the files of the models left out."""
-    monkeypatch.setattr(mlflow_runs, "fill_model", leave_header)
+    monkeypatch.setattr(writer, "fill_model", leave_header)
 
 
 def checkout(root):
@@ -78,7 +78,7 @@ def test_a_damaged_name_is_one_line(tmp_path, without_name):
 def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, monkeypatch):
     """Nobody else had logged anything when it began."""
     update(tmp_path, uri)
-    real, logged = mlflow_runs.write_run, []
+    real, logged = writer.write_run, []
 
     def write(*args, **kwargs):
         if not logged:
@@ -86,33 +86,13 @@ def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, m
             logged.append(client.create_run(client.create_experiment("mine")).info.run_id)
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(mlflow_runs, "write_run", write)
+    monkeypatch.setattr(writer, "write_run", write)
     assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
     with closing(
         sqlite3.connect(tracking_store.sqlite_file(uri))
     ) as database:  # the file, not the one that MLflow has open
         row = database.execute("SELECT lifecycle_stage FROM runs WHERE run_uuid = ?", logged).fetchone()
     assert row == ("active",)
-
-
-def test_a_store_made_anew_says_what_it_removes(tmp_path, runs, uri, capsys):
-    update(tmp_path, uri)
-    shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
-    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
-    assert "compclip has 4 runs there; each is removed as its files are logged again" in capsys.readouterr().out
-    assert len(runs_by_experiment(uri)) == 3
-
-
-def test_hidden_files_of_others_stay_beside_the_database(tmp_path, runs, uri):
-    paths = [
-        tracking_store.sqlite_file(uri).with_name(name)
-        for name in (".mlflow.db.bak", ".mlflow.db.2024.new", ".mlflow.db.x")
-    ]
-    for path in paths:
-        path.write_text("mine")
-    update(tmp_path, uri)
-    sync.update_store(source(tmp_path), uri, anew=True)
-    assert [path.read_text() for path in paths if path.exists()] == ["mine"] * 3
 
 
 def versions(uri, model="compclip-vit-on-scenes"):
@@ -156,11 +136,3 @@ def test_versions_follow_a_run_into_another_experiment(tmp_path, registered, uri
     assert len(versions(uri, "compclip-vit+big-on-scenes")[0]) == 4
     sync.update_store(sync.load_project(path, tmp_path, tmp_path / "studies"), uri, anew=True)
     assert versions(uri)[1] == first_versions[1]
-
-
-def test_versions_go_with_their_run(tmp_path, registered, uri):
-    checkout(tmp_path)
-    update(tmp_path, uri)
-    shutil.rmtree(fake_runs.trained(tmp_path, "clic-vit-scenes-0").path)
-    sync.update_store(source(tmp_path), uri, anew=True)
-    assert "clic-vit-scenes-0" not in versions(uri)[0].values()

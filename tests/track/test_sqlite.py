@@ -26,14 +26,6 @@ def list_folder(file):
     return sorted(p.name for p in file.parent.iterdir())
 
 
-def test_an_empty_one_that_a_server_made_is_used(tmp_path, runs, uri, file):
-    """It may be open there: the same file stays."""
-    run(file, "PRAGMA user_version = 0")
-    inode = file.stat().st_ino
-    update(tmp_path, uri)
-    assert file.stat().st_ino == inode
-
-
 def test_what_a_kill_left_beside_it_goes(tmp_path, runs, uri, file):
     for name in (".mlflow.db.0123456789ab.new", ".mlflow.db.0123456789ab.new-journal", ".mlflow.db.0123456789ab.lock"):
         file.with_name(name).write_text("x")

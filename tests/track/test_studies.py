@@ -9,8 +9,8 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published, RunFolder
-from compclip.track import sync, tracked_files
-from compclip.track.tracked_files import SummaryCache
+from compclip.track import studies, sync
+from compclip.track.entries import SummaryCache
 from tests import fake_runs
 from tests.track.project import HOME, params, steps, tracked, update
 
@@ -89,6 +89,6 @@ def test_the_grid_and_its_studies_go_together(tmp_path, sweep, uri):
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {
-        name: t.number for name, t in tracked_files.best_trials(tracked_files.read_study(sweep, SummaryCache())).items()
-    } == {"loss": 0}
+    assert {name: t.number for name, t in studies.best_trials(studies.read_study(sweep, SummaryCache())).items()} == {
+        "loss": 0
+    }

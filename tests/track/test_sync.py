@@ -13,9 +13,8 @@ import pytest
 from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.runs.run_folder import Published
-from compclip.track import __main__ as track_command
-from compclip.track import descriptions, mlflow_runs, sync, tracking_store
-from compclip.track.mlflow_runs import ModelTemplate
+from compclip.track import entries, sync, tracking_store, writer
+from compclip.track.writer import ModelTemplate
 from tests import fake_runs
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -120,7 +119,7 @@ def test_doubles_of_writers_that_shared_no_lock_are_removed(tmp_path, runs, uri)
     project = source(tmp_path)
     with tracking_store.open_client(uri) as client:
         home = client.get_experiment_by_name(HOME).experiment_id
-        mlflow_runs.write_run(client, project.entries[0], home, "", ModelTemplate(tmp_path / "template"), link=True)
+        writer.write_run(client, project.entries[0], home, "", ModelTemplate(tmp_path / "template"), link=True)
     update(tmp_path, uri)
     assert len(tracked(uri)[1]) == 4
 
@@ -143,12 +142,8 @@ def test_a_grid_that_grows_takes_its_runs_along(tmp_path, runs, uri):
     where = {name: client.get_experiment(run.info.experiment_id).name for name, run in runs_by_name.items()}
     assert where["clic-vit-scenes-0"] == "compclip: vit, big on scenes"
     assert where["pretrained-vit-scenes-0"] == HOME
-
-
-def test_an_experiment_whose_runs_all_moved_is_hidden_and_comes_back(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    path = tmp_path / "params.yaml"
-    path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
+    # an experiment whose runs have all moved is hidden, and comes back
+    path.write_text(path.read_text().replace("[clic]", "[clic, pretrained]"))
     sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
     with tracking_store.open_client(uri) as client:
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "deleted"
@@ -157,17 +152,13 @@ def test_an_experiment_whose_runs_all_moved_is_hidden_and_comes_back(tmp_path, r
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "active"
 
 
-def test_projects_share_a_store_and_leave_each_other_alone(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    assert update(tmp_path, uri, project="other")["added"] == 4
-    assert update(tmp_path, uri)["unchanged"] == 4
-
-
-def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri):
+def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri, capsys):
+    """And says how many runs it removes."""
     update(tmp_path, uri)
     old = tracked(uri)[1]["clic-vit-scenes-0"].info
     shutil.rmtree(fake_runs.trained(runs, "clic-vit-scenes-1").path)
     assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
+    assert "compclip has 4 runs there; each is removed as its files are logged again" in capsys.readouterr().out
     files = sorted(p.name for p in (tmp_path / "mlflow").iterdir())
     assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
     # a new process reads the new file; in this one MLflow still holds the old one open
@@ -188,17 +179,8 @@ def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
     assert state["orderByAsc"] is False
     assert state["searchFilter"] == "tags.kind = 'cell'"
     assert "metrics.`score/retrieval`" in state["selectedColumns"]
-
-
-def test_a_view_without_scores_shows_losses_the_newest_run_first():
-    state = json.loads(descriptions.view_tags([])[descriptions.VIEW_TAG])
-    assert state["orderByKey"] == "attributes.start_time"
-    assert "metrics.`train/loss`" in state["selectedColumns"]
-
-
-def test_no_runs_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="holds no run"):
-        source(tmp_path)
+    state = json.loads(entries.view_tags([])[entries.VIEW_TAG])  # without scores: losses, the newest run first
+    assert state["orderByKey"] == "attributes.start_time" and "metrics.`train/loss`" in state["selectedColumns"]
 
 
 def test_a_store_that_cannot_be_written_is_one_line(tmp_path, runs):
@@ -227,9 +209,3 @@ def test_a_full_disk_is_one_line_and_the_next_call_goes_on(tmp_path, runs, uri, 
     monkeypatch.undo()
     assert update(tmp_path, uri)["added"] == 3
     assert len(tracked(uri)[1]) == 4
-
-
-def test_the_command_counts_what_it_did(tmp_path, runs, uri, capsys):
-    where = ["--params", str(params(tmp_path)), "--root", str(runs), "--uri", uri]
-    assert track_command.main(where) == 0
-    assert capsys.readouterr().out == f"{uri}: 4 added, 0 replaced, 0 unchanged\n"

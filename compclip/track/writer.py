@@ -1,0 +1,573 @@
+"""The one writer of a store: it adds, replaces and removes the MLflow runs of one project.
+
+Experiments and our runs are asked for once, whatever the number of entries. A checkpoint becomes a logged and
+registered model that loads back without a checkout; what all models of a checkout share (code, environments, example)
+is made once and linked into each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import metadata
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LoggedModel,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Param,
+    RunTag,
+)
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.pyfunc import save_model as save_pyfunc
+from mlflow.types import ColSpec, Schema
+from PIL import Image
+
+from compclip.base import code_hash, links
+from compclip.base.errors import UserError
+from compclip.base.files import write_atomic
+from compclip.base.number_text import format_share
+from compclip.model import run_weights
+from compclip.report.escape import to_code
+from compclip.track import entries, item_tables, live, scorer, tracking_store
+from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, NOTE, MetricPoint, MlflowEntry, TrackedProject
+from compclip.track.live import LiveRun
+from compclip.track.tracking_store import PROJECT
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+CHECKPOINT, MLMODEL = "checkpoint", "MLmodel"
+PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
+PARENT = "mlflow.parentRunId"
+LIVE, STEP = "mlflow.compclip.live", "mlflow.compclip.step"  # of a run that is under way; how far it was logged
+MODEL_EXPERIMENT = "experiment"  # the tag of a registered model
+VERSION_TAGS = ("method", "backbone", "data", "seed")  # of a version of one
+
+
+class LoggedRun(NamedTuple):
+    """The ids of an MLflow run and of its logged model, which is empty where there is none."""
+
+    run: str
+    model: str = ""
+
+
+class StoreWriter:
+    """Adds, replaces and removes the MLflow runs of one project.
+
+    `tracked_runs` are those there were, by their entries' keys. `artifacts` is where their files are; None: a server
+    keeps them. What is removed or hidden has the project's tag.
+    """
+
+    def __init__(self, client: MlflowClient, project: str, artifacts: Path | None, template: ModelTemplate) -> None:
+        self._client = client
+        self._project = project
+        self._artifacts = artifacts
+        self._template = template
+        # the filter takes `_` for any character, and finds others' experiments as well
+        experiments = _read_pages(client.search_experiments, filter_string=f"name LIKE '{project}: %'")
+        self._experiments = {e.name: e for e in experiments if e.name.startswith(f"{project}: ")}
+        self.tracked_runs = self._find_tracked()
+        self._logged: dict[str, LoggedRun] = {}
+        self.counts: Counter[str] = Counter()
+
+    def update_entry(self, entry: MlflowEntry, anew: bool = False) -> None:
+        """Bring one entry up to date; `anew` logs it in any case. What replaces is complete before the old run goes."""
+        old = self.tracked_runs.pop(entry.key, [])  # more than one where writers did not share a lock
+        current = next((run for run in old if self._is_current(run, entry)), None) if not anew else None
+        if current:
+            self.counts["unchanged"] += 1
+            logged = logged_ids(current)
+            self._refresh(current, entry)
+        else:
+            self.counts["replaced" if old and not anew else "added"] += 1
+            logged = self._write(entry)
+        for run in old:
+            if run.info.run_id != logged.run:
+                hand_over(self._client, run, entry, logged)
+                self._remove(run)
+        self._logged[entry.key] = logged
+
+    def update_live(self, project: TrackedProject) -> None:
+        """Bring the runs that are not published yet up to date; those that are published, or gone, go."""
+        live_runs = {run.key: run for run in project.live}
+        experiment = self._ensure_experiment(project.options.experiment) if live_runs else ""
+        logged = {}
+        for key, runs in self.tracked_runs.items():
+            for run in runs if key.startswith(live.PREFIX) else ():
+                if key in live_runs and key not in logged and run.info.experiment_id == experiment:
+                    logged[key] = run
+                else:  # also one of a writer that shared no lock, and one of a grid that had another name
+                    self._remove(run)
+        for key, live_run in live_runs.items():
+            update_live_run(self._client, experiment, live_run, logged.get(key), self._project)
+
+    def remove_stale(self) -> None:
+        """Remove the runs that no entry was brought for."""
+        for runs in self.tracked_runs.values():
+            for run in runs:
+                self._remove(run)
+        self.tracked_runs = {}
+
+    def finish(self, project: TrackedProject) -> None:
+        """Update the versions and aliases of the grid's checkpoints, the experiment's description and its view."""
+        name = ""
+        best = entries.find_winners(project.grid)
+        registered = [(e, self._logged[e.key]) for e in project.entries if e.at_home and e.checkpoint]
+        if registered:
+            name = ensure_registered(self._client, project.options.experiment, self._project)
+            versions = register_versions(self._client, name, registered)
+            keys = {benchmark: f"cell/{run.cell.name}" for benchmark, (run, _) in best.items()}
+            aliases = {entries.best_alias(benchmark): versions.get(key) for benchmark, key in keys.items()}
+            set_aliases(self._client, name, aliases)
+            best = {benchmark: winner for benchmark, winner in best.items() if keys[benchmark] in versions}
+        runs = [run for run, _ in project.grid]
+        note = entries.describe_grid(project.methods, runs, best if registered else {}, name)
+        scores = list(dict.fromkeys(name for _, scores in project.grid for name in scores))  # the summary's first
+        experiment = self._experiments[project.options.experiment]
+        for key, value in {NOTE: note, **entries.view_tags(scores)}.items():
+            if experiment.tags.get(key) != value:
+                self._client.set_experiment_tag(experiment.experiment_id, key, value)
+
+    def drop_empty(self) -> None:
+        """Hide experiments of ours whose runs have all moved elsewhere."""
+        for experiment in self._experiments.values():
+            is_ours = experiment.tags.get(PROJECT) == self._project
+            if is_ours and not self._client.search_runs([experiment.experiment_id], max_results=1):
+                self._client.delete_experiment(experiment.experiment_id)
+
+    def experiment(self, name: str) -> str:
+        """Return the id of an experiment of ours; empty where there is none."""
+        return self._experiments[name].experiment_id if name in self._experiments else ""
+
+    def _write(self, entry: MlflowEntry) -> LoggedRun:
+        parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
+        self.counts["skipped"] += sum(not point.is_finite for point in entry.values)
+        experiment = self._ensure_experiment(entry.experiment)
+        return write_run(self._client, entry, experiment, parent, self._template, self._artifacts is not None)
+
+    def _is_current(self, run: Any, entry: MlflowEntry) -> bool:
+        """Return whether a run was logged whole, from these files, and where it belongs.
+
+        A run outside of the grid stays as its own grid had it logged, with that one's columns and versions.
+        """
+        tags = run.data.tags
+        if tags.get(COMPLETE) != "true" or not self._has_files(run, entry):
+            return False
+        if entry.at_home:
+            is_there = run.info.experiment_id == self.experiment(entry.experiment)
+            return is_there and tags.get(CONTENT) == entry.content
+        return tags.get(FILES) == entry.files_stamp or tags.get(CONTENT) == entry.content
+
+    def _has_files(self, run: Any, entry: MlflowEntry) -> bool:
+        """Return whether our own folder has the files of a run and of its model; a server's are its own matter."""
+        if self._artifacts is None:
+            return True
+        folder = tracking_store.path_of_uri(run.info.artifact_uri)
+        paths = [folder / name for name in entry.files]
+        model = logged_ids(run).model
+        if model:
+            location = self._client.get_logged_model(model).artifact_location
+            paths.append(tracking_store.path_of_uri(location) / MLMODEL)
+        return all(path.is_file() for path in paths)
+
+    def _refresh(self, run: Any, entry: MlflowEntry) -> None:
+        """Update what can be changed in a logged run: its description, and the run above it."""
+        tags = {NOTE: entry.note}
+        if entry.parent in self._logged:
+            tags[PARENT] = self._logged[entry.parent].run
+        for key, value in tags.items():
+            if run.data.tags.get(key) != value:
+                self._client.set_tag(run.info.run_id, key, value)
+
+    def _remove(self, run: Any) -> None:
+        remove_run(self._client, run, self._artifacts)
+
+    def _find_tracked(self) -> dict[str, list[Any]]:
+        """Find our runs in the store by key: those that carry the project's tag."""
+        runs: dict[str, list[Any]] = {}
+        ids = [e.experiment_id for e in self._experiments.values()]
+        for run in _read_pages(self._client.search_runs, experiment_ids=ids) if ids else ():
+            tags = run.data.tags
+            if tags.get(PROJECT) == self._project and KEY in tags:
+                runs.setdefault(tags[KEY], []).append(run)
+        return runs
+
+    def _ensure_experiment(self, name: str) -> str:
+        """Return the id of an experiment, made or brought back where need be.
+
+        Raises UserError for one whose files lie elsewhere than in our own folder.
+        """
+        experiment = self._experiments.get(name) or self._client.get_experiment_by_name(name)
+        if experiment is None:
+            folder = name.partition(": ")[2].replace(", ", "+").replace(" ", "-").replace("/", "_")
+            tags = {"mlflow.experimentKind": "custom_model_development", PROJECT: self._project}
+            artifact_uri = (self._artifacts / "0001" / folder).as_uri() if self._artifacts else None
+            experiment = self._client.get_experiment(self._client.create_experiment(name, artifact_uri, tags))
+        elif experiment.lifecycle_stage == "deleted":
+            self._client.restore_experiment(experiment.experiment_id)
+            experiment = self._client.get_experiment(experiment.experiment_id)
+        if self._artifacts and not is_below(experiment.artifact_location, self._artifacts):
+            raise UserError(
+                f"experiment {name!r}: its files lie in {experiment.artifact_location}, outside of "
+                f"{self._artifacts}; give another --project, or track where that is"
+            )
+        self._experiments[name] = experiment
+        return str(experiment.experiment_id)
+
+
+def _read_pages(search: Callable[..., Any], **arguments: Any) -> list[Any]:
+    """Return everything that a search of MLflow's finds, page by page."""
+    results: list[Any] = []
+    token = None
+    while token != "":
+        page = search(max_results=1000, page_token=token, **arguments)
+        results += page
+        token = page.token or ""
+    return results
+
+
+def append_live(client: MlflowClient, experiment_name: str, live_runs: Iterable[LiveRun], project: str) -> bool:
+    """Log what runs that are not published yet have gained; nothing is asked of other runs.
+
+    Return False where the experiment is not there (any more).
+    """
+    experiment = client.get_experiment_by_name(experiment_name)
+    if experiment is None or experiment.lifecycle_stage == "deleted":
+        return False
+    ours = f"tags.`{LIVE}` = 'true' AND tags.`{PROJECT}` = '{project}'"
+    logged = {run.data.tags[KEY]: run for run in _read_pages(
+        client.search_runs, experiment_ids=[experiment.experiment_id], filter_string=ours
+    )}  # fmt: skip
+    for run in live_runs:
+        update_live_run(client, experiment.experiment_id, run, logged.get(run.key), project)
+    return True
+
+
+def update_live_run(client: MlflowClient, experiment: str, live_run: LiveRun, logged: Any, project: str) -> None:
+    """Bring a run that is not published yet up to date: what it is, what its curve gained, its status, in this order.
+
+    The tag of the last step is written behind the points: a writer that is killed logs at most the same points again,
+    which MLflow keeps once.
+    """
+    tags = live_run.tags | {KEY: live_run.key, PROJECT: project, LIVE: "true"}
+    if logged is None:
+        logged = client.create_run(experiment, round(1000 * live_run.start), tags, live_run.name)
+    run_id = logged.info.run_id
+    old_tags = logged.data.tags
+    if STEP not in old_tags:
+        log_params(client, run_id, entries.flatten_config(dict(live_run.run.resolved)))
+    last = int(old_tags.get(STEP, 0))
+    rows = live_run.read_rows(last)
+    tags[STEP] = str(rows[-1]["step"] if rows else last)
+    log_points(client, run_id, entries.curve_points(rows))
+    changed = [RunTag(name, value) for name, value in tags.items() if old_tags.get(name) != value]
+    if changed:
+        client.log_batch(run_id, tags=changed)
+    if logged.info.status != live_run.status:
+        if live_run.is_under_way:
+            client.update_run(run_id, live_run.status)
+        else:
+            client.set_terminated(run_id, live_run.status, round(1000 * live_run.end))
+
+
+def logged_ids(run: Any) -> LoggedRun:
+    """Return the ids of a run that the store holds."""
+    outputs = run.outputs.model_outputs if run.outputs else []
+    return LoggedRun(run.info.run_id, outputs[0].model_id if outputs else "")
+
+
+def write_run(
+    client: MlflowClient, entry: MlflowEntry, experiment: str, parent: str, template: ModelTemplate, link: bool
+) -> LoggedRun:
+    """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
+    tags = {**entry.tags, KEY: entry.key, PROJECT: entry.project, CONTENT: entry.content, NOTE: entry.note}
+    tags[FILES] = entry.files_stamp
+    if parent:
+        tags[PARENT] = parent
+    info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info
+    model = create_model(client, entry, info.run_id, experiment) if entry.checkpoint else None
+    logged = LoggedRun(info.run_id, model.model_id if model else "")
+    if entry.datasets:
+        client.log_inputs(logged.run, _list_inputs(entry))
+    log_params(client, logged.run, entry.params)
+    log_points(client, logged.run, entry.values, entry, logged.model)
+    for name, path in entry.files.items():
+        if link:
+            links.link_or_copy(path, tracking_store.path_of_uri(info.artifact_uri) / name)
+        else:
+            client.log_artifact(info.run_id, str(path), name.rpartition("/")[0] or None)
+    item_tables_of_run = entry.make_tables()
+    for table in item_tables_of_run:
+        client.log_text(logged.run, table.text, table.path)
+    client.log_batch(logged.run, tags=[RunTag(*tag) for tag in item_tables.format_tags(item_tables_of_run)])
+    if model:
+        fill_model(client, entry, model, template, link)
+    client.set_terminated(logged.run, entry.status, round(1000 * entry.end))
+    client.set_tag(logged.run, COMPLETE, "true")
+    return logged
+
+
+def _list_inputs(entry: MlflowEntry) -> list[DatasetInput]:
+    inputs = []
+    for use in entry.datasets:
+        counts = json.dumps(json.loads(use.source).get("counts") or {})
+        dataset = Dataset(use.name, use.digest, "code", use.source, profile=counts)
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", use.context)]))
+    return inputs
+
+
+def log_params(client: MlflowClient, run: str, params: Mapping[str, str]) -> None:
+    """Log parameters; the same ones may be logged again."""
+    for chunk in _chunks([Param(k, v) for k, v in params.items()], 100):  # MLflow's limits for a call
+        client.log_batch(run, params=chunk)
+
+
+def log_points(
+    client: MlflowClient, run: str, points: Iterable[MetricPoint], entry: MlflowEntry | None = None, model: str = ""
+) -> None:
+    """Log the finite points; those of a checkpoint also belong to the entry's logged `model`, with their data."""
+    uses = entry.datasets if entry else ()
+    digests = {use.name: use.digest for use in uses if use.context == "evaluation"}
+    metrics = []
+    for point in points:
+        of_model = {}
+        if model and not point.name.startswith(("train/", "system/")):
+            of_model["model_id"] = model
+            if point.dataset:
+                of_model |= {"dataset_name": point.dataset, "dataset_digest": digests[point.dataset]}
+        if point.is_finite:
+            metrics.append(Metric(point.name, float(point.value), round(1000 * point.time), point.step, **of_model))
+    for chunk in _chunks(metrics, 1000):
+        client.log_batch(run, metrics=chunk)
+
+
+def _chunks(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for i in range(0, len(values), size):
+        yield values[i : i + size]
+
+
+def create_model(client: MlflowClient, entry: MlflowEntry, run: str, experiment: str) -> LoggedModel:
+    """Create an empty logged model of the run; metrics can name it before its files are there."""
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in entry.name)
+    tags = {k: entry.tags[k] for k in (*VERSION_TAGS, "run_key")} | {PROJECT: entry.project}
+    params = {k: v for k, v in entry.params.items() if k.startswith(("method", "train.lr"))}
+    model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint")
+    client.log_outputs(run, [LoggedModelOutput(model.model_id, step=0)])
+    return model
+
+
+class ModelTemplate:
+    """A model without weights or ids, made in `folder` when it is first needed and gone when it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def header(self) -> Model:
+        """What MLflow needs to know of the model; reading it makes the files."""
+        self.close()
+        header = Model()
+        empty = self.folder / CHECKPOINT
+        empty.mkdir(parents=True)
+        save_model(empty, self.files, header)
+        (self.files / MLMODEL).unlink()
+        return header
+
+    @property
+    def files(self) -> Path:
+        """The files that all models share."""
+        return self.folder / "model"
+
+    def close(self) -> None:
+        """Remove the files; links to them stay."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def make(self, checkpoint: Path, target: Path, ids: Mapping[str, str]) -> None:
+        """Make a whole model at `target`, of links to the template and to a checkpoint."""
+        header = copy.deepcopy(self.header)
+        links.link_or_copy(self.files, target)
+        links.link_or_copy(checkpoint, target / "data" / CHECKPOINT)
+        header.model_size_bytes = sum(p.stat().st_size for p in target.rglob("*") if p.is_file())
+        for name, value in ids.items():
+            setattr(header, name, value)
+        write_atomic(target / MLMODEL, header.to_yaml())
+
+
+def fill_model(
+    client: MlflowClient, entry: MlflowEntry, model: LoggedModel, template: ModelTemplate, link: bool
+) -> None:
+    """Give the logged model its files: checkpoint, code, signature and example."""
+    assert entry.checkpoint is not None
+    run_weights.check_recorded(entry.checkpoint)
+    ids = {"run_id": model.source_run_id or "", "model_id": model.model_id, "model_uuid": model.model_id}
+    if link:
+        template.make(entry.checkpoint, tracking_store.path_of_uri(model.artifact_location), ids)
+    else:
+        upload_folder = template.folder / "upload"
+        template.make(entry.checkpoint, upload_folder, ids)
+        client.log_model_artifacts(model.model_id, str(upload_folder))
+    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+
+
+def save_model(checkpoint: Path, target: Path, header: Model) -> None:
+    """Write a checkpoint as an MLflow model to the folder `target`, with the modules of ours that it needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, file in code_hash.find_modules(scorer.__name__).items():
+            package = name.split(".")[: None if file.name == "__init__.py" else -1]
+            copy_path = Path(folder).joinpath(*package, file.name)
+            copy_path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy_path)
+        save_pyfunc(
+            target, loader_module=scorer.__name__, data_path=str(checkpoint),
+            code_paths=[str(Path(folder) / code_hash.OURS)], mlflow_model=header,
+            signature=signature(), input_example=_example(),
+            pip_requirements=[f"{name}=={metadata.version(name)}" for name in PACKAGES],
+        )  # fmt: skip
+
+
+def signature() -> ModelSignature:
+    """Return the signature: a picture (path or bytes; base64 over HTTP) and a text give one number."""
+    return ModelSignature(Schema([ColSpec("binary", "image"), ColSpec("string", "text")]), Schema([ColSpec("double")]))
+
+
+def _example() -> Any:
+    file = BytesIO()
+    Image.new("RGB", (32, 32), "red").save(file, "PNG")
+    return pd.DataFrame({"image": [file.getvalue()] * 2, "text": ["a red square", "a blue square"]})
+
+
+def register_versions(
+    client: MlflowClient, name: str, entries: Sequence[tuple[MlflowEntry, LoggedRun]]
+) -> dict[str, str]:
+    """Register a version of the model for each entry that is logged with a model; gives them by the entries' keys."""
+    versions = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
+    modelled = [(entry, logged) for entry, logged in entries if logged.model]
+    return {e.key: versions.get(logged.run) or _create_version(client, name, e, logged) for e, logged in modelled}
+
+
+def ensure_registered(client: MlflowClient, experiment: str, project: str) -> str:
+    """Return the name of an experiment's registered model, made if need be; another one's of that name is left alone.
+
+    Raises UserError where the second name is taken, too.
+    """
+    plain = experiment.replace(": ", "-").replace(", ", "+").replace(" ", "-").replace("/", "_").replace(":", "_")
+    for name in (plain, f"{plain}-{hashlib.sha256(experiment.encode()).hexdigest()[:8]}"):
+        try:
+            registered = client.get_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            tags = {MODEL_EXPERIMENT: experiment, PROJECT: project}
+            client.create_registered_model(name, tags, _describe_model(experiment))
+            return name
+        if registered.tags.get(MODEL_EXPERIMENT) == experiment:
+            return name
+    raise UserError(f"registered model {plain}: is not of the experiment {experiment!r}; give another --project")
+
+
+def _describe_model(experiment: str) -> str:
+    """Describe what a registered model is and how to use it."""
+    return (
+        f"The checkpoints of the grid {to_code(experiment)}, a version for each cell. The alias `best-<benchmark>` "
+        "marks the highest of one run's numbers on that benchmark, chosen on the benchmark itself: report means over "
+        "seeds, not this. A model takes a DataFrame with the columns `image` (path or bytes) and `text` and gives the "
+        "cosine of each pair."
+    )
+
+
+def _create_version(client: MlflowClient, name: str, entry: MlflowEntry, logged: LoggedRun) -> str:
+    tags = {k: entry.tags[k] for k in VERSION_TAGS} | {PROJECT: entry.project}
+    note = f"{entry.name}: " + ", ".join(
+        f"{name} {format_share(value)} %" for name, value in sorted(entry.scores.items())
+    )
+    source = client.get_logged_model(logged.model).artifact_location
+    version = client.create_model_version(name, source, logged.run, tags, None, note, 0, logged.model).version
+    versions = [{"name": v.name, "version": str(v.version)} for v in _list_versions(client, logged.run)]
+    versions_json = json.dumps(versions)  # what the UI's list of models reads
+    client.set_logged_model_tags(logged.model, {"mlflow.modelVersions": versions_json})
+    return str(version)
+
+
+def _list_versions(client: MlflowClient, run: str) -> Sequence[Any]:
+    return client.search_model_versions(f"run_id = '{run}'")
+
+
+def hand_over(client: MlflowClient, old: Any, entry: MlflowEntry, new: LoggedRun) -> None:
+    """Give the run `new` the versions and aliases of `old`, which it replaces: other grids' models may hold them."""
+    if not new.model:
+        return
+    names = {v.name: str(v.version) for v in _list_versions(client, new.run)}
+    for version in _project_versions(client, old):
+        number = names.get(version.name) or _create_version(client, version.name, entry, new)
+        for alias, target in client.get_registered_model(version.name).aliases.items():
+            if str(target) == str(version.version):
+                client.set_registered_model_alias(version.name, alias, number)
+
+
+def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str | None]) -> None:
+    """Point aliases of a registered model at versions; None removes one. Aliases of other grids' benchmarks stay."""
+    old = dict(client.get_registered_model(name).aliases)
+    for alias, version in versions.items():
+        if version is None and alias in old:
+            client.delete_registered_model_alias(name, alias)
+        elif version is not None and str(old.get(alias)) != version:
+            client.set_registered_model_alias(name, alias, version)
+
+
+def remove_run(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
+    """Delete a run with its models and their files in our own artifact folder; a server's files are its own matter.
+
+    A version that somebody registered by hand stays, and with it the model that it names.
+    """
+    for version in _project_versions(client, run):
+        client.delete_model_version(version.name, version.version)
+    if run.outputs and not _list_versions(client, run.info.run_id):
+        for output in run.outputs.model_outputs:
+            model = client.get_logged_model(output.model_id)
+            client.delete_logged_model(model.model_id)
+            remove_files(model.artifact_location, artifacts, model.model_id)
+    client.delete_run(run.info.run_id)
+    remove_files(run.info.artifact_uri, artifacts, run.info.run_id)
+
+
+def _project_versions(client: MlflowClient, run: Any) -> list[Any]:
+    """List the versions of a run of ours that its project registered."""
+    project = run.data.tags[PROJECT]
+    return [v for v in _list_versions(client, run.info.run_id) if v.tags.get(PROJECT) == project]
+
+
+def is_below(uri: str, folder: Path) -> bool:
+    """Return whether a `file://` address really lies below a folder."""
+    return uri.startswith("file:") and folder.resolve() in tracking_store.path_of_uri(uri).resolve().parents
+
+
+def remove_files(uri: str, artifacts: Path | None, folder_id: str) -> None:
+    """Delete the folder of a run or model, which has its id for a name, where it really lies below our own artifacts.
+
+    Folders that are empty then go as well.
+    """
+    if artifacts is None or not is_below(uri, artifacts):
+        return
+    folder = tracking_store.path_of_uri(uri).parent.resolve()
+    if folder.name == folder_id:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for above in folder.parents[: folder.parents.index(artifacts.resolve())]:
+                above.rmdir()
