@@ -16,7 +16,7 @@ def readers() -> Iterator[Reader]:
     yield Reader("params", copied("params.yaml"), lambda _: _planned("params.yaml"))
     for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml"))[::7]:
         grid = str(path.relative_to(ROOT))
-        yield Reader(f"grid:{path.stem}", copied(grid), lambda _, grid=grid: _planned(grid))
+        yield Reader(f"grid:{path.stem}", copied("experiments/grids"), lambda _, grid=grid: _planned(grid), (grid,))
     yield Reader("overrides", copied("params.yaml"), _overridden, ())
     yield Reader("studies", copied("params.yaml", "experiments/studies"), _studied, ("experiments/studies/*",))
     yield Reader("profiles", copied("slurm"), _profiled, ("slurm/*.yaml",))
