@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from compclip.config.read import read_head
+
 ROOT = Path(__file__).parents[1]
 GRIDS, DOCS = ROOT / "experiments" / "grids", ROOT / "docs"
 # of 2025 and 2026, with regions, or without a program
@@ -128,7 +130,7 @@ def write_page(page: Page) -> str:
 
 
 def _write_section(grid: Path) -> str:
-    head = " ".join(line[2:] for line in grid.read_text(encoding="utf-8").partition("\ngrid:")[0].splitlines())
+    head = " ".join(line[2:] for line in read_head(grid.read_text(encoding="utf-8")).splitlines())
     name, _, said = head.partition(" A comment behind")[0].partition(" as its authors ran it: ")
     if not said:  # a method without a program
         name, _, said = head.partition(" A comment behind")[0].partition(": ")

@@ -24,6 +24,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from compclip.config import read
+
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "compclip/config/numbers.json"
 GRID = "experiments/grids/field.yaml"
@@ -81,7 +83,7 @@ def check_out(commit: str) -> Iterator[Path]:
 
 def make_project(project: Path, grid: Path) -> list[str]:
     """Write a small version of the field's grid; return its methods, variants among them."""
-    params = OmegaConf.merge(OmegaConf.load(grid), SMALLER)
+    params = OmegaConf.merge(read.read_with_overrides(grid, ()), SMALLER)
     params.grid.methods += ["hybrid", "released"]  # of no author: not in the field
     project.mkdir()
     (project / "params.yaml").write_text(OmegaConf.to_yaml(params))

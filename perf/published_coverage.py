@@ -17,6 +17,7 @@ from pathlib import Path
 from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
+from compclip.config import read
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.validation import load_section
 from compclip.report import published_numbers
@@ -70,7 +71,7 @@ def read_grid_methods(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
     """Read methods and variants that a grid declares."""
     methods = set()
     for path in [*sorted(grids.glob("*.yaml")), params]:
-        declared = yaml_text.to_plain(yaml_text.read_yaml(path, "must hold a grid"), str(path)).get("methods")
+        declared = yaml_text.to_plain(read.read_with_overrides(path, ()), str(path)).get("methods")
         for name, raw in (declared if isinstance(declared, dict) else {}).items():
             variants = raw.get("variants") if isinstance(raw, dict) else None
             methods |= {str(name), *(f"{name}.{variant}" for variant in variants or {})}

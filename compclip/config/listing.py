@@ -24,6 +24,7 @@ from typing import Any
 from compclip.base import plugins, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
+from compclip.base.files import read_text
 from compclip.config import benchmark_groups, mieb_names, project_files, read
 from compclip.config.sections import BenchmarkSection, Params
 
@@ -111,14 +112,12 @@ def list_grids(params: Params) -> Iterator[Listed]:
 def _read_files(folder: Path) -> Iterator[tuple[Path, dict]]:
     folder = folder if folder.is_dir() else project_files.find_source() / folder
     for path in sorted(folder.glob("*.yaml")):
-        yield path, yaml_text.to_unresolved(yaml_text.read_yaml(path, read.NO_SECTIONS))
+        yield path, yaml_text.to_unresolved(read.read_with_overrides(path, ()))
 
 
 def _comment(path: Path) -> str:
     """Return the first sentence of the comment that a file begins with."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    head = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    text = " ".join(line.lstrip("# ") for line in lines[:head])
+    text = " ".join(line.lstrip("# ") for line in read.read_head(read_text(path)).splitlines())
     return re.split(r"(?<!Eq)(?<!Sec)\. ", text)[0].rstrip(".")
 
 

@@ -27,7 +27,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_mapping, write_atomic, write_json
 from compclip.config.read import DEFAULT as PARAMS
-from compclip.config.read import GRIDS
+from compclip.config.read import GRIDS, write_out
 
 MANIFEST = ".compclip.json"
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -127,7 +127,7 @@ def create(source: Path, folder: Path, grid: str) -> None:
     _start_repositories(folder)
     apply(source, folder, compare(source, folder))
     if not (folder / PARAMS).exists():
-        write_atomic(folder / PARAMS, params.read_bytes())
+        write_atomic(folder / PARAMS, write_out(params))
 
 
 def _find_grid(source: Path, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -15,7 +16,8 @@ from omegaconf.errors import MissingMandatoryValue
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_bytes, write_atomic
+from compclip.base.files import read_text, write_atomic
+from compclip.base.safe_names import SafeName
 from compclip.config import benchmark_groups, check, tuning
 from compclip.config.sections import (
     Backbone,
@@ -51,6 +53,16 @@ TRACKED_GRIDS = (
     "studies/*/best.yaml",
 )  # a params.yaml that is a copy of one of these holds nobody's edits
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
+BASE = "base"  # the grid that a grid is laid over, by its name
+# Of its base's tables a grid takes the entries that the lists at these keys of it name.
+NAMED = {
+    "methods": ("grid.methods", "wise_ft.methods"),
+    "methods.*.variants": ("grid.methods", "wise_ft.methods"),
+    "methods.*.per_data": ("grid.data",),
+    "backbones": ("grid.backbones",),
+    "data": ("grid.data",),
+    "benchmarks": ("evaluate.benchmarks", "wise_ft.benchmarks"),
+}
 
 
 def load_params(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bool = False) -> Params:
@@ -115,18 +127,22 @@ def _select_values(values: Any, keys: Sequence[str], name: str = "") -> Iterator
             yield from _select_values(values.get(key), keys[1:], f"{name}.{key}".lstrip("."))
 
 
-def read_values(path: str | Path, overrides: Sequence[str]) -> dict:
-    """Return the file's sections as plain values, overrides applied. Raises UserError where one has no value."""
-    return yaml_text.to_plain(read_with_overrides(path, overrides), str(path))
+def read_values(path: str | Path) -> dict:
+    """Return a run's file as plain values. Raises UserError where one has no value."""
+    return yaml_text.to_plain(yaml_text.read_yaml(path, NO_SECTIONS), str(path))
 
 
 def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
-    """Return the file as OmegaConf has it, unresolved, overrides applied: for writing another params.yaml."""
+    """Return a grid as OmegaConf has it, unresolved, laid over its bases, overrides applied."""
     if not os.path.exists(path):
         raise UserError(
             f"{path}: no such file; run from a project's root, begin one with `compclip init`, or give --params FILE"
         )
-    merged = yaml_text.read_yaml(path, NO_SECTIONS)
+    grid, *bases = _read_layers(Path(path))
+    try:
+        merged = OmegaConf.merge(*reversed(bases), grid)
+    except yaml_text.FAULTS as error:
+        raise UserError(f"{path}: {BASE}: {yaml_text.describe_error(error)}") from error
     for override in overrides:
         where = f"{path}: override {override!r}"
         if not re.match(r"[^=]+=", override):
@@ -140,7 +156,75 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
             raise UserError(f"{where}: ??? is no value; give one") from error
         except yaml_text.FAULTS as error:
             raise UserError(f"{where}: {yaml_text.describe_error(error)}") from error
-    return merged
+    return _leave_out_unnamed(merged, grid) if bases else merged
+
+
+def _read_layers(path: Path) -> list[Any]:
+    """Return a grid and the grids that it is laid over, the uppermost first, each without its key `base`."""
+    layers: dict[Path, Any] = {}
+    while path not in layers:
+        layers[path] = yaml_text.read_yaml(path, NO_SECTIONS)
+        sections: Any = OmegaConf.to_container(layers[path])
+        name = sections.get(BASE)
+        if name is None:
+            return list(layers.values())
+        if path.name == DEFAULT:
+            raise UserError(
+                f"{path}: {BASE}={name}: DVC reads {path.name} alone; move it to {GRIDS}, then `config use`"
+            )
+        del layers[path][BASE]
+        path = _find_base(path, SafeName(name, f"{path}: {BASE}"))
+    raise UserError(f"{path}: {BASE}: leads in a circle: {', '.join(map(str, layers))}; remove it from one of them")
+
+
+def _find_base(path: Path, name: SafeName) -> Path:
+    """Return the file of a base: beside the grid that names it, or in experiments/grids; never through a link."""
+    for folder in (path.parent, GRIDS):
+        base = folder / f"{name}.yaml"
+        if base.is_file() and not base.is_symlink():
+            return base
+    raise UserError(f"{path}: {BASE}={name}: no file {name}.yaml beside it or in {GRIDS}; name one that is there")
+
+
+def _leave_out_unnamed(merged: Any, grid: Any) -> Any:
+    """Return a merged grid without the entries that its base has for other grids."""
+    sections: Any = OmegaConf.to_container(merged)
+    own_sections: Any = OmegaConf.to_container(grid)
+    for path, keys in NAMED.items():
+        names = _list_names(sections, keys)
+        if names & benchmark_groups.GROUPS.keys():  # whose members are all that the table has
+            continue
+        for table, entries in _select_values(sections, path.split(".")):
+            own_entries = dict(_select_values(own_sections, table.split("."))).get(table) or {}
+            for name in [*entries] if isinstance(entries, dict) else ():
+                if str(name) not in names and name not in own_entries:
+                    del entries[name]
+    return OmegaConf.create(sections)
+
+
+def _list_names(sections: dict, keys: Sequence[str]) -> set[str]:
+    """List what the lists at some keys name; of `method.variant` both as well."""
+    names: set[str] = set()
+    for key in keys:
+        for _, values in _select_values(sections, key.split(".")):
+            for name in map(str, values if isinstance(values, list) else ()):
+                names |= {name, *name.split(".")}
+    return names
+
+
+def write_out(path: Path) -> str:
+    """Return a grid as one text: its file, or below the comment that heads it all values, those of its bases too."""
+    text = read_text(path)
+    if BASE not in text or len(_read_layers(path)) == 1:
+        return text
+    whole = yaml_text.dump_yaml(yaml_text.to_unresolved(read_with_overrides(path, ())))
+    return f"{read_head(text)}# Written out of {path.name} and its base; the comments on its values are there.\n{whole}"
+
+
+def read_head(text: str) -> str:
+    """Return the comment that a file begins with."""
+    lines = text.splitlines(keepends=True)
+    return "".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
 
 
 def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
@@ -148,16 +232,18 @@ def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = Fal
     if not os.path.exists(source):
         raise UserError(f"{source}: no such file; the grids that there are: {GRIDS}/*.yaml (`compclip list grids`)")
     load_params(source)
-    raw = read_bytes(source)
-    if Path(target).exists() and not force and Path(target).read_bytes() != raw and _has_edits(Path(target)):
+    text = write_out(Path(source))
+    if Path(target).exists() and not force and read_text(target) != text and _has_edits(Path(target)):
         raise UserError(f"{target}: has uncommitted edits; commit it or save it in {GRIDS}, or give --force")
-    write_atomic(target, raw)
+    write_atomic(target, text)
 
 
 def _has_edits(path: Path) -> bool:
     """Whether something would be lost: not as last committed (or unknown to git), and no copy of a kept file."""
-    raw, folder = path.read_bytes(), path.resolve().parent
-    if any(raw == copy.read_bytes() for pattern in TRACKED_GRIDS for copy in folder.glob(pattern)):
+    text, folder = read_text(path), path.resolve().parent
+    copies = (copy for pattern in TRACKED_GRIDS for copy in folder.glob(pattern))
+    # a grid is written out where its head says that it may be the one
+    if any(text.startswith(read_head(read_text(copy))) and text == write_out(copy) for copy in copies):
         return False
     try:
         status = subprocess.run(

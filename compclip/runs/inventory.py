@@ -68,7 +68,7 @@ class RunUsers:
         if path is None:
             return [*users, "perhaps a cell whose data is not here"] if self.open else users
         try:
-            run = read.read_values(path, ())
+            run = read.read_values(path)
             cell = parse_cell(run.get("cell"), f"{folder.path}: cell")
             open_cell = self.open.get(run_store.hash_parameters(run, load_method(cell.method).TRAINS))
         except (UserError, KeyError) as error:

@@ -220,7 +220,7 @@ def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
     folder = run.folder
     folder.make()
     write_atomic(folder.run, dump_yaml(run.resolved))
-    write_atomic(folder.params, Path(params).read_bytes())
+    write_atomic(folder.params, read.write_out(Path(params)))
     mark_sent(folder)
     find_unsent_record(folder, run.root).unlink(missing_ok=True)
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
@@ -238,7 +238,7 @@ def _read_name(folder: RunFolder) -> str:
     try:
         if (folder.path / shard_tasks.FILE).is_file():
             return shard_tasks.read_task(folder).name
-        return parse_cell(read.read_values(folder.run, ()).get("cell"), f"{folder.run}: cell").name
+        return parse_cell(read.read_values(folder.run).get("cell"), f"{folder.run}: cell").name
     except UserError:  # nobody wrote it, or it cannot be read: the message goes out
         return folder.key
 

@@ -254,7 +254,7 @@ def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
     worker = jobs.find_unsent(folder) or jobs.find_worker(folder)
     # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((path for path in (folder.run, folder.final.config) if path.is_file()), None)
-    sent_run = read.read_values(path, ()) if path and not run.schedule else {}
+    sent_run = read.read_values(path) if path and not run.schedule else {}
     schedule = run.schedule or sent_run.get("train")
     steps = progress.read_progress(folder.progress, schedule) if folder.progress and schedule else None
     row = RunRow(run.name, STALE, steps, device_seconds=progress.read_device_seconds(folder))

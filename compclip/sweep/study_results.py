@@ -152,7 +152,7 @@ def best_yaml(study: Study, params_path: Path, trial: dict, scores: str) -> str:
 
     `scores`: what it reached, as text.
     """
-    methods = yaml_text.read_yaml(params_path, read.NO_SECTIONS).methods
+    methods = read.read_with_overrides(params_path, ()).methods
     merged = read.read_with_overrides(params_path, trial_overrides(study, trial["params"], methods))
     if study.method not in merged.grid.methods:
         merged.grid.methods.append(str(study.method))

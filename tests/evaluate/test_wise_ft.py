@@ -311,5 +311,5 @@ def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
 def test_dvc_finds_the_keys_of_its_stage():
     """dvc.yaml cannot be read where a grid lacks the key that it names: every committed grid has it."""
     grids = [ROOT / "params.yaml", *sorted((ROOT / "experiments" / "grids").glob("*.yaml"))]
-    lacking = [p.name for p in grids if "methods" not in read.read_values(p, ()).get("wise_ft", {})]
+    lacking = [p.name for p in grids if "methods" not in read.read_with_overrides(p, ()).get("wise_ft", {})]
     assert not lacking, f"add wise_ft: {{methods: []}} to {lacking}"

@@ -10,6 +10,7 @@ from statistics import mean, stdev
 from omegaconf import OmegaConf
 
 from compclip.base.files import write_json
+from compclip.config import read
 from compclip.config.cell import Cell
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import __main__ as model_command
@@ -36,7 +37,7 @@ scenes: {train: 40, retrieval: 4, records: 12, per_class: 1, processes: 1}
 
 def params() -> str:
     """experiments/grids/claims.yaml with two of its methods, three seeds, a tiny model, and little of everything."""
-    grid = OmegaConf.load(ROOT / "experiments" / "grids" / "claims.yaml")
+    grid = read.read_with_overrides(ROOT / "experiments" / "grids" / "claims.yaml", ())
     assert set(METHODS) < set(grid.grid.methods)
     grid.grid.methods = list(METHODS)
     return OmegaConf.to_yaml(OmegaConf.merge(grid, OmegaConf.create(SMALL)))

@@ -42,7 +42,7 @@ def test_every_method_of_the_field_has_its_keys(here):
 
     Two methods, and two seeds of one, share none; the pretrained model, which is not trained, is one under every seed.
     """
-    field = OmegaConf.load(ROOT / "experiments" / "grids" / "field.yaml")
+    field = read.read_with_overrides(ROOT / "experiments" / "grids" / "field.yaml", ())
     tiny = {"grid": {"backbones": ["tiny"]}, "backbones": {"tiny": {"model": "tiny.json"}}}
     Path("params.yaml").write_text(dump_yaml(yaml_text.to_unresolved(OmegaConf.merge(field, tiny))))
     assert make_neighbours(["--data", "scenes", "--backbone", "tiny"]) == 0

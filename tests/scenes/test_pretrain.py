@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
+from compclip.config import read
 from compclip.model import backbone
 from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL
 from tests.conftest import ROOT
@@ -199,6 +199,6 @@ def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made_model):
 def test_the_grids_name_what_the_script_makes():
     """The stage knows a model by its weights: those of a committed grid are the script's, with its architecture."""
     for grid in ("fair_worlds", "scenes_like_clip"):
-        section = yaml.safe_load((ROOT / "experiments" / "grids" / f"{grid}.yaml").read_text())["backbones"]
+        section = read.load_params(ROOT / "experiments" / "grids" / f"{grid}.yaml").backbones
         models = {model.weights: model.model for model in pretrain.MODELS.values()}
-        assert section and all(models[spec["weights"]] == spec["model"] for spec in section.values())
+        assert section and all(models[spec.weights] == spec.model for spec in section.values())
