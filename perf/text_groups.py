@@ -46,7 +46,7 @@ def count_tokens(batch: Batch, groups: int) -> tuple[int, int]:
     """Return the useful positions of a batch's texts, and those that are computed in so many groups."""
     finest = text_groups.plan_groups(batch, 77)
     plan = text_groups.plan_groups(batch, groups)
-    whole = sum(map(len, (batch.text_BL, batch.concept_ML))) + batch.mask_BK.numel() + batch.positive_mask_BP.numel()
+    whole = sum(block.ids.shape[:-1].numel() for block in batch.texts.values())
     blocks = [(whole, batch.text_BL.shape[1])] if plan is None else zip(plan.counts, plan.positions, strict=True)
     useful = zip(finest.counts, finest.positions, strict=True) if finest else [(whole, batch.text_BL.shape[1])]
     return sum(n * length for n, length in useful), sum(n * length for n, length in blocks)

@@ -73,11 +73,13 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def contrast_regions(f: Features) -> Tensor:
     """CLIP's contrast of the batch's regions and their captions."""
-    return losses.clip_of(f.region_BRD.flatten(0, 1), f.region_text_BRCD[:, :, 0].flatten(0, 1), f.scale,
-                          f.region_mask_BR.flatten())  # fmt: skip
+    regions, text_BRCD = f.named["regions"], f.named["region_texts"].values
+    region_MD, there_M = regions.values.flatten(0, 1), regions.mask.flatten()
+    return losses.clip_of(region_MD, text_BRCD[:, :, 0].flatten(0, 1), f.scale, there_M)
 
 
 def distill_crops(f: Features, detached: bool) -> Tensor:
     """1 − cosine of regions' vectors and their crops', mean over regions."""
-    crop_BRD = f.region_crop_BRD.detach() if detached else f.region_crop_BRD
-    return losses.masked_mean(1 - losses.cosines(f.region_BRD, crop_BRD), f.region_mask_BR)
+    regions, crop_BRD = f.named["regions"], f.named["region_crops"].values
+    crop_BRD = crop_BRD.detach() if detached else crop_BRD
+    return losses.masked_mean(1 - losses.cosines(regions.values, crop_BRD), regions.mask)

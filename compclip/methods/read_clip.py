@@ -77,7 +77,8 @@ def reconstruct(f: Features, cfg: Config) -> Tensor:
     """−log p of another caption's tokens, given the embedding of this one, mean over all tokens."""
     from compclip.train import decoders
 
-    return -decoders.log_likelihood(f.heads, f.raw_text_BW if cfg.reads == "state" else f.text_BD, f.target_BL)
+    text_BD = f.named["raw_captions"].values if cfg.reads == "state" else f.text_BD
+    return -decoders.log_likelihood(f.heads, text_BD, f.named["target"].values)
 
 
 def align(f: Features, cfg: Config) -> Tensor:

@@ -96,8 +96,9 @@ def classify(f: Features, cfg: Config) -> Tensor:
 
 def words_of(f: Features, vocabulary: int) -> Tensor:
     """Return which words each caption has, [B, V], 1 or 0 in float64; padding is none."""
-    word_BV = torch.zeros(len(f.target_BL), vocabulary + 1, dtype=torch.float64, device=f.target_BL.device)
-    word_BV.scatter_(1, f.target_BL.where(f.target_BL >= 0, vocabulary), 1.0)
+    target_BL = f.named["target"].values
+    word_BV = torch.zeros(len(target_BL), vocabulary + 1, dtype=torch.float64, device=target_BL.device)
+    word_BV.scatter_(1, target_BL.where(target_BL >= 0, vocabulary), 1.0)
     return word_BV[:, :vocabulary]
 
 

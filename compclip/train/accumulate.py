@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from compclip.interface.features import Features, field_kinds, join
+from compclip.interface.features import Features, Kind, change_rows, join, list_rows
 from compclip.interface.views import Views
 from compclip.model.clip_model import ClipModule
 from compclip.train import device_copy, distributed, encode, extras, gradient_sums
@@ -25,11 +25,6 @@ from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
 Loss = Callable[[Features], dict[str, Tensor]]
-
-
-def embedding_fields() -> list[tuple[str, str]]:
-    """Return the fields of features that a loss gives gradients, each with the tower that makes it."""
-    return [(name, kind.tower) for name, kind in field_kinds().items() if kind.tower]
 
 
 def sum_terms(terms: dict[str, Tensor]) -> Tensor:
@@ -117,9 +112,11 @@ class GradientComputer:
 
     def _detach_embeddings(self, f: Features) -> Features:
         """Return the embeddings as leaves that collect the loss's gradient; scale and bias stay in the graph."""
-        values = {name: getattr(f, name).detach().requires_grad_(tower not in self.frozen)
-                  for name, tower in embedding_fields() if getattr(f, name) is not None}  # fmt: skip
-        return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
+
+        def detach(_name: str, tensor: Tensor, kind: Kind) -> Tensor:
+            return tensor.detach().requires_grad_(kind.tower not in self.frozen) if kind.tower else tensor
+
+        return replace(change_rows(f, detach), scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
 
     def _backpropagate_part(
         self,
@@ -133,13 +130,14 @@ class GradientComputer:
         """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
         with self.autocast():
             encoded = self._encode(micro_batch, views, seed, first_features)
-        ends, slopes = [], []
-        for name, _ in embedding_fields():
-            end, leaf = getattr(encoded, name), getattr(leaves, name)
-            if end is not None and end.requires_grad and leaf.grad is not None:
-                start = first[field_kinds()[name].row == "concept"]
-                cut = (slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))
+        ends: list[Tensor] = []
+        slopes: list[Tensor] = []
+        leaf_rows = list_rows(leaves)
+        for name, (end, kind) in list_rows(encoded).items():
+            slope = leaf_rows[name][0].grad if end.requires_grad else None
+            if slope is not None:
+                start = first[kind.row == "concept"]
                 ends.append(end)
-                slopes.append(leaf.grad[cut])
+                slopes.append(slope[(slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))])
         if ends:
             torch.autograd.backward(ends, slopes)

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from compclip.interface.features import Features, field_kinds, pad_text
+from compclip.interface.features import Features, Kind, change_rows, pad_text
 
 T = TypeVar("T")
 _host_groups: dict[Any, dist.ProcessGroup] = {}  # of the default group, where that one is a GPU's
@@ -142,13 +142,12 @@ def gather_features(f: Features, own_tokens: bool = False) -> Features:
     f = replace(f, owner_M=f.owner_M + sum(images[: dist.get_rank()]), images_by_rank=images)
     f = f if own_tokens else pad_text(f, max(texts))
     sizes = {"image": images, "concept": concepts}
-    rows: dict[str, Any] = {
-        name: gather_rows(getattr(f, name), sizes[kind.row])
-        for name, kind in field_kinds().items()
-        if getattr(f, name) is not None and not (own_tokens and kind.token_level)
-    }
+
+    def gather(_name: str, tensor: Tensor, kind: Kind) -> Tensor:
+        return tensor if own_tokens and kind.token_level else gather_rows(tensor, sizes[kind.row])
+
     bias = None if f.bias is None else _SharedParameter.apply(f.bias)
-    return replace(f, **rows, scale=_SharedParameter.apply(f.scale), bias=bias)
+    return replace(change_rows(f, gather), scale=_SharedParameter.apply(f.scale), bias=bias)
 
 
 def gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:

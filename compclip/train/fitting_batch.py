@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import child_environment
 from compclip.base.errors import entry
 from compclip.config.grid import Run, parse_run
-from compclip.interface.features import Features, field_kinds
+from compclip.interface.features import Features, Kind, change_rows
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step, Views
 from compclip.runs import gpus
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 GIB = 2**30
 ALLOCATOR_SHARE = 0.05  # of a card's memory: what torch's allocator holds and cannot give, being in pieces
@@ -101,12 +102,10 @@ def _widen(f: Features, processes: int) -> Features:
     """
     import torch
 
-    rows = {name: value for name in field_kinds() if (value := getattr(f, name)) is not None}
-    widened: dict[str, Any] = {
-        name: torch.cat([value, *(torch.zeros_like(value) for _ in range(processes - 1))])
-        for name, value in rows.items()
-    }
-    return replace(f, **widened, teacher=f.teacher and _widen(f.teacher, processes))
+    def widen(_name: str, value: Tensor, _kind: Kind) -> Tensor:
+        return torch.cat([value, *(torch.zeros_like(value) for _ in range(processes - 1))])
+
+    return replace(change_rows(f, widen), teacher=f.teacher and _widen(f.teacher, processes))
 
 
 def simulate_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_bytes: int) -> int:

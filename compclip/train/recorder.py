@@ -180,7 +180,7 @@ class Recorder(Observer):
         """Count the samples of a batch by part, and its replaced pictures by reason."""
         self.meter.end_wait()
         for kind, numbers in self.counts.items():
-            numbers.update(getattr(batch, kind))
+            numbers.update(batch.counts.get(kind, {}))
 
     def reads_step(self, step: int) -> bool:
         """Return whether a step is logged or saved."""

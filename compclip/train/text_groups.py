@@ -1,6 +1,6 @@
 """Which texts of a batch are encoded together: all in one block as long as the longest, or groups of similar length.
 
-A all texts of a batch: captions, negatives, positives, concepts and regions' texts, one after another. N those that
+A all texts of a batch: its blocks of texts, one after another. N those that
 are encoded, U lengths of theirs, as counts of positions.
 """
 
@@ -29,12 +29,11 @@ def plan_groups(batch: Batch, count: int) -> TextGroups | None:
 
     The index is on the CPU, pinned where there is a GPU. Texts whose lengths the batch does not know are one group.
     """
-    encoded_A = _list_values(batch, (None, batch.encoded_BK, batch.encoded_BP, None, batch.encoded_BRC), True)
+    encoded_A = _list_known(batch, "encoded", True)
     index_N, longest = encoded_A.nonzero()[0], batch.text_BL.shape[1]
     length_N = np.full(len(index_N), longest)
     if count > 1:
-        lengths = (batch.length_B, batch.length_BK, batch.length_BP, batch.length_M, batch.length_BRC)
-        length_N = _list_values(batch, lengths, longest)[index_N]
+        length_N = _list_known(batch, "length", longest)[index_N]
     groups = split_by_length(length_N, count)
     positions = tuple(int(length_N[group[-1]]) for group in groups)
     if positions == (longest,) and encoded_A.all():
@@ -44,13 +43,13 @@ def plan_groups(batch: Batch, count: int) -> TextGroups | None:
     return TextGroups(pinned_N, tuple(len(group) for group in groups), positions)
 
 
-def _list_values(batch: Batch, values: tuple[np.ndarray | None, ...], default: int) -> np.ndarray:
-    """Return what is known of each text; `default` where the batch says nothing of its kind."""
-    regions = 0 if batch.region_text_mask_BRC is None else batch.region_text_mask_BRC.numel()
-    sizes = (len(batch), batch.mask_BK.numel(), batch.positive_mask_BP.numel(), len(batch.concept_ML), regions)
-    return np.concatenate([
-        np.full(size, default) if kind is None else kind.ravel() for kind, size in zip(values, sizes, strict=True)
-    ])  # fmt: skip
+def _list_known(batch: Batch, name: str, default: int) -> np.ndarray:
+    """Return what the host knows of each text, "encoded" or "length"; `default` where it knows nothing of a block."""
+    values = []
+    for block in batch.texts.values():
+        known = getattr(block, name)
+        values.append(np.full(block.ids.shape[:-1].numel(), default) if known is None else known.ravel())
+    return np.concatenate(values)
 
 
 def split_by_length(length_N: np.ndarray, count: int) -> list[np.ndarray]:

@@ -11,11 +11,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from compclip.interface.features import list_rows
 from compclip.interface.views import Views
 from compclip.model import towers
 from compclip.model.clip_model import ClipModule
 from compclip.train import encode
-from compclip.train.accumulate import embedding_fields
 from compclip.train.batch import Batch
 
 SIDES = {"cpu": 512, "cuda": 8192}  # of the square matrices that the rate is measured with
@@ -112,11 +112,11 @@ def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[
     """
     buffers = [(buffer, buffer.clone()) for buffer in clip.buffers()]
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
-    first = replace(first, encoded_BK=None, encoded_BP=None, encoded_BRC=None)
+    first = replace(first, texts={name: replace(block, encoded=None) for name, block in first.texts.items()})
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
         features = encode.encode_features(clip, first, views, frozen)
-        ends = [e for name, _ in embedding_fields() if (e := getattr(features, name)) is not None and e.requires_grad]
+        ends = [tensor for tensor, _ in list_rows(features).values() if tensor.requires_grad]
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)

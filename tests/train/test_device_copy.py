@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from compclip.train import device_copy
-from compclip.train.batch import Batch
+from compclip.train.batch import CAPTION, Batch, Concepts, TextBlock
 
 
 @pytest.fixture
 def batch() -> Batch:
-    texts, mask = torch.zeros(2, 0, 4, dtype=torch.long), torch.zeros(2, 0, dtype=torch.bool)
     return Batch(
-        torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(2, 4, dtype=torch.long), texts, mask, texts, mask,
-        torch.zeros(0, 2), torch.zeros(0, 4), torch.zeros(0), statistics_23=torch.ones(2, 3),
-    )  # fmt: skip
+        image_B3HW=torch.zeros(2, 3, 4, 4, dtype=torch.uint8),
+        texts={CAPTION: TextBlock(torch.zeros(2, 4, dtype=torch.long))},
+        concepts=Concepts(torch.zeros(0, 2), torch.zeros(0), (0, 0)),
+        statistics_23=torch.ones(2, 3),
+    )
 
 
 def test_nothing_is_copied_on_a_cpu(batch):

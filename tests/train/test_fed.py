@@ -107,9 +107,11 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
     assert batch.image_B3HW.dtype == torch.uint8 and batch.image_B3HW.untyped_storage().nbytes() == 3 * 3 * 16 * 16
     early = replace(batch, image_B3HW=model.pixels([row.image for row in rows]), statistics_23=None)
     if beside:
-        assert batch.negative_image_BJ3HW.dtype == torch.uint8
+        block = batch.pictures["negative_images"]
+        assert block.image_BJ3HW.dtype == torch.uint8
         negative_images = [p or Image.new("RGB", (16, 16), "grey") for row in rows for p in row.negative_images]
-        early = replace(early, negative_image_BJ3HW=model.pixels(negative_images).unflatten(0, (3, beside)))
+        pixels = model.pixels(negative_images).unflatten(0, (3, beside))
+        early = replace(early, pictures={"negative_images": replace(block, image_BJ3HW=pixels)})
     late_features, early_features = (encode.encode_features(model.clip, b, views) for b in (batch, early))
     slopes = []
     for features in (late_features, early_features):
@@ -117,7 +119,9 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
         features.image_BD.sum().backward(retain_graph=True)
         slopes.append(model.clip.visual.conv1.weight.grad.clone())
     assert torch.equal(late_features.image_BD, early_features.image_BD) and torch.equal(*slopes)
-    assert not beside or torch.equal(late_features.negative_image_BJD, early_features.negative_image_BJD)
+    for name, block in late_features.named.items():
+        assert torch.equal(block.values, early_features.named[name].values)
+    assert len(late_features.named) == (beside > 0)
 
 
 def test_rows_of_a_batch_are_normalised_alike(model):

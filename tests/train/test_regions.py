@@ -160,36 +160,37 @@ def test_features_of_regions(unit):
     clip, batch, f = encoded(views)
     local = local_patches.encode_images(clip, batch.image_B3HW, tokens=False)[2]
     local = F.normalize(local, dim=-1) if unit else local
-    pooled = F.normalize(region_pooling.pool_regions(local, batch.region_box_BR4), dim=-1)
-    torch.testing.assert_close(f.region_BRD, pooled)
-    crop = clip.encode_image(batch.region_crop_BR3HW[3, 1][None], normalize=True)[0]
-    torch.testing.assert_close(f.region_crop_BRD[3, 1], crop)
-    text = clip.encode_text(batch.region_text_BRCL[3, 1, 2][None], normalize=True)[0]
-    torch.testing.assert_close(f.region_text_BRCD[3, 1, 2], text)
-    assert f.region_text_BRCD.shape == (6, 2, 3, 16) and f.patch_BND is None
-    assert abs(dot(f.region_BRD[0, 0], f.region_BRD[0, 0]).item() - 1) < 1e-12
+    pooled = F.normalize(region_pooling.pool_regions(local, batch.pictures["regions"].box_BJ4), dim=-1)
+    torch.testing.assert_close(f.named["regions"].values, pooled)
+    crop = clip.encode_image(batch.pictures["region_crops"].image_BJ3HW[3, 1][None], normalize=True)[0]
+    torch.testing.assert_close(f.named["region_crops"].values[3, 1], crop)
+    text = clip.encode_text(batch.texts["region_texts"].ids[3, 1, 2][None], normalize=True)[0]
+    torch.testing.assert_close(f.named["region_texts"].values[3, 1, 2], text)
+    assert f.named["region_texts"].values.shape == (6, 2, 3, 16) and f.patch_BND is None
+    assert abs(dot(f.named["regions"].values[0, 0], f.named["regions"].values[0, 0]).item() - 1) < 1e-12
 
 
 def test_other_features_have_the_same_bits_with_regions_beside():
     """Those of the picture and its caption."""
     clip, batch, f = encoded(Views(regions=2, unit_patches=True))
-    without = replace(batch, region_box_BR4=None, region_mask_BR=None, region_text_BRCL=None, region_text_mask_BRC=None)
+    texts = {name: block for name, block in batch.texts.items() if name != "region_texts"}
+    without = replace(batch, pictures={}, texts=texts)
     plain = encode.encode_features(clip, without, Views())
     assert torch.equal(plain.image_BD, f.image_BD)
     torch.testing.assert_close(plain.text_BD, f.text_BD, rtol=0, atol=1e-14)
-    assert plain.region_BRD is None and plain.region_text_BRCD is None
+    assert plain.named == {}
 
 
 def test_texts_that_are_not_there_are_zeros_and_never_encoded():
     clip, batch, _ = encoded(views := Views(regions=2, region_negatives=2))
-    mask = batch.region_text_mask_BRC
-    counted = replace(batch, encoded_BRC=mask.numpy())
+    mask = batch.texts["region_texts"].mask
+    counted = distributed_check.change_texts(batch, "region_texts", encoded=mask.numpy())
     sizes = []
     hook = clip.transformer.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     f = encode.encode_features(clip, counted, views)
     hook.remove()
-    assert sizes == [6 + batch.mask_BK.numel() + int(mask.sum())]
-    assert not f.region_text_BRCD[~mask].any() and f.region_text_BRCD[mask].any(-1).all()
+    assert sizes == [6 + int(mask.sum())]
+    assert not f.named["region_texts"].values[~mask].any() and f.named["region_texts"].values[mask].any(-1).all()
 
 
 @pytest.mark.parametrize("name", ["fineclip"])
