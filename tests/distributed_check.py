@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from compclip.base import plugins
 from compclip.config.sections import Lora, Train
 from compclip.interface.method import load_method
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.model import lora
 from compclip.train import accumulate, distributed, extras, fine_tuning, gradient_sums, optimiser, process_group
 from compclip.train.batch import (
@@ -148,8 +148,8 @@ def batch(views: Views) -> Batch:
     if views.target:
         ids = _texts(g, B)
         full_batch = replace(full_batch, target_BL=ids.masked_fill(ids == 0, -1))
-    if R := views.regions:
-        full_batch = _add_regions(full_batch, g, R, views)
+    if views.regions:
+        full_batch = _add_regions(full_batch, g, views.regions)
     if not (J := views.negative_images):
         return full_batch
     negative_image = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
@@ -163,16 +163,17 @@ def change_texts(batch: Batch, name: str, **changes: object) -> Batch:
     return replace(batch, texts={**batch.texts, name: replace(batch.texts[name], **changes)})
 
 
-def _add_regions(batch: Batch, g: torch.Generator, R: int, views: Views) -> Batch:
+def _add_regions(batch: Batch, g: torch.Generator, asked: Regions) -> Batch:
     """The batch with boxes in the pictures, of which some are not there, with texts, and as pictures."""
+    R, C = asked.count, asked.texts
     low, size = torch.rand(B, R, 2, generator=g) / 2, torch.rand(B, R, 2, generator=g) / 4 + 0.2
     there = torch.rand(B, R, generator=g) < 0.6
     there[1] = False
-    texts = there[..., None] & (torch.rand(B, R, views.region_texts, generator=g) < 0.8)
+    texts = there[..., None] & (torch.rand(B, R, C, generator=g) < 0.8)
     texts[..., :2] = there[..., None]
-    block = TextBlock(_texts(g, B, R, views.region_texts), texts)
+    block = TextBlock(_texts(g, B, R, C), texts)
     pictures = {REGIONS: PictureBlock(there, box_BJ4=torch.cat([low, low + size], dim=2))}
-    if views.region_crops:
+    if asked.crops:
         crops = torch.randn(B, R, 3, 32, 32, generator=g, dtype=torch.float64)
         pictures[REGION_CROPS] = PictureBlock(there, crops)
     return replace(batch, texts={**batch.texts, REGION_TEXTS: block}, pictures=pictures)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.methods import _check
 from compclip.train import losses
 
@@ -52,13 +52,10 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
 
 def views(cfg: Config, step: int) -> Views:
     """The caption, regions with a caption each, and their crops where they teach."""
-    return Views(
-        caption=cfg.caption,
-        squash=cfg.squash,
-        regions=cfg.regions if cfg.lambda_regions or cfg.lambda_distill else 0,
-        region_crops=cfg.crop_times if cfg.lambda_distill else 0.0,
-        unit_patches=True,  # open_clip/eva_clip/eva_vit_model.py:620
-    )
+    crops = cfg.crop_times if cfg.lambda_distill else 0.0
+    regions = Regions(cfg.regions, crops=crops, unit_patches=True)  # open_clip/eva_clip/eva_vit_model.py:620
+    is_asked = cfg.lambda_regions or cfg.lambda_distill
+    return Views(caption=cfg.caption, squash=cfg.squash, regions=regions if is_asked else None)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ Adam's coupled rule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy_torch import torch
@@ -42,8 +41,8 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """Variations stored beside a picture (data.<name>.negative_images), with their captions."""
     if cfg.draw == "scores":
-        draw = partial(stored_texts.draw_variations, cfg.variations)
-        return Views(variations=draw, negative_images=cfg.variations, caption=cfg.caption)
+        groups = (stored_texts.variations(cfg.variations),)
+        return Views(groups=groups, negative_images=cfg.variations, caption=cfg.caption)
     captions = tuple(stored_texts.nth(j) for j in range(cfg.variations))
     return Views(negatives=captions, negative_images=cfg.variations, caption=cfg.caption)
 

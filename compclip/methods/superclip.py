@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Views, Widths
+from compclip.interface.views import Target, Views, Widths
 from compclip.methods import _check
 from compclip.train import losses
 
@@ -43,7 +43,7 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """The caption's tokens to be read, and the patches, where the term is on."""
     reads = cfg.lambda_words > 0
-    return Views(target="own" if reads else "", same_target=reads, tokens=reads, caption=cfg.caption)
+    return Views(target=Target(is_shown=True) if reads else None, tokens=reads, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module | None:

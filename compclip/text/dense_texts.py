@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+
+from compclip.interface.views import DrawnTexts, Rule, SampleTexts, TextGroup
 from compclip.text import word_edits
-from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation
+from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation, required_key
 
 ANY_POS = "X"  # these texts were not parsed
 
@@ -16,6 +21,20 @@ def list_texts(caption: Annotation) -> list[Annotation]:
     dense = caption.stored.get("dense", ())
     places = caption.stored.get(DENSE_MASKED, ("",) * len(dense))
     return [*map(_with_words, dense, places), caption]
+
+
+@functools.lru_cache(16)  # views of equal parameters are equal
+def bag(count: int, rule: Rule) -> TextGroup:
+    """Return the group of texts drawn with replacement of all that is said of a caption, and a negative of each."""
+    draw = functools.partial(_draw_bag, count, rule)
+    return TextGroup("bag", draw, true=count, false=count, required_key=required_key(rule))
+
+
+def _draw_bag(count: int, rule: Rule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
+    texts = list_texts(sample.caption)
+    drawn = [texts[i] for i in rng.integers(len(texts), size=count)]
+    redraws = [functools.partial(rule, text) for text in drawn]
+    return DrawnTexts([text.text for text in drawn], [redraw(rng) for redraw in redraws], redraws=redraws)
 
 
 def _with_words(text: str, places: str) -> Annotation:

@@ -23,6 +23,7 @@ CAPTION, NEGATIVE, POSITIVE, CONCEPT = "captions", "negatives", "positives", "co
 REGIONS, REGION_TEXTS, REGION_CROPS, NEGATIVE_IMAGES = "regions", "region_texts", "region_crops", "negative_images"
 # Parts of a composite that may have a stand-in, as counts of samples by part name them.
 PARTNER, FURTHER = "partners", "positives/further"
+REGION_LEFT, TARGET = "region_left", "target"
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,10 @@ class RegionView:
 class View:
     """One sample as one step sees it; texts a rule could not make are None.
 
-    `stand_ins` names what something else was taken for: in a composite any partner for one with a common noun, or a
-    first sentence for a further one; the next sample where the picture of this one's could not be read.
+    `texts` are those of groups with a block of their own, and of the `TARGET`. `faults` counts by name what something
+    else was taken for (in a composite any partner for one with a common noun, or a first sentence for a further one;
+    the next sample where the picture of this one's could not be read), texts that are masked since the model reads them
+    as a true one (they differ behind its context), and regions that the picture as it is shown has not.
     """
 
     image: Image
@@ -51,12 +54,9 @@ class View:
     positives: tuple[str | None, ...] = ()
     concepts: tuple[tuple[int, int], ...] = ()
     negative_images: tuple[Image | None, ...] = ()
-    target: str = ""
+    texts: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     regions: tuple[RegionView | None, ...] = ()
-    regions_left: int = 0  # that the picture as it is shown has not
-    stand_ins: frozenset[str] = frozenset()
-    cut_negatives: int = 0  # masked: the model reads them as a true text, since they differ behind its context
-    cut_positives: int = 0  # masked likewise
+    faults: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

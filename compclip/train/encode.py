@@ -116,7 +116,7 @@ def _pool_regions(patch_BND: Tensor, block: PictureBlock, views: Views) -> Tenso
     assert block.box_BJ4 is not None
     with torch.autocast(patch_BND.device.type, enabled=False):
         patch_BND = patch_BND.to(torch.promote_types(patch_BND.dtype, torch.float32))
-        patch_BND = F.normalize(patch_BND, dim=-1) if views.unit_patches else patch_BND
+        patch_BND = F.normalize(patch_BND, dim=-1) if views.regions and views.regions.unit_patches else patch_BND
         return F.normalize(region_pooling.pool_regions(patch_BND, block.box_BJ4), dim=-1)
 
 

@@ -20,7 +20,7 @@ from compclip.base.errors import entry
 from compclip.config.grid import Run, parse_run
 from compclip.interface.features import Features, Kind, change_rows
 from compclip.interface.method import Method, load_method
-from compclip.interface.views import Step, Views
+from compclip.interface.views import Step
 from compclip.runs import gpus
 
 if TYPE_CHECKING:
@@ -71,15 +71,9 @@ def _solve_line(right: tuple[int, int], left: tuple[int, int], height: int) -> f
 
 def count_turns(method: Method, cfg: Any) -> int:
     """Return after how many steps a method's views come again: 2 where composites and single pictures take turns."""
-    kinds = [_view_kind(method.views(cfg, Step(number, 2 * LONGEST_TURN))) for number in range(2 * LONGEST_TURN)]
+    kinds = [method.views(cfg, Step(number, 2 * LONGEST_TURN)).work_kind() for number in range(2 * LONGEST_TURN)]
     turns = range(1, LONGEST_TURN + 1)
     return next((t for t in turns if all(kinds[i] == kinds[i % t] for i in range(len(kinds)))), LONGEST_TURN)
-
-
-def _view_kind(views: Views) -> tuple[int, int, Views]:
-    """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), pairs=(), group=None, bag_rule=None, variations=None)
-    return views.negative_texts, views.positive_texts, bare
 
 
 def gather_rows(method: Method, processes: int) -> Method:

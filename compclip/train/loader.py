@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 from compclip.base import messages
 from compclip.base.errors import UserError
 from compclip.data.images import ImageError
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Target, Views
 from compclip.model import t5, towers
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import REPLACED
@@ -42,8 +42,10 @@ from compclip.train.batch import (
     NEGATIVE_IMAGES,
     POSITIVE,
     REGION_CROPS,
+    REGION_LEFT,
     REGION_TEXTS,
     REGIONS,
+    TARGET,
     Batch,
     Concepts,
     PictureBlock,
@@ -124,8 +126,8 @@ class EpochSampler:
                     dropped[f"neighbour_{error.reason}"] += 1
         if missing := sum(picture is None for row in rows for picture in row.negative_images):
             dropped["negative_image_missing"] += missing
-        if left := sum(row.regions_left for row in rows):
-            dropped["region_left"] += left
+        if left := sum(row.faults.get(REGION_LEFT, 0) for row in rows):
+            dropped[REGION_LEFT] += left
         return rows, dropped
 
     def _readable(self, position: int, epoch: int, views: Views, dropped: Counter[str]) -> tuple[int, View]:
@@ -144,7 +146,7 @@ class EpochSampler:
                     messages.warn(f"{error}; where a picture cannot be read, the next sample is trained in its place")
                 self._warned = True
             else:
-                return index, replace(view, stand_ins=view.stand_ins | {REPLACED}) if shift else view
+                return index, replace(view, faults={**view.faults, REPLACED: 1}) if shift else view
         raise UserError("no picture of the data can be read; check data.<name>.images")
 
 
@@ -173,7 +175,7 @@ class _Steps(Dataset[Batch | str]):
 
 def picture_bytes(sampler: EpochSampler, views: Views, model: ClipModel) -> int:
     """Return the size of a batch's pictures, uint8, of one process."""
-    crops = views.regions if views.region_crops else 0
+    crops = views.regions.count if views.regions and views.regions.crops else 0
     return sampler.share * (1 + views.neighbours + views.negative_images + crops) * 3 * model.image_size**2
 
 
@@ -281,17 +283,19 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
     if views.negative_images:
         pictures[NEGATIVE_IMAGES] = _stack_pictures([row.negative_images for row in rows], model)
     if views.regions:
-        texts[REGION_TEXTS] = _tokenize_regions(rows, views, model, length)
+        texts[REGION_TEXTS] = _tokenize_regions(rows, views.regions, model, length)
         pictures[REGIONS] = _place_regions(rows)
-        if views.region_crops:
+        if views.regions.crops:
             crops = [[region.crop if region else None for region in row.regions] for row in rows]
             pictures[REGION_CROPS] = replace(_stack_pictures(crops, model), mask_BJ=pictures[REGIONS].mask_BJ)
+    for name in views.named_texts:
+        texts[name] = _tokenize_texts([row.texts[name] for row in rows], model, length)
     return Batch(
         image_B3HW=model.stack_pictures([row.image for row in rows]),
         texts=_cut_texts(texts, model),
         concepts=concepts,
         pictures=pictures,
-        target_BL=_tokenize_targets(rows, views, model) if views.target else None,
+        target_BL=_tokenize_targets(rows, views.target, model) if views.target else None,
         statistics_23=model.statistics(composite.IMAGENET if views.statistics == "imagenet" else None),
         counts={"dropped": dropped or {}},
     )
@@ -309,11 +313,11 @@ def _cut_texts(texts: dict[str, TextBlock], model: ClipModel) -> dict[str, TextB
     return blocks
 
 
-def _tokenize_regions(rows: list[View], views: Views, model: ClipModel, length: int) -> TextBlock:
+def _tokenize_regions(rows: list[View], asked: Regions, model: ClipModel, length: int) -> TextBlock:
     """Return the texts of all regions; none of a region that is not there."""
-    absent = (None,) * views.region_texts
+    absent = (None,) * asked.texts
     texts = [region.texts if region else absent for row in rows for region in row.regions]
-    block, shape = _tokenize_texts(texts, model, length), (len(rows), views.regions)
+    block, shape = _tokenize_texts(texts, model, length), (len(rows), asked.count)
     assert block.mask is not None
     return TextBlock(block.ids.unflatten(0, shape), block.mask.unflatten(0, shape))
 
@@ -325,11 +329,11 @@ def _place_regions(rows: list[View]) -> PictureBlock:
     return PictureBlock(mask_BR, box_BJ4=torch.tensor(boxes, dtype=torch.float32))
 
 
-def _tokenize_targets(rows: list[View], views: Views, model: ClipModel) -> Tensor:
+def _tokenize_targets(rows: list[View], target: Target, model: ClipModel) -> Tensor:
     """Return the tokens of the target texts, padded with -1."""
-    texts = [row.target for row in rows]
-    if views.target != "own":
-        return t5.tokenize_targets(views.target, texts, model.tokenize([""]).shape[1])
+    texts = [row.texts[TARGET][0] or "" for row in rows]
+    if target.tokenizer != "own":
+        return t5.tokenize_targets(target.tokenizer, texts, model.tokenize([""]).shape[1])
     ids_BL, layout = model.tokenize(texts), model.tokenizer.layout
     L = ids_BL.shape[1]
     mask_BL = towers.mask_own_tokens(ids_BL, L, layout) | (torch.arange(L) < layout.starts)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from compclip.data.sample import Region
-from compclip.interface.views import Views
+from compclip.interface.views import Regions
 from compclip.train.picture_resizing import Resize
 
 LEAST_SEEN = 0.5  # share of a region's area that is in the picture as it is shown; others have left it
@@ -21,12 +21,12 @@ DrawnRegion = tuple[Part, tuple[str | None, ...], Part]  # box in what is shown,
 
 
 def draw_regions(
-    regions: Sequence[Region], part: Part, views: Views, rng: np.random.Generator
+    regions: Sequence[Region], part: Part, asked: Regions, rng: np.random.Generator
 ) -> tuple[list[DrawnRegion], int]:
-    """Draw at most `views.regions` of the regions that a part of the picture shows; count those that it does not."""
+    """Draw regions of those that a part of the picture shows, at most as many as are asked for; count the others."""
     placed = [(region, box) for region in regions if (box := place_box(region.box, part))]
-    chosen_regions = [placed[i] for i in rng.permutation(len(placed))[: views.regions]]
-    texts = [draw_texts(region, views.region_negatives, rng) for region, _ in chosen_regions]
+    chosen_regions = [placed[i] for i in rng.permutation(len(placed))[: asked.count]]
+    texts = [draw_texts(region, asked.negatives, rng) for region, _ in chosen_regions]
     with_texts = [(box, text, region.box) for (region, box), text in zip(chosen_regions, texts, strict=True)]
     return with_texts, len(regions) - len(placed)
 

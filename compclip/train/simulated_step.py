@@ -140,14 +140,14 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
     K = views.negative_texts
     P = views.positive_texts
     J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
-    R, C = views.regions, views.region_texts
+    R = views.regions.count if views.regions else 0
     pictures = {}
     if J:
         pictures[NEGATIVE_IMAGES] = _picture_block(B, J, side)
     if R:
         box_BR4 = torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(B, R, 4).contiguous()
         pictures[REGIONS] = PictureBlock(torch.ones(B, R, dtype=torch.bool), box_BJ4=box_BR4)
-        if views.region_crops:
+        if views.regions and views.regions.crops:
             pictures[REGION_CROPS] = _picture_block(B, R, side)
     texts = {
         CAPTION: TextBlock(torch.zeros(B, L, dtype=torch.long)),
@@ -155,8 +155,10 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
         POSITIVE: _text_block(B, P, L),
         CONCEPT: TextBlock(torch.zeros(M if views.concepts == "encoded" else 0, L, dtype=torch.long)),
     }
-    if R:
-        texts[REGION_TEXTS] = _text_block(B, R, C, L)
+    if views.regions:
+        texts[REGION_TEXTS] = _text_block(B, R, views.regions.texts, L)
+    for name, count in views.named_texts.items():
+        texts[name] = _text_block(B, count, L)
     spans_M2 = torch.tensor([1, 3]).expand(M, 2).contiguous()
     counts = (CONCEPTS,) * B if M else (0,) * B
     return Batch(

@@ -70,7 +70,7 @@ class Meter:
 
     def add(self, batch: Batch, views: Views) -> None:
         """Count a finished step on this batch. Its gradients are gone by now: counting makes others."""
-        kind = _work_kind(views)
+        kind = views.work_kind()
         if kind not in self._a_sample:
             started = time.perf_counter()
             if self._recomputes:
@@ -96,12 +96,6 @@ class Meter:
         share = waited / (now - self._span_started)
         self._span_started, self._waited_before_span = now, self._waited
         return share
-
-
-def _work_kind(views: Views) -> tuple[int, int, Views]:
-    """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), pairs=(), group=None, bag_rule=None, variations=None)
-    return views.negative_texts, views.positive_texts, bare
 
 
 def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:

@@ -27,7 +27,7 @@ from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import caption_lists, shard_stages, stored_lists
-from compclip.text import masked_words, stored_texts, swap
+from compclip.text import dense_texts, masked_words, stored_texts, swap
 from tests.conftest import ROOT
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
@@ -284,8 +284,8 @@ FILLED = (f"data.scenes.texts={{dense: {LISTED}}}", "data.scenes.masked={model: 
 @pytest.mark.parametrize(
     ("views", "key", "overrides"),
     [
-        (Views(bag=2, bag_rule=partial(masked_words.either_of_dense, swap.nouns)), "masked.dense", FILLED),
-        (Views(variations=partial(stored_texts.draw_variations, 2)), "texts.variation",
+        (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense", FILLED),
+        (Views(groups=(stored_texts.variations(2),)), "texts.variation",
          (f"data.scenes.texts={{variation: {LISTED}}}",)),
     ],
 )  # fmt: skip

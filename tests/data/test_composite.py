@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from compclip.data.sample import Sample
-from compclip.interface.views import Views
+from compclip.interface.views import Composite, Views
 from compclip.text import composite_captions
 from compclip.text import sentences as text_sentences
 from compclip.text.annotation import Annotation
@@ -178,8 +178,8 @@ def test_all_steps_mean_the_same_first_sentence(tmp_path):
     maker = ViewMaker(data, 0, 8, lambda sample: Image.new("RGB", (40, 20)))
     for views in (
         Views(),
-        Views(composite=1, compose=composite_captions.compose, partner=""),
-        Views(composite=1, compose=composite_captions.compose),
+        Views(composite=Composite(1, composite_captions.compose, "")),
+        Views(composite=Composite(1, composite_captions.compose)),
     ):
         assert maker.view(0, 0, views).caption.startswith("The chart shows house prices.")
 
@@ -189,7 +189,7 @@ def test_a_view_of_common_nouns(tmp_path):
     texts = ["DOG runs far away", "CAT sees DOG here", "HORSE eats very much"]
     annotations = [tuple(replace(a, sentences=((0, len(a.text)),)) for a in caption) for caption in tagged(*texts)]
     maker = ViewMaker(crowd(tmp_path, annotations), 0, 8, lambda sample: Image.new("RGB", (40, 20)))
-    views = Views(composite=1, compose=composite_captions.compose, partner="common_noun")
+    views = Views(composite=Composite(1, composite_captions.compose, "common_noun"))
     for epoch in range(20):
         assert all(half.split()[0] in ("DOG", "CAT") for half in maker.view(0, epoch, views).caption.split(". "))
     assert len({maker.view(2, epoch, views).caption for epoch in range(20)}) == 2

@@ -52,9 +52,10 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
 
 def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
     """The same with regions, their texts and crops where views ask for them."""
-    if not (R := min(views.regions, 3)):
+    if not views.regions:
         return f
-    B, C, g = len(f.image_BD), views.region_texts, torch.Generator().manual_seed(seed + 7)
+    R = min(views.regions.count, 3)
+    B, C, g = len(f.image_BD), views.regions.texts, torch.Generator().manual_seed(seed + 7)
 
     def unit(*shape: int) -> Tensor:
         drawn = torch.randn(*shape, D, generator=g, dtype=torch.float64)
@@ -63,7 +64,7 @@ def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
     there = {"all": torch.ones(B, R), "none": torch.zeros(B, R)}.get(fill, torch.rand(B, R, generator=g)) > 0.4
     false_texts = there[..., None] & ((torch.rand(B, R, C, generator=g) > 0.3) | (fill == "all"))
     texts = there[..., None] if C == 1 else torch.cat([there[..., None].expand(B, R, 2), false_texts[..., 2:]], dim=2)
-    crops = {"region_crops": NamedRows(unit(B, R), there, "image")} if views.region_crops else {}
+    crops = {"region_crops": NamedRows(unit(B, R), there, "image")} if views.regions.crops else {}
     regions, region_texts = NamedRows(unit(B, R), there, "image"), NamedRows(unit(B, R, C), texts, "text")
     return with_named(f, **crops, regions=regions, region_texts=region_texts)
 

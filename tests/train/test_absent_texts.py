@@ -20,7 +20,7 @@ def without_masked(batch: Batch, views: Views) -> Batch:
     """The batch as collation gives it: what is masked is not encoded; composites and bags have all their positives."""
     mask_BP = batch.texts[POSITIVE].mask
     encoded_BP = np.ones(tuple(mask_BP.shape), bool)
-    if not (views.composite or views.bag):
+    if not (views.composite or any(group.name == "bag" for group in views.groups)):
         encoded_BP = mask_BP.numpy()
     batch = distributed_check.change_texts(batch, POSITIVE, encoded=encoded_BP)
     return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())

@@ -74,8 +74,9 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
     name, changes, number = CASES[case]
     method = load_method(name)
     views = method.views(method.Config(**changes), number)
-    texts = max(views.negative_texts, views.composite, views.positive_texts, views.negative_images, 1)
-    texts = max(texts, views.regions * views.region_texts)
+    texts = max(views.negative_texts, views.positive_texts + 1, views.negative_images)
+    if views.regions:
+        texts = max(texts, views.regions.count * views.regions.texts)
     if views.tokens and not views.own_tokens:
         assert name in ("codebook_clip", "flair", "il_clip", "llip", "superclip")
         return

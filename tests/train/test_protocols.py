@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.interface.views import Views, Widths
+from compclip.interface.views import Target, Widths
 from compclip.model import backbone, clip_model, tokenizers, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
@@ -171,8 +171,8 @@ WIDTHS = Widths(joint=8, context=12, vocabulary=50)
 
 def test_targets_are_the_texts_own_tokens(model):
     """Start, words and end as the model's tokenizer has them, and -1 behind."""
-    rows = [View(torch.zeros(3, 32, 32), text, target=text) for text in TEXTS]
-    ids_BL = loader._tokenize_targets(rows, Views(target="own"), model)
+    rows = [View(torch.zeros(3, 32, 32), text, texts={"target": (text,)}) for text in TEXTS]
+    ids_BL = loader._tokenize_targets(rows, Target(), model)
     plain_BL = model.tokenize(TEXTS)
     for ids, plain in zip(ids_BL.tolist(), plain_BL.tolist(), strict=True):
         end = plain.index(max(plain)) + 1

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.method import load_method
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.model import backbone, class_tokens, clip_model, local_patches, towers
 from compclip.train import accumulate, encode, extras, picture_resizing, region_pooling
 from tests import distributed_check, tiny_project
@@ -156,7 +156,7 @@ def encoded(views: Views):
 @pytest.mark.parametrize("unit", [True, False])
 def test_features_of_regions(unit):
     """Each region's vector is its box's mean of patches, its crop's that of a picture, its text's that of a caption."""
-    views = Views(regions=2, region_negatives=1, region_crops=1.5, unit_patches=unit)
+    views = Views(regions=Regions(2, negatives=1, crops=1.5, unit_patches=unit))
     clip, batch, f = encoded(views)
     local = local_patches.encode_images(clip, batch.image_B3HW, tokens=False)[2]
     local = F.normalize(local, dim=-1) if unit else local
@@ -172,7 +172,7 @@ def test_features_of_regions(unit):
 
 def test_other_features_have_the_same_bits_with_regions_beside():
     """Those of the picture and its caption."""
-    clip, batch, f = encoded(Views(regions=2, unit_patches=True))
+    clip, batch, f = encoded(Views(regions=Regions(2, unit_patches=True)))
     texts = {name: block for name, block in batch.texts.items() if name != "region_texts"}
     without = replace(batch, pictures={}, texts=texts)
     plain = encode.encode_features(clip, without, Views())
@@ -182,7 +182,7 @@ def test_other_features_have_the_same_bits_with_regions_beside():
 
 
 def test_texts_that_are_not_there_are_zeros_and_never_encoded():
-    clip, batch, _ = encoded(views := Views(regions=2, region_negatives=2))
+    clip, batch, _ = encoded(views := Views(regions=Regions(2, negatives=2)))
     mask = batch.texts["region_texts"].mask
     counted = distributed_check.change_texts(batch, "region_texts", encoded=mask.numpy())
     sizes = []
