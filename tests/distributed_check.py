@@ -27,7 +27,7 @@ from compclip.config.sections import Lora, Train
 from compclip.interface.method import load_method
 from compclip.interface.views import Regions, Views
 from compclip.model import lora
-from compclip.train import accumulate, distributed, extras, fine_tuning, gradient_sums, optimiser, process_group
+from compclip.train import accumulate, distributed, extras, fine_tuning, optimiser, process_group
 from compclip.train.batch import (
     CAPTION,
     CONCEPT,
@@ -43,8 +43,7 @@ from compclip.train.batch import (
     TextBlock,
     map_tensors,
 )
-from compclip.train.extras import Extras
-from compclip.train.loss_scale import LossScale
+from compclip.train.extras import Extras, LossScale
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
@@ -250,7 +249,7 @@ def gathered_rows() -> Iterator[list[int]]:
 def main(argv: list[str]) -> int:
     """Every case, plain and with gradient caching, for each frozen tower; or in bfloat16."""
     torch.set_num_threads(1)
-    gradient_sums.BUCKET_BYTES = 4096
+    distributed.BUCKET_BYTES = 4096
     if argv == ["bfloat16"]:
         _compare_bfloat16()
         return 0
@@ -286,9 +285,9 @@ class LaterSums:
 
 def _compare_sums(row_range: tuple[int, int]) -> None:
     """Two methods' gradients by `LaterSums`, bit by bit, and how many sums start while a backward pass runs."""
-    started, start = [], gradient_sums.GradientSums._start_next
+    started, start = [], distributed.GradientSums._start_next
 
-    def note_start(sums: gradient_sums.GradientSums) -> None:
+    def note_start(sums: distributed.GradientSums) -> None:
         started.append(torch._C._current_graph_task_id() != -1)
         start(sums)
 
@@ -296,10 +295,10 @@ def _compare_sums(row_range: tuple[int, int]) -> None:
         case = next(case for case in CASES if case[0] == name)
         for frozen in (FROZEN[0], FROZEN[-1]):
             for micro in (0, 2):
-                with mock.patch.object(gradient_sums, "GradientSums", LaterSums):
+                with mock.patch.object(distributed, "GradientSums", LaterSums):
                     _, expected = run(case, row_range, frozen, micro)
                 started.clear()
-                with mock.patch.object(gradient_sums.GradientSums, "_start_next", note_start):
+                with mock.patch.object(distributed.GradientSums, "_start_next", note_start):
                     _, slopes = run(case, row_range, frozen, micro)
                 equal = all(
                     torch.equal(slopes[n], g) if g is not None else slopes[n] is None for n, g in expected.items()

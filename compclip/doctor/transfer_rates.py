@@ -43,7 +43,7 @@ def check_decoding(seconds: float = DECODE_S) -> Iterator[CheckRow]:
     from PIL import Image
 
     from compclip.data.images import load_image
-    from compclip.train.picture_resizing import resize_by_pillow, resize_by_torch
+    from compclip.train.picture_views import resize_by_pillow, resize_by_torch
 
     with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
         paths = [Path(folder) / f"{number}.jpg" for number in range(PHOTOGRAPHS)]

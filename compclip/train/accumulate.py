@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch import Tensor
 from compclip.interface.features import Features, Kind, change_rows, join, list_rows
 from compclip.interface.views import Views
 from compclip.model.clip_model import ClipModule
-from compclip.train import device_copy, distributed, encode, extras, gradient_sums
+from compclip.train import distributed, encode, extras
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
@@ -45,8 +46,8 @@ class GradientComputer:
 
     def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
-        batch = device_copy.copy_batch(batch, self.clip.logit_scale.device)
-        sums = gradient_sums.GradientSums(self.clip)
+        batch = copy_batch(batch, self.clip.logit_scale.device)
+        sums = distributed.GradientSums(self.clip)
         if 0 < self.micro_batch < len(batch):
             terms = self._compute_in_parts(batch, views, loss, sums)
         else:
@@ -84,7 +85,7 @@ class GradientComputer:
             )
 
     def _compute_in_parts(
-        self, batch: Batch, views: Views, loss: Loss, sums: gradient_sums.GradientSums
+        self, batch: Batch, views: Views, loss: Loss, sums: distributed.GradientSums
     ) -> dict[str, Tensor]:
         micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
         seeds = torch.randint(
@@ -141,3 +142,27 @@ class GradientComputer:
                 slopes.append(slope[(slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))])
         if ends:
             torch.autograd.backward(ends, slopes)
+
+
+# The copy of a batch to its device, which on a GPU runs while the step before still computes.
+#
+# The host enqueues a step without waiting for the device. So when it has the next batch, the device is busy; on a
+# stream of its own the copy does not queue behind that work. Never measured: there was no GPU.
+
+
+def copy_batch(batch: Batch, device: torch.device) -> Batch:
+    """Return the batch on a device; kernels that are enqueued from now on see it whole."""
+    if device.type != "cuda":
+        return batch.to(device)
+    compute, copying = torch.cuda.current_stream(device), _copy_stream(device)
+    with torch.cuda.stream(copying):
+        copy = batch.to(device)
+    compute.wait_stream(copying)
+    for tensor in copy.tensors():
+        tensor.record_stream(compute)  # its memory is not given away before the step has used it
+    return copy
+
+
+@functools.cache
+def _copy_stream(device: torch.device) -> Any:
+    return torch.cuda.Stream(device)

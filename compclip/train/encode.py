@@ -6,8 +6,11 @@ A all texts or pictures (or all of a block).
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,9 +19,7 @@ from compclip.interface.features import Features, NamedRows
 from compclip.interface.views import Views
 from compclip.model import clip_model, local_patches, towers
 from compclip.model.clip_model import ClipModule
-from compclip.train import region_pooling
 from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch, PictureBlock
-from compclip.train.text_groups import TextGroups, plan_groups
 
 Images = tuple[Tensor, "Tensor | None", dict[str, NamedRows]]  # embeddings, patches, blocks of pictures
 
@@ -117,7 +118,7 @@ def _pool_regions(patch_BND: Tensor, block: PictureBlock, views: Views) -> Tenso
     with torch.autocast(patch_BND.device.type, enabled=False):
         patch_BND = patch_BND.to(torch.promote_types(patch_BND.dtype, torch.float32))
         patch_BND = F.normalize(patch_BND, dim=-1) if views.regions and views.regions.unit_patches else patch_BND
-        return F.normalize(region_pooling.pool_regions(patch_BND, block.box_BJ4), dim=-1)
+        return F.normalize(pool_regions(patch_BND, block.box_BJ4), dim=-1)
 
 
 def _encode_texts(
@@ -200,3 +201,94 @@ def pool_concepts(token_BTD: Tensor, span_M2: Tensor, owner_M: Tensor) -> Tensor
     inside_MT = ((position_T >= span_M2[:, :1]) & (position_T < span_M2[:, 1:])).to(token_BTD.dtype)
     mean_MD = torch.einsum("mt,mtd->md", inside_MT, token_BTD[owner_M]) / inside_MT.sum(1, keepdim=True).clamp(min=1)
     return F.normalize(mean_MD, dim=-1)
+
+
+# Which texts of a batch are encoded together: all in one block as long as the longest, or groups of similar length.
+#
+# A all texts of a batch: its blocks of texts, one after another. N those that
+# are encoded, U lengths of theirs, as counts of positions.
+
+
+@dataclass(frozen=True)
+class TextGroups:
+    """The places of a batch's encoded texts, group by group; of each group the numbers of texts and of positions."""
+
+    index_N: Tensor
+    counts: tuple[int, ...]
+    positions: tuple[int, ...]
+
+
+def plan_groups(batch: Batch, count: int) -> TextGroups | None:
+    """Return at most `count` groups of the least padding; None where all texts are encoded in one block.
+
+    The index is on the CPU, pinned where there is a GPU. Texts whose lengths the batch does not know are one group.
+    """
+    encoded_A = _list_known(batch, "encoded", True)
+    index_N, longest = encoded_A.nonzero()[0], batch.text_BL.shape[1]
+    length_N = np.full(len(index_N), longest)
+    if count > 1:
+        length_N = _list_known(batch, "length", longest)[index_N]
+    groups = split_by_length(length_N, count)
+    positions = tuple(int(length_N[group[-1]]) for group in groups)
+    if positions == (longest,) and encoded_A.all():
+        return None
+    ordered_N = torch.from_numpy(index_N[np.concatenate(groups)])
+    pinned_N = ordered_N if batch.text_BL.device.type == "cpu" else ordered_N.pin_memory()
+    return TextGroups(pinned_N, tuple(len(group) for group in groups), positions)
+
+
+def _list_known(batch: Batch, name: str, default: int) -> np.ndarray:
+    """Return what the host knows of each text, "encoded" or "length"; `default` where it knows nothing of a block."""
+    values = []
+    for block in batch.texts.values():
+        known = getattr(block, name)
+        values.append(np.full(block.ids.shape[:-1].numel(), default) if known is None else known.ravel())
+    return np.concatenate(values)
+
+
+def split_by_length(length_N: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return the places of at most `count` groups, shortest first, whose blocks have the fewest positions together."""
+    order_N = np.argsort(length_N, kind="stable")
+    length_U, first_U = np.unique(length_N[order_N], return_index=True)
+    end_U = np.append(first_U[1:], len(length_N))
+    # the block of all texts from the u-th length to the v-th
+    block_VU = np.where(np.tri(len(length_U), dtype=bool), length_U[:, None] * (end_U[:, None] - first_U), np.inf)
+    least_V, choices = block_VU[:, 0], []
+    for _ in range(count - 1):
+        total_VU = block_VU + np.append(0, least_V[:-1])
+        choices.append(total_VU.argmin(1))
+        least_V = total_VU.min(1)
+    cuts, end = [], len(length_U)
+    for first_V in reversed(choices):
+        if end and (end := int(first_V[end - 1])):
+            cuts.append(int(first_U[end]))
+    return np.split(order_N, sorted(cuts))
+
+
+# Vectors of regions: the mean of a grid of patches over a box (RoIAlign: He et al., ICCV 2017, arXiv:1703.06870).
+#
+# B images, R regions, S side of the grid, N = S² patches, P points of a side, D dim. A point's value is bilinear
+# between patches' centres, and a box has as many points a side as it spans patches, rounded up. A mean over a grid
+# of points of what is a product over both axes is the product of two means, so that all regions are two small
+# products of matrices: the same as `torchvision.ops.roi_align` with one cell, and with the same bits at every run.
+
+
+def pool_regions(patch_BND: Tensor, box_BR4: Tensor) -> Tensor:
+    """Return the means [B, R, D] of patches over boxes: left, upper, right, lower in shares of the picture."""
+    S = math.isqrt(patch_BND.shape[1])
+    left_BR, upper_BR, right_BR, lower_BR = box_BR4.unbind(-1)
+    across_BRS, down_BRS = (axis_weights(*edges, S) for edges in ((left_BR, right_BR), (upper_BR, lower_BR)))
+    weight_BRN = torch.einsum("bri,brj->brij", down_BRS, across_BRS).flatten(2)
+    return weight_BRN.to(patch_BND.dtype) @ patch_BND
+
+
+def axis_weights(start_BR: Tensor, end_BR: Tensor, S: int) -> Tensor:
+    """Return the weights [B, R, S] of S patches in a row in the mean from `start` to `end`, shares of the row."""
+    length_BR1 = (end_BR - start_BR)[..., None] * S
+    points_BR1 = length_BR1.ceil().clamp(1, S)
+    point_P = torch.arange(S, device=start_BR.device)
+    place_BRP = start_BR[..., None] * S - 0.5 + (point_P + 0.5) * length_BR1 / points_BR1  # patch i is centred at i
+    place_BRP = place_BRP.clamp(0, S - 1)
+    near_BRPS = (1 - (place_BRP[..., None] - point_P).abs()).clamp_min(0)
+    counts_BRP = (point_P < points_BR1) / points_BR1
+    return (near_BRPS * counts_BRP[..., None]).sum(dim=-2)

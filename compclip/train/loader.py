@@ -34,7 +34,7 @@ from compclip.interface.views import Regions, Target, Views
 from compclip.model import t5, towers
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import REPLACED
-from compclip.train import composite
+from compclip.train import picture_views
 from compclip.train.batch import (
     CAPTION,
     CONCEPT,
@@ -52,7 +52,7 @@ from compclip.train.batch import (
     TextBlock,
     View,
 )
-from compclip.train.region_views import WHOLE
+from compclip.train.picture_views import WHOLE
 from compclip.train.view_maker import ViewMaker
 
 WINDOW = 16  # shards whose samples are mixed at a time
@@ -296,7 +296,7 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
         concepts=concepts,
         pictures=pictures,
         target_BL=_tokenize_targets(rows, views.target, model) if views.target else None,
-        statistics_23=model.statistics(composite.IMAGENET if views.statistics == "imagenet" else None),
+        statistics_23=model.statistics(picture_views.IMAGENET if views.statistics == "imagenet" else None),
         counts={"dropped": dropped or {}},
     )
 

@@ -14,7 +14,7 @@ from PIL import Image
 from compclip.model import clip_model
 from compclip.model.clip_model import ClipModel
 from compclip.train.batch import RegionView, View
-from compclip.train.region_views import cut_region
+from compclip.train.picture_views import cut_region
 from perf import released_steps
 from perf.released_steps import CAPTIONS, FURTHER, SIDE, Step, take_step
 

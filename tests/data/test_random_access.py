@@ -23,7 +23,7 @@ from compclip.interface.views import Composite, Views
 from compclip.prepare import shard_writer
 from compclip.text import composite_captions, dense_texts, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
-from compclip.train import composite, loader, view_maker
+from compclip.train import loader, picture_views, view_maker
 from compclip.train.view_maker import RandomResizedCrop
 from tests.data.test_composite import tagged
 from tests.prepared_set import all_annotations, prepared
@@ -71,17 +71,17 @@ class Lists:
 
     def partners(self, caption_at: tuple[int, int]) -> list[tuple[int, int]]:
         """CLIC B.4."""
-        rng = np.random.default_rng((self.seed, *caption_at, composite.SHARED))
+        rng = np.random.default_rng((self.seed, *caption_at, picture_views.SHARED))
         pools = [
             self.sharing(n, self.shapes[caption_at[0]])
             for n in self.nouns(self.annotations[caption_at[0]][caption_at[1]])
         ]
         pools = [pool for pool in pools if len(pool) > 1]
         partners: dict[int, tuple[int, int]] = {}
-        for _ in range(composite.TRIES if pools else 0):
+        for _ in range(picture_views.TRIES if pools else 0):
             pool = pools[rng.integers(len(pools))]
             candidate = pool[rng.integers(len(pool))]
-            if candidate[0] != caption_at[0] and len(partners) < composite.SHARED:
+            if candidate[0] != caption_at[0] and len(partners) < picture_views.SHARED:
                 partners.setdefault(candidate[0], candidate)
         return list(partners.values())
 
@@ -94,9 +94,9 @@ class Lists:
 
 def test_partners_are_those_of_the_lists(crowd):
     """By nouns for every caption, at random for every sample and many draws."""
-    slow, fast = Lists(crowd, 3), composite.Partners(crowd, 3)
+    slow, fast = Lists(crowd, 3), picture_views.Partners(crowd, 3)
     assert [fast.find_by_noun(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
-    assert any(len(slow.partners(p)) == composite.SHARED for p in slow.places)
+    assert any(len(slow.partners(p)) == picture_views.SHARED for p in slow.places)
     for index in range(len(crowd)):
         generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
         assert [fast.draw_any(index, a) for a, _ in generators] == [slow.random(index, b) for _, b in generators]

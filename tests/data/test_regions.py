@@ -28,7 +28,7 @@ from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import region_lists, shard_stages, shard_writer
 from compclip.scenes import companion_texts, generate, layout, render
-from compclip.train import region_views
+from compclip.train import picture_views
 from compclip.train.view_maker import CROPS, RandomResizedCrop, ViewMaker, sample_generator
 from tests.conftest import ROOT
 
@@ -266,14 +266,16 @@ def _slices(box, margin: int = -1) -> list[slice]:
     ((0.0, 0.0, 1.0, 1.0), (0.0, -0.5, 1.0, 1.5), (0.0, 0.25, 1.0, 0.75)),  # a margin is added
 ])  # fmt: skip
 def test_a_box_in_a_part_of_the_picture(box, crop, expected):
-    assert region_views.place_box(box, crop) == expected
+    assert picture_views.place_box(box, crop) == expected
 
 
 def test_regions_are_drawn_evenly_and_by_their_own_stream():
     regions = [replace(OTHER, captions=(str(n),)) for n in range(4)]
     asked, seen = AskedRegions(2), Counter()
     for seed in range(400):
-        drawn, regions_left = region_views.draw_regions(regions, region_views.WHOLE, asked, np.random.default_rng(seed))
+        drawn, regions_left = picture_views.draw_regions(
+            regions, picture_views.WHOLE, asked, np.random.default_rng(seed)
+        )
         assert len(drawn) == 2 and regions_left == 0
         seen.update(texts[0] for _, texts, _ in drawn)
     assert min(seen.values()) > 160 and sum(seen.values()) == 800
@@ -283,10 +285,10 @@ def test_a_region_as_a_picture_is_wider_than_its_box():
     """Half as much again on each axis, cut at the picture's edge."""
     picture_HW3 = np.zeros((40, 40, 3), np.uint8)
     picture_HW3[10:20, 30:40, 0] = 255
-    cut = region_views.cut_region(Image.fromarray(picture_HW3), (0.75, 0.25, 1.0, 0.5), 2.0, 20, lambda p, _: p)
+    cut = picture_views.cut_region(Image.fromarray(picture_HW3), (0.75, 0.25, 1.0, 0.5), 2.0, 20, lambda p, _: p)
     assert cut.size == (15, 20)
     assert (np.asarray(cut)[..., 0] == 255).sum() == 100
-    assert region_views.cut_region(Image.fromarray(picture_HW3), (0, 0, 1, 1), 0.0, 20, lambda p, _: p) is None
+    assert picture_views.cut_region(Image.fromarray(picture_HW3), (0, 0, 1, 1), 0.0, 20, lambda p, _: p) is None
 
 
 @pytest.mark.parametrize("left,across", [(6, 29), (31, 7), (0, 1), (41, 48), (77, 12)])
@@ -297,7 +299,7 @@ def test_a_crop_ends_at_the_nearest_pixels(left, across):
     box = (left / 89, 0.0, (left + across) / 89, 1.0)
     centre, half = left + across / 2, 0.75 * across
     expected = np.array(picture.crop((max(centre - half, 0), 0, min(centre + half, 89), 89)))[0]
-    cut = region_views.cut_region(picture, box, 1.5, 20, lambda p, _: p)
+    cut = picture_views.cut_region(picture, box, 1.5, 20, lambda p, _: p)
     assert np.array(cut)[0].tolist() == (expected.tolist() or [left])
 
 

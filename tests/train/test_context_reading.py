@@ -11,8 +11,7 @@ from compclip.model.tokenizers import ClipTokenizer, StandInTokenizer
 from compclip.text import shuffle, swap
 from compclip.text.spacy_parser import annotate
 from compclip.train import view_shares
-from compclip.train.context_reading import PLAIN_READER, ContextReader, TrueTexts
-from compclip.train.view_maker import ViewMaker
+from compclip.train.view_maker import PLAIN_READER, ContextReader, TrueTexts, ViewMaker
 from tests.prepared_set import prepared
 
 LENGTH = 24

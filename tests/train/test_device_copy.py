@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from compclip.train import device_copy
+from compclip.train import accumulate
 from compclip.train.batch import CAPTION, Batch, Concepts, TextBlock
 
 
@@ -23,7 +23,7 @@ def batch() -> Batch:
 
 
 def test_nothing_is_copied_on_a_cpu(batch):
-    copy = device_copy.copy_batch(batch, torch.device("cpu"))
+    copy = accumulate.copy_batch(batch, torch.device("cpu"))
     assert all(a is b for a, b in zip(copy.tensors(), batch.tensors(), strict=True))
 
 
@@ -45,9 +45,9 @@ def test_the_step_waits_for_a_copy_beside_it(batch, monkeypatch):
     monkeypatch.setattr(
         Batch, "to", lambda batch, device: calls.append("copy") or SimpleNamespace(tensors=lambda: copied)
     )
-    device_copy._copy_stream.cache_clear()
+    accumulate._copy_stream.cache_clear()
     try:
-        device_copy.copy_batch(batch, torch.device("cuda", 7))
+        accumulate.copy_batch(batch, torch.device("cuda", 7))
     finally:
-        device_copy._copy_stream.cache_clear()
+        accumulate._copy_stream.cache_clear()
     assert calls == ["begin", "copy", "end", ("waits for", "copying"), *[compute] * len(copied)]

@@ -16,7 +16,7 @@ from PIL import Image
 from compclip.interface.views import Views
 from compclip.model import backbone, tokenizers
 from compclip.model.clip_model import normalise_pictures
-from compclip.train import composite, encode
+from compclip.train import encode, picture_views
 from compclip.train.batch import Batch, View
 from compclip.train.loader import collate
 from tests.evaluate.test_embed import CONFIG
@@ -78,10 +78,10 @@ def test_pixels_are_those_of_the_transform(model, mode):
     pixels = fitting_model.pixels(pictures)
     assert torch.equal(pixels, expected) and pixels.stride() == expected.stride()
     assert torch.equal(fitting_model.pixels([fitting_model.fit_picture(p) for p in pictures]), expected)
-    mean, std = (torch.tensor(composite.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
+    mean, std = (torch.tensor(picture_views.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
     own_mean, own_std = (torch.tensor(fitting_model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     torch.testing.assert_close(
-        fitting_model.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std
+        fitting_model.pixels(pictures, picture_views.IMAGENET), (expected * own_std + own_mean - mean) / std
     )
 
 
@@ -95,7 +95,7 @@ def test_a_method_may_ask_for_imagenet_s_statistics(model):
     rows = [View(picture(16, 16), "a dog")]
     plain, other = (normalised(collate(rows, Views(statistics=name), model)) for name in ("", "imagenet"))
     assert torch.equal(plain, model.pixels([rows[0].image])) and not torch.allclose(plain, other, atol=1e-3)
-    assert torch.equal(other, model.pixels([rows[0].image], composite.IMAGENET))
+    assert torch.equal(other, model.pixels([rows[0].image], picture_views.IMAGENET))
 
 
 @pytest.mark.parametrize("beside", [0, 2])

@@ -21,7 +21,7 @@ from compclip.model import backbone, clip_model, tokenizers, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import checkpoint, decoders, loader, loss_scale
+from compclip.train import checkpoint, decoders, extras, loader
 from compclip.train.batch import View
 from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
@@ -84,7 +84,7 @@ def read_log(folder: Path) -> list[dict]:
 def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     """It begins with a factor that overflows, is killed after some steps were left out, and logs the same numbers."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(loss_scale, "START", 2.0**35)
+    monkeypatch.setattr(extras, "START", 2.0**35)
     overrides = ("train.precision=fp16", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
     uninterrupted = small_training.train(project, "fsc_clip", tmp_path / "a", do_nothing, *overrides)
     small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
@@ -107,7 +107,7 @@ def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, mon
 def test_float16_is_near_float32_and_says_nothing_elsewhere(project, tmp_path, monkeypatch):
     """Losses and norms of four steps, none of which overflows; no line of another precision has the factor."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(loss_scale, "START", 1024.0)
+    monkeypatch.setattr(extras, "START", 1024.0)
     logs = {}
     for precision in ("fp16", "float32"):
         overrides = (f"train.precision={precision}", "train.log_every_steps=1")

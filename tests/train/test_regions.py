@@ -24,7 +24,7 @@ from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.interface.views import Regions, Views
 from compclip.model import backbone, class_tokens, clip_model, local_patches, towers
-from compclip.train import accumulate, encode, extras, picture_resizing, region_pooling
+from compclip.train import accumulate, encode, extras, picture_views
 from tests import distributed_check, tiny_project
 from tests.reference import dot
 
@@ -43,7 +43,7 @@ def boxes() -> torch.Tensor:
 
 
 def test_pooling_equals_torchvision():
-    pooled = region_pooling.pool_regions(patches(), boxes())
+    pooled = encode.pool_regions(patches(), boxes())
     grid_BDHW = patches().reshape(2, S, S, D).permute(0, 3, 1, 2)
     theirs = torchvision.ops.roi_align(grid_BDHW, list(boxes() * S), (1, 1), 1.0, -1, True)[..., 0, 0]
     torch.testing.assert_close(pooled.flatten(0, 1), theirs, rtol=0, atol=1e-12)
@@ -52,7 +52,7 @@ def test_pooling_equals_torchvision():
 def test_pooling_equals_loops_over_points():
     """Points of a grid, each bilinear between the four patches around it."""
     grid = patches().reshape(2, S, S, D)
-    pooled = region_pooling.pool_regions(patches(), boxes())
+    pooled = encode.pool_regions(patches(), boxes())
     for i in range(2):
         for r, (left, upper, right, lower) in enumerate((boxes()[i] * S).tolist()):
             across, down = math.ceil(right - left), math.ceil(lower - upper)
@@ -75,7 +75,7 @@ def bilinear(grid, y: float, x: float):
 
 def test_a_box_of_one_patch_is_that_patch():
     one = torch.tensor([[[2 / S, 1 / S, 3 / S, 2 / S]]], dtype=torch.float64)
-    torch.testing.assert_close(region_pooling.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
+    torch.testing.assert_close(encode.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
 
 
 # --- patches that see only themselves ------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_features_of_regions(unit):
     clip, batch, f = encoded(views)
     local = local_patches.encode_images(clip, batch.image_B3HW, tokens=False)[2]
     local = F.normalize(local, dim=-1) if unit else local
-    pooled = F.normalize(region_pooling.pool_regions(local, batch.pictures["regions"].box_BJ4), dim=-1)
+    pooled = F.normalize(encode.pool_regions(local, batch.pictures["regions"].box_BJ4), dim=-1)
     torch.testing.assert_close(f.named["regions"].values, pooled)
     crop = clip.encode_image(batch.pictures["region_crops"].image_BJ3HW[3, 1][None], normalize=True)[0]
     torch.testing.assert_close(f.named["region_crops"].values[3, 1], crop)
@@ -215,7 +215,7 @@ def test_whole_pictures_are_scored_as_they_are_trained_on(name, tmp_path):
     """A wide picture, of which a square from the middle lacks two thirds: here, and of the finished model's folder."""
     write_json(tmp_path / "tiny.json", tiny_project.TINY)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 180, 3), dtype=np.uint8))
-    squashed = np.asarray(picture_resizing.resize_by_pillow(picture, (64, 64)))
+    squashed = np.asarray(picture_views.resize_by_pillow(picture, (64, 64)))
     method = load_method(name)
     for squash in (True, False):
         model = backbone.create(str(tmp_path / "tiny.json"))

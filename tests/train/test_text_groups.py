@@ -15,7 +15,7 @@ from compclip.interface.views import Views
 from compclip.model import towers
 from compclip.train import accumulate, encode, recorder
 from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch
-from compclip.train.text_groups import plan_groups, split_by_length
+from compclip.train.encode import plan_groups, split_by_length
 from tests import distributed_check, small_training, tiny_project
 from tests.distributed_check import CASES, FROZEN, LORA
 
