@@ -29,7 +29,7 @@ from compclip.base.errors import entry
 from compclip.base.files import write_atomic
 from compclip.config.sections import Train
 from compclip.train import checkpoint, optimiser
-from compclip.train.checkpoint_writer import CheckpointWriter
+from compclip.train.checkpoint import CheckpointWriter
 
 SIDE = 256  # of the small products
 STALL = "stand-still"  # seconds until the training goes on

@@ -199,11 +199,11 @@ def _model() -> Any:
 
 
 def _views(kind: str) -> Any:
-    from compclip.interface.views import Views
+    from compclip.interface.views import Regions, Views
     from compclip.methods import clic, negclip
 
     if kind == REGIONS:
-        return Views(regions=4, region_negatives=2)
+        return Views(regions=Regions(4, negatives=2))
     if kind == "one":
         return negclip.views(negclip.Config(), 0)
     return clic.views(clic.Config(partner=kind), 0)

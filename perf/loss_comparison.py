@@ -22,7 +22,7 @@ from compclip.interface.features import Features
 from compclip.interface.method import load_method
 
 B = 6
-UNITS = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "region_crop_BRD")
+UNITS = ("image_BD", "text_BD", "positive_BPD", "regions", "region_texts", "region_crops")
 Names = tuple[str, ...]
 Compared = tuple[Tensor, Tensor, Features, Names]  # our value, theirs, the batch, and what slopes are compared of
 
@@ -44,7 +44,7 @@ def total(name: str, f: Features, cfg: Any) -> Tensor:
 
 def compute_slopes(value: Tensor, f: Features, names: Names) -> list[Tensor]:
     """Return slopes by name; of unit vectors the part that does not change their length."""
-    leaves = [operator.attrgetter(name)(f) for name in names]
+    leaves = [f.named[name].values if name in f.named else operator.attrgetter(name)(f) for name in names]
     slopes = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
     full_slopes = [torch.zeros_like(x) if slope is None else slope for x, slope in zip(leaves, slopes, strict=True)]
     return [

@@ -126,10 +126,10 @@ def compare_con_clip(folder: Path, seed: int, distractors: bool = True) -> Compa
     f = drawn("con_clip", cfg, fill="all", seed=seed, B=B)
     theirs = load_module(folder / "src/training_utils/loss_functions.py")
     loss = theirs.get_criterion(SimpleNamespace(negative_images="on" if distractors else "off"))
-    images = torch.cat([f.image_BD, f.negative_image_BJD[:, 0]]) if distractors else f.image_BD
+    images = torch.cat([f.image_BD, f.named["negative_images"].values[:, 0]]) if distractors else f.image_BD
     value = loss(images, torch.cat([f.text_BD, f.negative_BKD[:, 0]]), f.scale)
     names = ("image_BD", "text_BD", "negative_BKD", "scale")
-    return total("con_clip", f, cfg), value, f, (*names, "negative_image_BJD") if distractors else names
+    return total("con_clip", f, cfg), value, f, (*names, "negative_images") if distractors else names
 
 
 def compare_con_clip_no_distractors(folder: Path, seed: int) -> Compared:
@@ -155,8 +155,8 @@ def compare_read_clip(folder: Path, seed: int) -> Compared:
             "attention_mask": torch.ones(B),
             "paraphrased_input_ids": f.positive_BPD[:, 0],
             "paraphrased_attention_mask": torch.ones(B),
-            "labels": f.target_BL.masked_fill(f.target_BL < 0, -100)[None],
-            "decoder_input_ids": model.shift_right(f.target_BL.clamp_min(0))[None],
+            "labels": f.named["target"].values.masked_fill(f.named["target"].values < 0, -100)[None],
+            "decoder_input_ids": model.shift_right(f.named["target"].values.clamp_min(0))[None],
         },
     )
     names = ("image_BD", "text_BD", "negative_BKD", "positive_BPD", "scale", "heads.project.weight")

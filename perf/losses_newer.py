@@ -54,7 +54,8 @@ def compare_superclip(folder: Path, seed: int) -> Compared:
     f = drawn("superclip", cfg, seed=seed, B=B)
     counts, batches = f.memory["frequency_V"].clone()[None], f.memory["batches"].clone().reshape(1, 1)
     counts[0, padding] = batches[0, 0]
-    labels = torch.cat([f.target_BL.where(f.target_BL >= 0, padding), torch.full((B, 1), padding)], 1)
+    target_BL = f.named["target"].values
+    labels = torch.cat([target_BL.where(target_BL >= 0, padding), torch.full((B, 1), padding)], 1)
     theirs = load_module(folder / "superclip/open_clip/loss.py").SuperClipLoss()
     logits = f.heads(f.patch_BND.mean(1))
     terms = theirs(counts, batches, logits, labels, None, f.image_BD, f.text_BD, f.scale, output_dict=True)
@@ -160,9 +161,9 @@ def compare_fineclip(folder: Path, seed: int) -> Compared:
     f = drawn("fineclip", cfg, fill="all", seed=seed, B=B)
     contrast = load_module(folder / "open_clip/eva_clip/loss.py").ClipLoss()
     give = {
-        "encode_image": f.region_crop_BRD,
-        "encode_pseudo_boxes": f.region_BRD,
-        "encode_text": f.region_text_BRCD[:, :, 0],
+        "encode_image": f.named["region_crops"].values,
+        "encode_pseudo_boxes": f.named["regions"].values,
+        "encode_text": f.named["region_texts"].values[:, :, 0],
     }
 
     class Model:
@@ -182,7 +183,7 @@ def compare_fineclip(folder: Path, seed: int) -> Compared:
     batch = (torch.zeros(B, 1), torch.ones(B, R, 5), torch.zeros(B, R, 1), torch.zeros(B, 1, 1), torch.zeros(B, R, 1))
     theirs = load_module(folder / "training/clipself.py").CLIPSelf()
     terms, *_ = theirs(batch, Model(), None, contrast, "cpu", torch.float64, False, args)
-    names = ("image_BD", "text_BD", "region_BRD", "region_text_BRCD", "region_crop_BRD", "scale")
+    names = ("image_BD", "text_BD", "regions", "region_texts", "region_crops", "scale")
     return total("fineclip", f, cfg), sum(terms.values()), f, names
 
 
@@ -218,12 +219,13 @@ def compare_fg_clip(folder: Path, seed: int) -> Compared:
     cfg = load_method("fg_clip").Config(init_scale=5.0)
     f = drawn("fg_clip", cfg, fill="all", seed=seed, B=B)
     theirs, weight = open_fg_clip(folder / "fgclip/model/clip_strc/fgclip.py", f, ["    def clip_loss"])
-    long, region, texts, heads = map_long(f), f.region_BRD.flatten(0, 1), f.region_text_BRCD.flatten(0, 1), f.heads
+    long, heads = map_long(f), f.heads
+    region, texts = (f.named[name].values.flatten(0, 1) for name in ("regions", "region_texts"))
     to_long, to_short = theirs.clip_loss(f.image_BD, long, f.positive_BPD[:, 0], 0, f.image_BD)
     regions = theirs.pairwise_contrastive_loss(region, texts[:, 0], "cpu", heads.log_scale_regions)
     hard = theirs.hard_contrastive_loss(region, texts[:, 1:].flatten(0, 1), "cpu", heads.log_scale_hard)
     value = to_long + to_short + weight["box_loss_weight"] * regions + weight["hard_box_loss_weight"] * hard
-    names = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "scale")
+    names = ("image_BD", "text_BD", "positive_BPD", "regions", "region_texts", "scale")
     return (
         total("fg_clip", f, cfg),
         value,
@@ -239,8 +241,8 @@ def compare_fg_clip_2(folder: Path, seed: int) -> Compared:
     f = drawn("fg_clip", cfg, fill="all", seed=seed, B=B)
     path = folder / "fgclip2/model/strcs/fgclip2.py"
     theirs, weight = open_fg_clip(path, f, ["class PNTextLoss", "    def pairwise_contrastive_loss"])
-    region, heads = f.region_BRD.flatten(0, 1), f.heads
-    texts = F.normalize(heads.region(f.region_text_BRCD.flatten(0, 1)), dim=-1)
+    region, heads = f.named["regions"].values.flatten(0, 1), f.heads
+    texts = F.normalize(heads.region(f.named["region_texts"].values.flatten(0, 1)), dim=-1)
     value = sum(theirs._loss(f.image_BD, t, f.scale, f.bias) for t in (map_long(f), f.positive_BPD[:, 0]))
     regions = theirs.pairwise_contrastive_loss(region, texts[:, 0], "cpu", heads.log_scale_regions)
     like = theirs.hard_category_contrastive_loss(texts[:, 0])
@@ -254,7 +256,7 @@ def compare_fg_clip_2(folder: Path, seed: int) -> Compared:
         + weight["region_cc_loss_weight"] * like
         + weight["hard_box_loss_weight"] * hard
     )
-    names = ("image_BD", "text_BD", "positive_BPD", "region_BRD", "region_text_BRCD", "scale", "bias")
+    names = ("image_BD", "text_BD", "positive_BPD", "regions", "region_texts", "scale", "bias")
     of_heads = ("log_scale_regions", "log_scale_hard", "long.weight", "region.weight")
     return total("fg_clip", f, cfg), value, f, (*names, *(f"heads.{n}" for n in of_heads))
 

@@ -22,7 +22,7 @@ from tests.methods.conftest import drawn
 
 EDITED = B // 2  # so many pictures of a batch have variations, the others are plain pairs (GNM-CLIP)
 DEGLA_WEIGHTS = {"text_local_weight": 0.1, "image_local_weight": 0.1, "distill_weight": 0.005}  # scripts/train_DeGLA.sh
-GNM_NAMES = ("image_BD", "text_BD", "negative_image_BJD", "negative_BKD", "scale")
+GNM_NAMES = ("image_BD", "text_BD", "negative_images", "negative_BKD", "scale")
 
 
 def compare_triplet_clip(folder: Path, seed: int) -> Compared:
@@ -30,9 +30,9 @@ def compare_triplet_clip(folder: Path, seed: int) -> Compared:
     cfg = load_method("triplet_clip").Config()
     f = drawn("triplet_clip", cfg, fill="all", seed=seed, B=B)
     theirs = load_module(folder / "src/openclip/src/loss.py")
-    negatives = (f.negative_image_BJD[:, 0], f.negative_BKD[:, 0])
+    negatives = (f.named["negative_images"].values[:, 0], f.negative_BKD[:, 0])
     value, _ = theirs.tripletclip_loss(f.image_BD, f.text_BD, *negatives, f.scale)
-    names = ("image_BD", "text_BD", "negative_image_BJD", "negative_BKD", "scale")
+    names = ("image_BD", "text_BD", "negative_images", "negative_BKD", "scale")
     return total("triplet_clip", f, cfg), value, f, names
 
 
@@ -52,7 +52,7 @@ def compare_gnm_clip(folder: Path, seed: int) -> Compared:
     """
     cfg = load_method("gnm_clip").Config(draw="scores", original="left_out")
     f = drawn_with_plain_pairs(cfg, seed)
-    edited = [(f.negative_image_BJD[i], f.negative_BKD[i]) for i in range(EDITED)]
+    edited = [(f.named["negative_images"].values[i], f.negative_BKD[i]) for i in range(EDITED)]
     plain = [(f.image_BD[i : i + 1], f.text_BD[i : i + 1]) for i in range(EDITED, B)]
     return total("gnm_clip", f, cfg), contrast_entries(folder, [*edited, *plain], f.scale), f, GNM_NAMES
 
@@ -61,7 +61,7 @@ def compare_gnm_clip_beside(folder: Path, seed: int) -> Compared:
     """Our default, variations beside their picture: a departure of the batch, in which their program has none."""
     cfg = load_method("gnm_clip").Config()
     f = drawn_with_plain_pairs(cfg, seed)
-    edited = [(f.negative_image_BJD[i], f.negative_BKD[i]) for i in range(EDITED)]
+    edited = [(f.named["negative_images"].values[i], f.negative_BKD[i]) for i in range(EDITED)]
     entries = [*edited, (f.image_BD, f.text_BD)]
     return total("gnm_clip", f, cfg), contrast_entries(folder, entries, f.scale), f, GNM_NAMES
 
@@ -70,11 +70,9 @@ def drawn_with_plain_pairs(cfg: Any, seed: int) -> Features:
     """Return a drawn batch whose first pictures have all their variations, and the others none."""
     f = drawn("gnm_clip", cfg, fill="all", seed=seed, B=B)
     has_variations_B1 = (torch.arange(B) < EDITED)[:, None]
-    return replace(
-        f,
-        negative_image_mask_BJ=f.negative_image_mask_BJ & has_variations_B1,
-        mask_BK=f.mask_BK & has_variations_B1,
-    )
+    pictures = f.named["negative_images"]
+    named = {**f.named, "negative_images": replace(pictures, mask=pictures.mask & has_variations_B1)}
+    return replace(f, named=named, mask_BK=f.mask_BK & has_variations_B1)
 
 
 def contrast_entries(folder: Path, entries: list[tuple[Tensor, Tensor]], scale: Tensor) -> Tensor:

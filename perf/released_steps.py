@@ -137,8 +137,10 @@ def take_step(
     assert batch.statistics_23 is not None
     picture_B3HW = clip_model.normalise_pictures(batch.image_B3HW, batch.statistics_23)
     model.clip.double().train().zero_grad()
-    if batch.region_box_BR4 is not None:
-        batch = replace(batch, region_box_BR4=batch.region_box_BR4.double())
+    boxes = batch.pictures.get("regions")
+    if boxes and boxes.box_BJ4 is not None:
+        doubled = replace(boxes, box_BJ4=boxes.box_BJ4.double())
+        batch = replace(batch, pictures={**batch.pictures, "regions": doubled})
     heads = getattr(model.clip, "heads", None)
     f = replace(encode_features(model.clip, batch, views, frozen), heads=heads, memory=method.memory(cfg))
     if f.memory:

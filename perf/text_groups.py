@@ -30,7 +30,7 @@ from compclip.interface.views import Step, Views
 from compclip.model import backbone
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import Inputs
-from compclip.train import accumulate, extras, fine_tuning, loader, text_groups
+from compclip.train import accumulate, encode, extras, fine_tuning, loader
 from compclip.train.batch import Batch
 from perf import architectures
 
@@ -44,9 +44,9 @@ MODEL = {
 
 def count_tokens(batch: Batch, groups: int) -> tuple[int, int]:
     """Return the useful positions of a batch's texts, and those that are computed in so many groups."""
-    finest = text_groups.plan_groups(batch, 77)
-    plan = text_groups.plan_groups(batch, groups)
-    whole = sum(map(len, (batch.text_BL, batch.concept_ML))) + batch.mask_BK.numel() + batch.positive_mask_BP.numel()
+    finest = encode.plan_groups(batch, 77)
+    plan = encode.plan_groups(batch, groups)
+    whole = sum(block.ids.shape[:-1].numel() for block in batch.texts.values())
     blocks = [(whole, batch.text_BL.shape[1])] if plan is None else zip(plan.counts, plan.positions, strict=True)
     useful = zip(finest.counts, finest.positions, strict=True) if finest else [(whole, batch.text_BL.shape[1])]
     return sum(n * length for n, length in useful), sum(n * length for n, length in blocks)

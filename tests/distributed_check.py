@@ -25,12 +25,25 @@ from torch import Tensor, nn
 from compclip.base import plugins
 from compclip.config.sections import Lora, Train
 from compclip.interface.method import load_method
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.model import lora
-from compclip.train import accumulate, distributed, extras, fine_tuning, gradient_sums, optimiser, process_group
-from compclip.train.batch import Batch
-from compclip.train.extras import Extras
-from compclip.train.loss_scale import LossScale
+from compclip.train import accumulate, distributed, extras, fine_tuning, optimiser, process_group
+from compclip.train.batch import (
+    CAPTION,
+    CONCEPT,
+    NEGATIVE,
+    NEGATIVE_IMAGES,
+    POSITIVE,
+    REGION_CROPS,
+    REGION_TEXTS,
+    REGIONS,
+    Batch,
+    Concepts,
+    PictureBlock,
+    TextBlock,
+    map_tensors,
+)
+from compclip.train.extras import Extras, LossScale
 
 B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
@@ -123,31 +136,46 @@ def batch(views: Views) -> Batch:
     owner = torch.tensor([0, 2, 3, 3, 3, 4, 5, 5] if views.concepts else [], dtype=torch.long)
     span = torch.tensor([[1, 3]] * 4 + [[2, 5]] * 4)[: len(owner)]
     concepts = _texts(g, len(owner)) if views.concepts == "encoded" else torch.zeros(0, L, dtype=torch.long)
-    full_batch = Batch(image, text, _texts(g, B, K), mask, _texts(g, B, P), positive_mask, span, concepts, owner)
+    texts = {
+        CAPTION: TextBlock(text),
+        NEGATIVE: TextBlock(_texts(g, B, K), mask),
+        POSITIVE: TextBlock(_texts(g, B, P), positive_mask),
+        CONCEPT: TextBlock(concepts),
+    }
+    counts = tuple(owner.bincount(minlength=B).tolist())
+    full_batch = Batch(image_B3HW=image, texts=texts, concepts=Concepts(span, owner, counts))
     if views.target:
         ids = _texts(g, B)
         full_batch = replace(full_batch, target_BL=ids.masked_fill(ids == 0, -1))
-    if R := views.regions:
-        full_batch = replace(full_batch, **_regions(g, R, views))
+    if views.regions:
+        full_batch = _add_regions(full_batch, g, views.regions)
     if not (J := views.negative_images):
         return full_batch
     negative_image = torch.randn(B, J, 3, 32, 32, generator=g, dtype=torch.float64)
     there = torch.rand(B, J, generator=g) < 0.6
-    return replace(full_batch, negative_image_BJ3HW=negative_image, negative_image_mask_BJ=there)
+    pictures = {NEGATIVE_IMAGES: PictureBlock(there, negative_image), **full_batch.pictures}
+    return replace(full_batch, pictures=pictures)
 
 
-def _regions(g: torch.Generator, R: int, views: Views) -> dict[str, Tensor]:
-    """Boxes in the pictures, of which some are not there, with texts, and as pictures."""
+def change_texts(batch: Batch, name: str, **changes: object) -> Batch:
+    """The batch with something else said of one of its blocks of texts."""
+    return replace(batch, texts={**batch.texts, name: replace(batch.texts[name], **changes)})
+
+
+def _add_regions(batch: Batch, g: torch.Generator, asked: Regions) -> Batch:
+    """The batch with boxes in the pictures, of which some are not there, with texts, and as pictures."""
+    R, C = asked.count, asked.texts
     low, size = torch.rand(B, R, 2, generator=g) / 2, torch.rand(B, R, 2, generator=g) / 4 + 0.2
     there = torch.rand(B, R, generator=g) < 0.6
     there[1] = False
-    texts = there[..., None] & (torch.rand(B, R, views.region_texts, generator=g) < 0.8)
+    texts = there[..., None] & (torch.rand(B, R, C, generator=g) < 0.8)
     texts[..., :2] = there[..., None]
-    region_fields = {"region_box_BR4": torch.cat([low, low + size], dim=2), "region_mask_BR": there,
-            "region_text_BRCL": _texts(g, B, R, views.region_texts), "region_text_mask_BRC": texts}  # fmt: skip
-    if views.region_crops:
-        region_fields["region_crop_BR3HW"] = torch.randn(B, R, 3, 32, 32, generator=g, dtype=torch.float64)
-    return region_fields
+    block = TextBlock(_texts(g, B, R, C), texts)
+    pictures = {REGIONS: PictureBlock(there, box_BJ4=torch.cat([low, low + size], dim=2))}
+    if asked.crops:
+        crops = torch.randn(B, R, 3, 32, 32, generator=g, dtype=torch.float64)
+        pictures[REGION_CROPS] = PictureBlock(there, crops)
+    return replace(batch, texts={**batch.texts, REGION_TEXTS: block}, pictures=pictures)
 
 
 def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tensor:
@@ -165,7 +193,7 @@ def run_bfloat16(case: tuple, rows: tuple[int, int] | None) -> tuple[dict, dict]
     views, clip = method.views(cfg, number), prepare(method, cfg, torch.float32)
     beside = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
     full_batch = batch(views)
-    full_batch = full_batch._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    full_batch = map_tensors(full_batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
     autocast = functools.partial(torch.autocast, "cpu", torch.bfloat16)
     step = accumulate.GradientComputer(clip, frozenset(), autocast, 0, beside)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
@@ -221,7 +249,7 @@ def gathered_rows() -> Iterator[list[int]]:
 def main(argv: list[str]) -> int:
     """Every case, plain and with gradient caching, for each frozen tower; or in bfloat16."""
     torch.set_num_threads(1)
-    gradient_sums.BUCKET_BYTES = 4096
+    distributed.BUCKET_BYTES = 4096
     if argv == ["bfloat16"]:
         _compare_bfloat16()
         return 0
@@ -257,9 +285,9 @@ class LaterSums:
 
 def _compare_sums(row_range: tuple[int, int]) -> None:
     """Two methods' gradients by `LaterSums`, bit by bit, and how many sums start while a backward pass runs."""
-    started, start = [], gradient_sums.GradientSums._start_next
+    started, start = [], distributed.GradientSums._start_next
 
-    def note_start(sums: gradient_sums.GradientSums) -> None:
+    def note_start(sums: distributed.GradientSums) -> None:
         started.append(torch._C._current_graph_task_id() != -1)
         start(sums)
 
@@ -267,10 +295,10 @@ def _compare_sums(row_range: tuple[int, int]) -> None:
         case = next(case for case in CASES if case[0] == name)
         for frozen in (FROZEN[0], FROZEN[-1]):
             for micro in (0, 2):
-                with mock.patch.object(gradient_sums, "GradientSums", LaterSums):
+                with mock.patch.object(distributed, "GradientSums", LaterSums):
                     _, expected = run(case, row_range, frozen, micro)
                 started.clear()
-                with mock.patch.object(gradient_sums.GradientSums, "_start_next", note_start):
+                with mock.patch.object(distributed.GradientSums, "_start_next", note_start):
                     _, slopes = run(case, row_range, frozen, micro)
                 equal = all(
                     torch.equal(slopes[n], g) if g is not None else slopes[n] is None for n, g in expected.items()
@@ -293,7 +321,7 @@ def _step_past_overflow(rank: int) -> list[dict[str, float]]:
     cfg = method.Config()
     views, scale_extras = method.views(cfg, 0), Extras(loss_scale=LossScale(torch.device("cpu")))
     rows = batch(views).rows(3 * rank, 3 * rank + 3)
-    rows = rows._map_tensors(lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    rows = map_tensors(rows, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
     computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, 0, scale_extras)
     adamw, step_rows = optimiser.adamw(clip, Train()), []
     for factor in (torch.inf if rank else 1.0, 1.0):

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from compclip.base.errors import entry
 from compclip.runs import jobs
-from compclip.train import checkpoint_writer, optimiser
+from compclip.train import checkpoint, optimiser
 
 
 def join_writers() -> None:
     """Wait until the checkpoints that were handed over are on disk."""
     for thread in threading.enumerate():
-        if thread.name == checkpoint_writer.THREAD:
+        if thread.name == checkpoint.THREAD:
             thread.join()
 
 

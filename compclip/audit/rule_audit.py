@@ -124,7 +124,8 @@ def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, vi
     """Make a method's texts of some samples: of each rule, of a composite its negative, of parts their foils."""
     names = _name_rules(views)
     texts = [RuleTexts(method, role, name) for role, name in names]
-    foils = {name: RuleTexts(method, FOIL, name) for name in map(rule_name, views.pairs)}
+    pairs = [group.name for group in views.groups if group.is_pair]
+    foils = {name: RuleTexts(method, FOIL, name) for name in pairs}
     maker = ViewMaker(dataset, seed=0, side=8, load=lambda _: Image.new("RGB", (8, 8)))
     for index in indices if texts or foils else ():
         view = maker.view(index, 0, views)
@@ -133,8 +134,8 @@ def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, vi
         for of_rule, text in zip(texts, (*negatives, *positives), strict=True):
             of_rule.add(view.caption, text, index)
         parts_and_foils = zip(view.positives[len(positives) :], view.negatives[len(negatives) :], strict=False)
-        for rule, (caption_part, foil) in zip(views.pairs, parts_and_foils, strict=False):
-            foils[rule_name(rule)].add(caption_part, foil, index)
+        for name, (caption_part, foil) in zip(pairs, parts_and_foils, strict=False):
+            foils[name].add(caption_part, foil, index)
     return [*texts, *foils.values()]
 
 

@@ -148,8 +148,8 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
         raise UserError(f"{where}: shows negative images; data.{name} has none: add data.{name}.negative_images")
     if views.regions and not data.regions:
         raise UserError(f"{where}: shows regions; data.{name} has none: add data.{name}.regions")
-    further = [rule for rule in (views.group, views.bag_rule, views.variations) if rule]
-    keys = {required_key(rule) for rule in (*views.negatives, *views.positives, *views.pairs, *further)}
+    keys = {required_key(rule) for rule in (*views.negatives, *views.positives)}
+    keys |= {group.required_key for group in views.groups}
     for key in sorted(filter(None, keys)):
         kind, _, entry = key.partition(".")
         texts = getattr(data, kind)

@@ -49,7 +49,7 @@ from compclip.model.clip_model import ClipModel
 from compclip.runs import gpus
 from compclip.train import extras, fine_tuning, job, recorder
 from compclip.train.loader import EpochSampler
-from compclip.train.picture_resizing import resize_by_pillow, resize_by_torch
+from compclip.train.picture_views import resize_by_pillow, resize_by_torch
 
 # How much of the time may be over when a check ends; what is not reached then is skipped.
 SHARES = {"gradients": 0.5, "resumed": 0.65, "processes": 0.8, "step": 0.95}

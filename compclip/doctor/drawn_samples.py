@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.model import clip_model, tokenizers
 from compclip.model.clip_model import ClipModel
-from compclip.train.batch import RegionView, View
+from compclip.train.batch import TARGET, RegionView, View
 
 PHOTOGRAPH = (640, 480)  # width and height, as most of COCO's
 QUALITY = 90
@@ -84,24 +84,23 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     caption, concepts = draw_text(rng)
     negatives, positives = (tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(n)) for n in (K, P))
     picture = draw_picture(rng, (side, side))
-    return View(
-        picture,
-        caption,
-        negatives,
-        positives,
-        concepts[: int(rng.integers(1, 3))] if views.concepts else (),
-        tuple(_draw_or_none(rng, draw_picture(rng, (side, side))) for _ in range(views.negative_images)),
-        draw_text(rng)[0] if views.target else "",
-        tuple(_draw_or_none(rng, _draw_region(views, picture, rng)) for _ in range(views.regions)),
-    )
+    texts = {name: tuple(draw_text(rng)[0] for _ in range(count)) for name, count in views.named_texts.items()}
+    concepts = concepts[: int(rng.integers(1, 3))] if views.concepts else ()
+    pictures = tuple(_draw_or_none(rng, draw_picture(rng, (side, side))) for _ in range(views.negative_images))
+    if views.target:
+        texts[TARGET] = (draw_text(rng)[0],)
+    regions: list[RegionView | None] = []
+    if asked := views.regions:
+        regions = [_draw_or_none(rng, _draw_region(asked, picture, rng)) for _ in range(asked.count)]
+    return View(picture, caption, negatives, positives, concepts, pictures, texts, tuple(regions))
 
 
-def _draw_region(views: Views, picture: Image.Image, rng: np.random.Generator) -> RegionView:
+def _draw_region(asked: Regions, picture: Image.Image, rng: np.random.Generator) -> RegionView:
     low = rng.uniform(0, 0.5, 2)
     high = low + rng.uniform(0.1, 0.5, 2)
-    false_texts = tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(views.region_negatives))
+    false_texts = tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(asked.negatives))
     texts = (draw_text(rng)[0], draw_text(rng)[0])[: 2 if false_texts else 1] + false_texts
-    return RegionView((low[0], low[1], high[0], high[1]), texts, picture if views.region_crops else None)
+    return RegionView((low[0], low[1], high[0], high[1]), texts, picture if asked.crops else None)
 
 
 def _draw_or_none(rng: np.random.Generator, value: Any) -> Any:

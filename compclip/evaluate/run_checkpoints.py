@@ -103,12 +103,12 @@ def _list_names(ref: str, root: Path) -> list[str]:
 
 def _write_unfinished(folder: RunFolder, root: Path, stack: contextlib.ExitStack) -> tuple[str, int]:
     """Write the model of a run's newest checkpoint into a folder that is there until `stack` closes."""
-    from compclip.train import saved_model, unfinished_model
+    from compclip.train import saved_model
 
     if not folder.checkpoints():
         raise UserError(f"{folder.path}: has no checkpoint yet; wait for the first (`compclip status`)")
     run = _read_run(folder, root)
-    model, step, steps = unfinished_model.load_model(run, root, folder)
+    model, step, steps = saved_model.load_model(run, root, folder)
     make_folder(root / WORK)
     temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=root / WORK, prefix="unfinished-")))
     saved_model.save_model(run, root, model, temporary / "checkpoint")

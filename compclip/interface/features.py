@@ -1,13 +1,12 @@
 """What the losses see of a batch: embeddings and tokens in the joint space.
 
-B images, K negatives, P extra positives, J negative images, N patches, T tokens, M concepts, R regions, C texts of a
-region, D dim, W width of a text before its projection.
+B images, K negatives, P extra positives, N patches, T tokens, M concepts, D dim.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,19 @@ def _field(
     return field(metadata={"kind": Kind(row, tower, text_axis, token_level)}, default=default)
 
 
+@dataclass(frozen=True)
+class NamedRows:
+    """What a block of texts or pictures with a name of its own became: values [B, ...] and which are there [B, ...].
+
+    `tower`: "image" or "text" made the values; none did of tokens, which have no slope. A mask is None where all are
+    there.
+    """
+
+    values: Tensor
+    mask: Tensor | None = None
+    tower: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Features:
     """Global embeddings are unit vectors; patches and tokens are projected into the joint space and raw.
@@ -44,11 +56,12 @@ class Features:
     `mask_BK` and `positive_mask_BP` are True where a rule gave a text. `token_mask_BT` holds a caption's own tokens
     and its end token. `concept_MD` are unit vectors, `owner_M` the image each belongs to. `scale` is
     exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the
-    method's views ask for them, as negative images, regions and `raw_text_BW`, captions before the text projection.
+    method's views ask for them.
 
-    `region_BRD` are unit vectors of boxes in the picture, `region_crop_BRD` of the boxes shown as pictures, and
-    `region_text_BRCD` of a region's texts: a caption and, where asked for, its first caption and false texts. Where no
-    region is, all its masks are False.
+    `named` has what views ask for beside: "negative_images" [B, J, D]; "regions" [B, R, D], unit vectors of boxes in
+    the picture, "region_crops" [B, R, D] of the boxes shown as pictures, "region_texts" [B, R, C, D], a caption and,
+    where asked for, the first caption and false texts; "raw_captions" [B, W], captions before the text projection;
+    "target" [B, L], tokens to be read, padded with -1; and texts of a rule by the name of their group.
 
     On several processes rows are those of all, `images_by_rank` of each; patches and tokens are this process's alone
     where the views say `own_tokens`.
@@ -68,19 +81,11 @@ class Features:
     scale: Tensor
     bias: Tensor | None = None
     patch_BND: Tensor | None = _field("image", "image", default=None, token_level=True)
-    raw_text_BW: Tensor | None = _field("image", "text", default=None)
     token_BTD: Tensor | None = _field("image", "text", 1, default=None, token_level=True)
     token_mask_BT: Tensor | None = _field("image", text_axis=1, default=None, token_level=True)
     negative_token_BKTD: Tensor | None = _field("image", "text", 2, default=None, token_level=True)
     negative_token_mask_BKT: Tensor | None = _field("image", text_axis=2, default=None, token_level=True)
-    negative_image_BJD: Tensor | None = _field("image", "image", default=None)
-    negative_image_mask_BJ: Tensor | None = _field("image", default=None)
-    target_BL: Tensor | None = _field("image", default=None)
-    region_BRD: Tensor | None = _field("image", "image", default=None)
-    region_mask_BR: Tensor | None = _field("image", default=None)
-    region_text_BRCD: Tensor | None = _field("image", "text", default=None)
-    region_text_mask_BRC: Tensor | None = _field("image", default=None)
-    region_crop_BRD: Tensor | None = _field("image", "image", default=None)
+    named: Mapping[str, NamedRows] = field(default_factory=dict)
     images_by_rank: tuple[int, ...] = ()
     heads: Any = None  # the method's own nn.Module
     teacher: Features | None = None
@@ -89,31 +94,46 @@ class Features:
 
 @functools.cache
 def field_kinds() -> dict[str, Kind]:
-    """Return the fields that have rows, in order, and what each holds; scale and bias have none."""
+    """Return the fields that have rows, in order, and what each holds; scale, bias and `named` have none."""
     return {f.name: f.metadata["kind"] for f in fields(Features) if "kind" in f.metadata}
+
+
+def list_rows(f: Features) -> dict[str, tuple[Tensor, Kind]]:
+    """Return the tensors that have rows, those of `named` as "name.values" and "name.mask", and what each holds."""
+    rows = {name: (getattr(f, name), kind) for name, kind in field_kinds().items()}
+    for name, block in f.named.items():
+        rows[f"{name}.values"] = block.values, Kind("image", block.tower)
+        rows[f"{name}.mask"] = block.mask, Kind("image")
+    return {name: (tensor, kind) for name, (tensor, kind) in rows.items() if tensor is not None}
+
+
+def change_rows(f: Features, change: Callable[[str, Tensor, Kind], Tensor]) -> Features:
+    """Return the features with each tensor of `list_rows` as `change` makes it of name, tensor and kind."""
+    rows: dict[str, Any] = {name: change(name, tensor, kind) for name, (tensor, kind) in list_rows(f).items()}
+    named = {
+        name: replace(block, values=rows.pop(f"{name}.values"), mask=rows.pop(f"{name}.mask", None))
+        for name, block in f.named.items()
+    }
+    return replace(f, **rows, named=named)
 
 
 def pad_text(f: Features, T: int) -> Features:
     """Return the features with T text positions; those added are zeros, masked."""
-    if f.token_BTD is None:
-        return f
-    longer: dict[str, Any] = {}
-    for name, kind in field_kinds().items():
-        if (axis := kind.text_axis) is not None:
-            x = getattr(f, name)
-            longer[name] = F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, T - x.shape[axis]))
-    return replace(f, **longer)
+
+    def pad(_name: str, x: Tensor, kind: Kind) -> Tensor:
+        if kind.text_axis is None:
+            return x
+        return F.pad(x, (0, 0) * (x.ndim - 1 - kind.text_axis) + (0, T - x.shape[kind.text_axis]))
+
+    return change_rows(f, pad)
 
 
 def join(features: Sequence[Features]) -> Features:
     """Return one batch of several, in order; scale and bias are the first one's."""
     T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in features)
-    features, start = [pad_text(f, T) for f in features], 0
-    owners = []
+    start, parts = 0, []
     for f in features:
-        owners.append(f.owner_M + start)
+        padded = pad_text(f, T)
+        parts.append(list_rows(replace(padded, owner_M=f.owner_M + start)))
         start += len(f.image_BD)
-    values: dict[str, Any] = {
-        n: torch.cat([getattr(f, n) for f in features]) for n in field_kinds() if getattr(features[0], n) is not None
-    }
-    return replace(features[0], **values | {"owner_M": torch.cat(owners)})
+    return change_rows(features[0], lambda name, _tensor, _kind: torch.cat([part[name][0] for part in parts]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
@@ -21,13 +21,99 @@ CompositeRule = Callable[
     ["tuple[Annotation, ...]", "tuple[Annotation, ...] | None", int, "np.random.Generator", bool, str],
     "tuple[list[str], str | None]",
 ]
-# A rule draws pictures that are stored beside the sample, at most as many as it shows: each one's number and a text.
-VariationRule = Callable[["Annotation", "np.random.Generator"], "Sequence[tuple[int, str]]"]
 # A rule makes a text that is true of the picture and its foil, which differs in a detail; None where it has neither.
 PairRule = Callable[["Annotation", "np.random.Generator"], "tuple[str, str] | None"]
-# A rule draws texts that are true of the picture, and texts that are not, together, so that none stands twice.
-GroupRule = Callable[["Annotation", "np.random.Generator"], "tuple[Sequence[str], Sequence[str]]"]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
+
+
+@dataclass(frozen=True)
+class SampleTexts:
+    """What the rule of a group reads of a sample: the caption that is shown, and on demand all of the picture's."""
+
+    caption: Annotation
+    read_captions: Callable[[], Sequence[Annotation]]
+
+
+@dataclass(frozen=True)
+class DrawnTexts:
+    """What the rule of a group drew, fewer where there are no more; None where it has no text for a place.
+
+    `redraws`: what draws a false text anew that the model reads as a true one, in the order of `false`; one without is
+    masked. `pictures`: numbers of pictures stored with the sample, to be shown in place of the first ones.
+    """
+
+    true: Sequence[str | None] = ()
+    false: Sequence[str | None] = ()
+    named: Sequence[str | None] = ()
+    redraws: Sequence[Callable[[np.random.Generator], str | None]] = ()
+    pictures: Sequence[int] | None = None
+
+
+GroupRule = Callable[[SampleTexts, "np.random.Generator"], DrawnTexts]
+
+
+@dataclass(frozen=True)
+class TextGroup:
+    """Texts that one rule draws together: so many true and false ones, and others in a block of the group's name.
+
+    True ones stand behind the positives, false ones behind the negatives, group by group, under the group's name in the
+    shares of samples (`train.view_shares`); the loss finds the others as `f.named[name]`.
+    """
+
+    name: str
+    draw: GroupRule
+    true: int = 0
+    false: int = 0
+    named: int = 0
+    stream: int = 0  # of the sample's randomness, whose draws change those of no other group; 0: the rules' own
+    required_key: str = ""  # of the stored texts that the rule needs, as "texts.dense"
+    is_pair: bool = False  # its false text is the foil of its true one
+
+
+def pair(name: str, rule: PairRule) -> TextGroup:
+    """Return the group of a true text and its foil."""
+
+    def draw(sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
+        true_text, foil = rule(sample.caption, rng) or (None, None)
+        return DrawnTexts((true_text,), (foil,))
+
+    return TextGroup(name, draw, true=1, false=1, is_pair=True)
+
+
+@dataclass(frozen=True)
+class Composite:
+    """Two pictures in one (CLIC): how many captions p1, p2, … say what is in it, and the rule that writes them.
+
+    `partner`: "random", "common_noun" (CLIC B.4), or "" for a single picture: then p2 = p1, and the negative exchanges
+    words of its first sentence (CLIC B1-B4).
+    """
+
+    captions: int
+    write: CompositeRule  # text.composite_captions.compose
+    partner: str = "random"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A caption that is read, not encoded: tokenised as the model's ("own"), or by the tokenizer of a folder."""
+
+    tokenizer: str = "own"
+    is_shown: bool = False  # the caption that is encoded, not any of the picture's
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Boxes in a picture, drawn of those stored with it, each with one of its captions."""
+
+    count: int
+    negatives: int = 0  # false texts of each, behind its first caption, of which they are false
+    crops: float = 0.0  # each is shown as a picture too, its sides so many times as long; 0: is not
+    unit_patches: bool = False  # vectors are means of unit vectors, not of raw ones
+
+    @property
+    def texts(self) -> int:
+        """How many texts a region has: a caption, and where asked for the first one with its false texts."""
+        return 2 + self.negatives if self.negatives else 1
 
 
 @dataclass(frozen=True)
@@ -39,17 +125,10 @@ class Views:
 
     negatives: tuple[Rule, ...] = ()  # one wrong text each
     positives: tuple[Rule, ...] = ()  # one text each that says what the caption says
-    pairs: tuple[PairRule, ...] = ()  # a true text each, behind the positives, and its foil, behind the negatives
-    group: GroupRule | None = None  # draws the next ones together, behind those of pairs, fewer where there are no more
-    group_positives: int = 0
-    group_negatives: int = 0
+    groups: tuple[TextGroup, ...] = ()  # texts that belong together
     caption: str = "first"  # the caption's first sentence of 4 to 34 words; "full": the whole caption
     lowercase: bool = False  # of all texts
-    composite: int = 0  # positive captions p1, p2, … of a CLIC composite, whose negative swaps words; 0: no composite
-    compose: CompositeRule | None = None  # writes them: text.composite_captions.compose
-    # Of a composite: "random", "common_noun" (CLIC B.4), or "" for a single picture: then p2 = p1, and the negative
-    # exchanges words of its first sentence (CLIC B1-B4).
-    partner: str = "random"
+    composite: Composite | None = None  # in place of a picture, a caption and its rules
     concepts: str = ""  # "pooled": spans of the caption; "encoded": texts of their own
     whole_concept: bool = False  # a caption without concepts is one itself
     ends: str = "kept"  # full stops of sentences; "clic", as CLIC's released code: none alone, each in a composite
@@ -58,46 +137,43 @@ class Views:
     raw_captions: bool = False  # captions before the text projection too
     # On several processes each has those of its own samples alone, and the loss takes them by `train.own_rows`.
     own_tokens: bool = False
-    alternatives: int = 0  # other captions of the picture, or stored paraphrases, as further positives
-    target: str = ""  # a caption that is read, not encoded: tokenised as the model's ("own"), or by that of a folder
-    same_target: bool = False  # the caption that is encoded is read, not any of the picture's
+    target: Target | None = None
     neighbours: int = 0  # further rows of the batch: pictures near to the sample's, with texts of their own (NegCLIP)
     nearest: int = 3  # so many nearest pictures the neighbours are drawn from
-    negative_images: int = 0  # pictures stored with the sample, shown as its negatives: the first so many, or
-    variations: VariationRule | None = None  # those that this draws, whose texts stand behind all other negatives
+    negative_images: int = 0  # pictures stored with the sample, shown as its negatives: the first, or those of a group
     squash: bool = False  # a whole picture is scaled to the model's square, whatever `train.augment` says
-    regions: int = 0  # boxes in the picture, drawn of those stored with it, each with one of its captions
-    region_negatives: int = 0  # false texts of each region, behind its first caption, of which they are false
-    region_crops: float = 0.0  # each region is shown as a picture too, its sides so many times as long; 0: is not
-    unit_patches: bool = False  # regions are means of unit vectors, not of raw ones
-    bag: int = 0  # texts drawn with replacement of the caption and its dense texts (DAC), behind the other positives
-    bag_rule: Rule | None = None  # makes a negative of each text of the bag, behind those of rules and pairs
+    regions: Regions | None = None
 
     def __post_init__(self) -> None:
-        """Refuse composites without the rule that writes them, and regions in one."""
-        if self.composite and self.compose is None:
-            raise UserError(f"composite={self.composite}: needs a rule; give compose=composite_captions.compose")
+        """Refuse regions in a composite."""
         if self.composite and self.regions:
-            raise UserError(f"composite={self.composite}: has no regions; give regions=0")
+            raise UserError("composite: has no regions; give regions=None")
 
     @property
     def negative_texts(self) -> int:
         """How many negative texts a sample has, those counted that its rules cannot make."""
-        of_bag = self.bag if self.bag_rule else 0
-        of_variations = self.negative_images if self.variations else 0
-        of_rules = len(self.negatives) + len(self.pairs) + self.group_negatives
-        return of_rules + of_bag + of_variations + (1 if self.composite else 0)
+        return len(self.negatives) + sum(group.false for group in self.groups) + (1 if self.composite else 0)
 
     @property
     def positive_texts(self) -> int:
         """How many true texts a sample has beside its caption, those counted that its rules cannot make."""
-        of_rules = len(self.positives) + len(self.pairs) + self.group_positives
-        return of_rules + self.alternatives + self.bag + max(0, self.composite - 1)
+        of_composite = self.composite.captions - 1 if self.composite else 0
+        return len(self.positives) + sum(group.true for group in self.groups) + of_composite
 
     @property
-    def region_texts(self) -> int:
-        """How many texts a region has: a caption, and where asked for the first one with its false texts."""
-        return 2 + self.region_negatives if self.region_negatives else 1
+    def named_texts(self) -> dict[str, int]:
+        """How many texts a sample has in each group's block of its own."""
+        return {group.name: group.named for group in self.groups if group.named}
+
+    def work_kind(self) -> tuple[int, int, Views]:
+        """Return what decides a step's work: how many rules there are, not which, as these may be new in every step."""
+        groups = tuple(TextGroup(group.name, _draw_nothing, named=group.named) for group in self.groups if group.named)
+        bare = replace(self, negatives=(), positives=(), groups=groups)
+        return self.negative_texts, self.positive_texts, bare
+
+
+def _draw_nothing(_sample: SampleTexts, _rng: np.random.Generator) -> DrawnTexts:
+    return DrawnTexts()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
-from compclip.interface.views import Views, step_in_epoch
+from compclip.interface.views import Composite, Views, step_in_epoch
 from compclip.methods import _check
 from compclip.methods._parts import captions, mean_over, uni
 from compclip.text import composite_captions, sentences
@@ -66,9 +66,7 @@ def views(cfg: Config, step: int) -> Views:
     partner = cfg.partner if cfg.composites else ""
     statistics = "imagenet" if cfg.composites and cfg.statistics == "imagenet" else ""
     return Views(
-        composite=cfg.positives,
-        compose=composite_captions.compose,
-        partner=partner,
+        composite=Composite(cfg.positives, composite_captions.compose, partner),
         statistics=statistics,
         caption="first",
         lowercase=True,

@@ -86,8 +86,9 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
     """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
     image_BD = f.image_BD
-    edited_image_BD, edited_text_BD = f.negative_image_BJD[:, 0], f.negative_BKD[:, 0]
-    whole_B = f.negative_image_mask_BJ[:, 0] & f.mask_BK[:, 0]
+    pictures = f.named["negative_images"]
+    edited_image_BD, edited_text_BD = pictures.values[:, 0], f.negative_BKD[:, 0]
+    whole_B = pictures.mask[:, 0] & f.mask_BK[:, 0]
     terms = [(image_BD, text_BD, edited_text_BD), (edited_image_BD, edited_text_BD, text_BD)]
     if symmetric:
         terms += [(text_BD, image_BD, edited_image_BD), (edited_text_BD, edited_image_BD, image_BD)]

@@ -49,7 +49,8 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if not cfg.distractors:
         return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     text_BD, negation_BD, negated_B = f.text_BD, f.negative_BKD[:, 0], f.mask_BK[:, 0]
-    distractor_BD, there_B = f.negative_image_BJD[:, 0], f.negative_image_mask_BJ[:, 0]
+    distractors = f.named["negative_images"]
+    distractor_BD, there_B = distractors.values[:, 0], distractors.mask[:, 0]
     every_B = torch.ones_like(negated_B)
     to_text = losses.matching(f.image_BD, torch.cat([text_BD, negation_BD]), f.scale, torch.cat([every_B, negated_B]))
     to_image = losses.matching(text_BD, torch.cat([f.image_BD, distractor_BD]), f.scale, torch.cat([every_B, there_B]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Views
+from compclip.interface.views import Views, pair
 from compclip.methods import _check
 from compclip.text import swap as text_swap
 from compclip.text import units as text_units
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TRAINS = True
 RULES = {"swap_or_entity": text_units.caption_foil, **text_swap.RULES}
+UNIT = pair("units.draw", text_units.draw)
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Config:
 
 def views(cfg: Config, step: int) -> Views:
     """A negative of the caption, and units with their foils where their term is on."""
-    pairs = (text_units.draw,) * (cfg.units if cfg.lambda_units else 0)
-    return Views(negatives=(RULES[cfg.swap],) * cfg.negatives, pairs=pairs, caption=cfg.caption)
+    groups = (UNIT,) * (cfg.units if cfg.lambda_units else 0)
+    return Views(negatives=(RULES[cfg.swap],) * cfg.negatives, groups=groups, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

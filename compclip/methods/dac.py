@@ -17,7 +17,7 @@ from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Rule, Views
 from compclip.methods import _check
-from compclip.text import masked_words
+from compclip.text import dense_texts, masked_words
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 
@@ -56,7 +56,7 @@ def views(cfg: Config, step: int) -> Views:
     rules: tuple[Rule, Rule] = (lists.rule, lists.rule_of_text) if fitting else (lists.rule_any, lists.rule_any)
     if cfg.negatives == "both":
         rules = partial(masked_words.either, rules[0]), partial(masked_words.either_of_dense, rules[1])
-    return Views(negatives=rules[:1], bag=cfg.bag, bag_rule=rules[1], caption=cfg.caption)
+    return Views(negatives=rules[:1], groups=(dense_texts.bag(cfg.bag, rules[1]),), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import F, torch
-from compclip.interface.views import Views, Widths
+from compclip.interface.views import Regions, Views, Widths
 from compclip.methods import _check
 from compclip.text import sentences, stored_texts
 from compclip.text.annotation import requires_stored
@@ -101,13 +101,13 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
 def views(cfg: Config, step: int) -> Views:
     """The whole caption and a short one, regions with a caption, and false texts of the first one."""
     needs_false_texts = cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank
+    regions = Regions(cfg.regions, negatives=cfg.region_negatives if needs_false_texts else 0)
     return Views(
         caption="full",
         positives=(SHORT[cfg.short],),
         raw_captions=bool(cfg.lambda_long),
         squash=cfg.squash,
-        regions=cfg.regions if needs_false_texts or cfg.lambda_regions or cfg.lambda_texts else 0,
-        region_negatives=cfg.region_negatives if needs_false_texts else 0,
+        regions=regions if needs_false_texts or cfg.lambda_regions or cfg.lambda_texts else None,
     )
 
 
@@ -150,13 +150,14 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
     terms = {"short": contrast(f, short_BD, cfg)}
     if cfg.lambda_long:
-        terms["long"] = cfg.lambda_long * contrast(f, f.heads.map_long(f.raw_text_BW), cfg)
+        terms["long"] = cfg.lambda_long * contrast(f, f.heads.map_long(f.named["raw_captions"].values), cfg)
     if cfg.lambda_regions:
         terms["regions"] = cfg.lambda_regions * contrast_regions(f, cfg)
     if cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank:
         terms |= tell_false_texts(f, cfg)
     if cfg.lambda_texts:
-        terms["texts"] = cfg.lambda_texts * tell_texts(region_texts(f, cfg)[:, 0], f.region_mask_BR.flatten(), cfg)
+        there_M = f.named["regions"].mask.flatten()
+        terms["texts"] = cfg.lambda_texts * tell_texts(region_texts(f, cfg)[:, 0], there_M, cfg)
     return terms
 
 
@@ -169,8 +170,8 @@ def contrast(f: Features, text_BD: Tensor, cfg: Config) -> Tensor:
 
 def contrast_regions(f: Features, cfg: Config) -> Tensor:
     """CLIP's contrast of the batch's regions and their captions, by a scale of its own."""
-    scale = f.heads.log_scale_regions.exp()
-    return losses.clip_of(f.region_BRD.flatten(0, 1), region_texts(f, cfg)[:, 0], scale, f.region_mask_BR.flatten())
+    scale, there_M = f.heads.log_scale_regions.exp(), f.named["regions"].mask.flatten()
+    return losses.clip_of(region_vectors(f), region_texts(f, cfg)[:, 0], scale, there_M)
 
 
 def map_texts(linear: nn.Linear, text_D: Tensor) -> Tensor:
@@ -178,22 +179,28 @@ def map_texts(linear: nn.Linear, text_D: Tensor) -> Tensor:
     return F.normalize(linear(text_D.to(linear.weight.dtype)), dim=-1)
 
 
+def region_vectors(f: Features) -> Tensor:
+    """Return [M, D] unit vectors of all regions."""
+    return f.named["regions"].values.flatten(0, 1)
+
+
 def region_texts(f: Features, cfg: Config) -> Tensor:
     """Return [M, C, D] texts of all regions: a caption and, where asked for, the first one with false texts."""
-    text_MCD = f.region_text_BRCD.flatten(0, 1)
+    text_MCD = f.named["region_texts"].values.flatten(0, 1)
     return map_texts(f.heads.region, text_MCD) if cfg.map_regions else text_MCD
 
 
 def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits of each region with its first caption [M] and with its false texts, and which are there [M, K]."""
-    text_MCD, region_MD = region_texts(f, cfg), f.region_BRD.flatten(0, 1)
+    text_MCD, region_MD = region_texts(f, cfg), region_vectors(f)
     logits_MC = losses.candidate_scores(region_MD, text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp())
-    return logits_MC[:, 0], logits_MC[:, 1:], f.region_text_mask_BRC.flatten(0, 1)[:, 2:]
+    there_MC = f.named["region_texts"].mask.flatten(0, 1)
+    return logits_MC[:, 0], logits_MC[:, 1:], there_MC[:, 2:]
 
 
 def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
     """What tells regions' first captions from false texts, where a region has any, weights applied."""
-    text_MCD, region_MD = region_texts(f, cfg), f.region_BRD.flatten(0, 1)
+    text_MCD, region_MD = region_texts(f, cfg), region_vectors(f)
     own_MD, false_MKD, scale = text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp()
     own_M, false_MK, there_MK = hard_logits(f, cfg)
     terms = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.methods import _check
 from compclip.train import losses
 
@@ -52,13 +52,10 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
 
 def views(cfg: Config, step: int) -> Views:
     """The caption, regions with a caption each, and their crops where they teach."""
-    return Views(
-        caption=cfg.caption,
-        squash=cfg.squash,
-        regions=cfg.regions if cfg.lambda_regions or cfg.lambda_distill else 0,
-        region_crops=cfg.crop_times if cfg.lambda_distill else 0.0,
-        unit_patches=True,  # open_clip/eva_clip/eva_vit_model.py:620
-    )
+    crops = cfg.crop_times if cfg.lambda_distill else 0.0
+    regions = Regions(cfg.regions, crops=crops, unit_patches=True)  # open_clip/eva_clip/eva_vit_model.py:620
+    is_asked = cfg.lambda_regions or cfg.lambda_distill
+    return Views(caption=cfg.caption, squash=cfg.squash, regions=regions if is_asked else None)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
@@ -73,11 +70,13 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def contrast_regions(f: Features) -> Tensor:
     """CLIP's contrast of the batch's regions and their captions."""
-    return losses.clip_of(f.region_BRD.flatten(0, 1), f.region_text_BRCD[:, :, 0].flatten(0, 1), f.scale,
-                          f.region_mask_BR.flatten())  # fmt: skip
+    regions, text_BRCD = f.named["regions"], f.named["region_texts"].values
+    region_MD, there_M = regions.values.flatten(0, 1), regions.mask.flatten()
+    return losses.clip_of(region_MD, text_BRCD[:, :, 0].flatten(0, 1), f.scale, there_M)
 
 
 def distill_crops(f: Features, detached: bool) -> Tensor:
     """1 − cosine of regions' vectors and their crops', mean over regions."""
-    crop_BRD = f.region_crop_BRD.detach() if detached else f.region_crop_BRD
-    return losses.masked_mean(1 - losses.cosines(f.region_BRD, crop_BRD), f.region_mask_BR)
+    regions, crop_BRD = f.named["regions"], f.named["region_crops"].values
+    crop_BRD = crop_BRD.detach() if detached else crop_BRD
+    return losses.masked_mean(1 - losses.cosines(regions.values, crop_BRD), regions.mask)

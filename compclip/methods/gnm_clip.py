@@ -10,7 +10,6 @@ Adam's coupled rule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy_torch import torch
@@ -42,18 +41,19 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """Variations stored beside a picture (data.<name>.negative_images), with their captions."""
     if cfg.draw == "scores":
-        draw = partial(stored_texts.draw_variations, cfg.variations)
-        return Views(variations=draw, negative_images=cfg.variations, caption=cfg.caption)
+        groups = (stored_texts.variations(cfg.variations),)
+        return Views(groups=groups, negative_images=cfg.variations, caption=cfg.caption)
     captions = tuple(stored_texts.nth(j) for j in range(cfg.variations))
     return Views(negatives=captions, negative_images=cfg.variations, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
-    whole_BJ = f.negative_image_mask_BJ & f.mask_BK
+    pictures = f.named["negative_images"]
+    whole_BJ = pictures.mask & f.mask_BK
     shown_B = torch.ones_like(whole_BJ[:, 0]) if cfg.original == "beside" else ~whole_BJ.any(dim=1)
     valid_N = torch.cat([shown_B, whole_BJ.flatten()])
-    image_ND = torch.cat([f.image_BD, f.negative_image_BJD.flatten(0, 1)])
+    image_ND = torch.cat([f.image_BD, pictures.values.flatten(0, 1)])
     text_ND = torch.cat([f.text_BD, f.negative_BKD.flatten(0, 1)])
     to_text = losses.matching_of(image_ND, text_ND, f.scale, valid_N, valid_N)
     to_image = losses.matching_of(text_ND, image_ND, f.scale, valid_N, valid_N)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Rule, Views
+from compclip.interface.views import Composite, Rule, Views
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, mean_over, uni
 from compclip.text import composite_captions, masked_words, negate, positives, replace, shuffle, stored_texts, swap
@@ -160,9 +160,7 @@ def views(cfg: Config, step: int) -> Views:
     if composite(cfg, step):
         return dataclasses.replace(
             plain,
-            composite=cfg.positives,
-            compose=composite_captions.compose,
-            partner=PARTNERS[cfg.partner],
+            composite=Composite(cfg.positives, composite_captions.compose, PARTNERS[cfg.partner]),
             tokens=local,
             own_tokens=local,
         )

@@ -14,6 +14,7 @@ batches fill the places). Its WiSE-FT averages the vision tower alone; a grid's 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -21,15 +22,19 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import GroupRule, Views
+from compclip.interface.views import DrawnTexts, SampleTexts, TextGroup, Views
 from compclip.methods import _check
 from compclip.text import sub_graphs, swap
 from compclip.train import losses
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from compclip.interface.features import Features
+    from compclip.text.annotation import Annotation
+
+    SubGraphRule = Callable[[Annotation, np.random.Generator], tuple[Sequence[str], Sequence[str]]]
 
 TRAINS = True
 
@@ -58,24 +63,26 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """Sub-graphs and their negatives, one of each in the first stage, and NegCLIP's negative."""
     shares = cfg.share_object, cfg.share_relation, cfg.share_attribute
-    rule = _group_rule(sub_graphs.parse_sets(cfg.words), shares, cfg.positives, cfg.negatives, step < cfg.single_steps)
-    return Views(
-        negatives=(swap.negclip,) * cfg.swapped,
-        group=rule,
-        group_positives=cfg.positives,
-        group_negatives=cfg.negatives,
-        caption=cfg.caption,
-    )
+    sets = sub_graphs.parse_sets(cfg.words)
+    group = sub_graph_group(sets, shares, cfg.positives, cfg.negatives, step < cfg.single_steps)
+    return Views(negatives=(swap.negclip,) * cfg.swapped, groups=(group,), caption=cfg.caption)
 
 
 @cache
-def _group_rule(
+def sub_graph_group(
     sets: sub_graphs.WordSets, shares: tuple[float, ...], positives: int, negatives: int, is_single: bool
-) -> GroupRule:
-    """Return the rule of a stage, the same object in each of its steps."""
+) -> TextGroup:
+    """Return the group of a stage, the same object in each of its steps."""
+    name, rule = "sub_graphs.draw", partial(sub_graphs.draw, sets, shares, positives, negatives)
     if is_single:
-        return partial(sub_graphs.draw_one, sets, shares)
-    return partial(sub_graphs.draw, sets, shares, positives, negatives)
+        name, rule = "sub_graphs.draw_one", partial(sub_graphs.draw_one, sets, shares)
+    return TextGroup(name, partial(draw_sub_graphs, rule), true=positives, false=negatives)
+
+
+def draw_sub_graphs(rule: SubGraphRule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
+    """Return sub-graphs of a caption and negatives of them, each once."""
+    true_texts, false_texts = rule(sample.caption, rng)
+    return DrawnTexts(true_texts, false_texts)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

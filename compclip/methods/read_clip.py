@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.interface.views import Views, Widths
+from compclip.interface.views import Target, Views, Widths
 from compclip.methods import _check
-from compclip.text import swap
+from compclip.text import stored_texts, swap
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -46,10 +46,14 @@ class Config:
 
 def views(cfg: Config, step: int) -> Views:
     """Negatives, another caption of the picture to find, and one to read."""
-    reads = (cfg.decoder or "own") if cfg.lambda_reconstruct else ""
-    negatives = (swap.RULES[cfg.swap],) * cfg.negatives
-    alternatives, raw = int(cfg.lambda_align > 0), bool(reads) and cfg.reads == "state"
-    return Views(negatives=negatives, alternatives=alternatives, target=reads, raw_captions=raw, caption=cfg.caption)
+    target = Target(cfg.decoder or "own") if cfg.lambda_reconstruct else None
+    return Views(
+        negatives=(swap.RULES[cfg.swap],) * cfg.negatives,
+        groups=(stored_texts.other_wordings(1),) if cfg.lambda_align else (),
+        target=target,
+        raw_captions=target is not None and cfg.reads == "state",
+        caption=cfg.caption,
+    )
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
@@ -77,7 +81,8 @@ def reconstruct(f: Features, cfg: Config) -> Tensor:
     """−log p of another caption's tokens, given the embedding of this one, mean over all tokens."""
     from compclip.train import decoders
 
-    return -decoders.log_likelihood(f.heads, f.raw_text_BW if cfg.reads == "state" else f.text_BD, f.target_BL)
+    text_BD = f.named["raw_captions"].values if cfg.reads == "state" else f.text_BD
+    return -decoders.log_likelihood(f.heads, text_BD, f.named["target"].values)
 
 
 def align(f: Features, cfg: Config) -> Tensor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Views, Widths
+from compclip.interface.views import Target, Views, Widths
 from compclip.methods import _check
 from compclip.train import losses
 
@@ -43,7 +43,7 @@ class Config:
 def views(cfg: Config, step: int) -> Views:
     """The caption's tokens to be read, and the patches, where the term is on."""
     reads = cfg.lambda_words > 0
-    return Views(target="own" if reads else "", same_target=reads, tokens=reads, caption=cfg.caption)
+    return Views(target=Target(is_shown=True) if reads else None, tokens=reads, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module | None:
@@ -96,8 +96,9 @@ def classify(f: Features, cfg: Config) -> Tensor:
 
 def words_of(f: Features, vocabulary: int) -> Tensor:
     """Return which words each caption has, [B, V], 1 or 0 in float64; padding is none."""
-    word_BV = torch.zeros(len(f.target_BL), vocabulary + 1, dtype=torch.float64, device=f.target_BL.device)
-    word_BV.scatter_(1, f.target_BL.where(f.target_BL >= 0, vocabulary), 1.0)
+    target_BL = f.named["target"].values
+    word_BV = torch.zeros(len(target_BL), vocabulary + 1, dtype=torch.float64, device=target_BL.device)
+    word_BV.scatter_(1, target_BL.where(target_BL >= 0, vocabulary), 1.0)
     return word_BV[:, :vocabulary]
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compclip.text import word_edits
-from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation, Span
+from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import capitalize_first, word_set
 
 if TYPE_CHECKING:
@@ -231,39 +230,3 @@ def _choose(pieces: Sequence[str], rng: np.random.Generator, spare: int) -> list
         start = int(rng.integers(max(1, available - count + spare)))
         return list(pieces[start : start + count])
     return [pieces[i] for i in rng.choice(available, size=count, replace=available < count)]
-
-
-# --- texts that are stored beside a caption -------------------------------------------------------------------------
-# Texts that are stored beside a caption as annotations of their own: with what a masked model says of their words.
-
-
-ANY_POS = "X"  # these texts were not parsed
-
-
-def list_texts(caption: Annotation) -> list[Annotation]:
-    """Return the dense texts of a caption, and the caption itself as the last.
-
-    A dense text has the places as tokens for which words are stored, and no others.
-    """
-    dense = caption.stored.get("dense", ())
-    places = caption.stored.get(DENSE_MASKED, ("",) * len(dense))
-    return [*map(_with_words, dense, places), caption]
-
-
-def _with_words(text: str, places: str) -> Annotation:
-    """Return a text with the words of its places, which are as `prepare.annotate_shards` writes them."""
-    rows = [line.split(SEPARATOR) for line in places.splitlines()]
-    starts = tuple(int(start) for start, *_ in rows)
-    return Annotation(
-        text,
-        starts,
-        tuple(_word_end(text, start) for start in starts),
-        (ANY_POS,) * len(rows),
-        sentences=((0, len(text)),),
-        masked=tuple(tuple(words) for _, *words in rows),
-    )
-
-
-def _word_end(text: str, start: int) -> int:
-    """Return where the word ends that begins with a character."""
-    return next(end for end in range(start + 1, len(text) + 1) if word_edits.is_bounded(text, start, end))

@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from compclip.interface.views import DrawnTexts, SampleTexts, TextGroup
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR, Annotation, requires_stored
 
+WORDED, VARIED = 4, 6  # streams of a sample's randomness (`train.view_maker` has the others)
 LEAST_WEIGHT = 0.5  # of the variation with the lowest score
 MOST_WORDS = 50  # of a variation's caption
 _PUNCTUATION = re.compile(r'[.!"()*#:;~]')
@@ -47,11 +49,35 @@ def _text_at(annotation: Annotation, index: int) -> str | None:
     return texts[0] if texts and not word_edits.equal_ignoring_case(texts[0], annotation.text) else None
 
 
+@functools.cache  # views of equal parameters are equal
+def other_wordings(count: int) -> TextGroup:
+    """Return the group of other wordings of a caption: the picture's other captions, and stored paraphrases of it."""
+    return TextGroup("alternatives", functools.partial(_draw_wordings, count), true=count, stream=WORDED)
+
+
+def _draw_wordings(count: int, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
+    wordings = [caption.text for caption in sample.read_captions()]
+    wordings += sample.caption.stored.get("paraphrase", ())
+    different = list(dict.fromkeys(text for text in wordings if text != sample.caption.text))
+    return DrawnTexts([different[i] for i in rng.permutation(len(different))[:count]])
+
+
 # --- variations of a picture, drawn by score as GNM-CLIP's program does -----------------------------------------
 # (ugorsahin/Generative-Negative-Mining 59e365e, training/negative_mining_dataset.py:127-189, training/helpers.py:5)
 
 
-@requires_stored("texts.variation")
+@functools.cache
+def variations(count: int) -> TextGroup:
+    """Return the group of pictures drawn of those stored beside a caption, each with one of its own captions."""
+    draw = functools.partial(_draw_variations, count)
+    return TextGroup("variations", draw, false=count, stream=VARIED, required_key="texts.variation")
+
+
+def _draw_variations(count: int, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
+    drawn = draw_variations(count, sample.caption, rng)
+    return DrawnTexts(false=[text for _, text in drawn], pictures=[number for number, _ in drawn])
+
+
 def draw_variations(count: int, annotation: Annotation, rng: np.random.Generator) -> list[tuple[int, str]]:
     """Draw some of the pictures stored beside a caption, each with one of its own captions: their numbers and texts.
 

@@ -13,23 +13,19 @@ import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from compclip.interface.features import Features, field_kinds, join
+from compclip.interface.features import Features, Kind, change_rows, join, list_rows
 from compclip.interface.views import Views
 from compclip.model.clip_model import ClipModule
-from compclip.train import device_copy, distributed, encode, extras, gradient_sums
+from compclip.train import distributed, encode, extras
 from compclip.train.batch import Batch
 from compclip.train.extras import Extras
 
 Loss = Callable[[Features], dict[str, Tensor]]
-
-
-def embedding_fields() -> list[tuple[str, str]]:
-    """Return the fields of features that a loss gives gradients, each with the tower that makes it."""
-    return [(name, kind.tower) for name, kind in field_kinds().items() if kind.tower]
 
 
 def sum_terms(terms: dict[str, Tensor]) -> Tensor:
@@ -50,8 +46,8 @@ class GradientComputer:
 
     def compute_gradients(self, batch: Batch, views: Views, loss: Loss) -> dict[str, Tensor]:
         """Return the named terms of the loss over all processes' batches; `.grad` then has the sum's gradient."""
-        batch = device_copy.copy_batch(batch, self.clip.logit_scale.device)
-        sums = gradient_sums.GradientSums(self.clip)
+        batch = copy_batch(batch, self.clip.logit_scale.device)
+        sums = distributed.GradientSums(self.clip)
         if 0 < self.micro_batch < len(batch):
             terms = self._compute_in_parts(batch, views, loss, sums)
         else:
@@ -89,7 +85,7 @@ class GradientComputer:
             )
 
     def _compute_in_parts(
-        self, batch: Batch, views: Views, loss: Loss, sums: gradient_sums.GradientSums
+        self, batch: Batch, views: Views, loss: Loss, sums: distributed.GradientSums
     ) -> dict[str, Tensor]:
         micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
         seeds = torch.randint(
@@ -117,9 +113,11 @@ class GradientComputer:
 
     def _detach_embeddings(self, f: Features) -> Features:
         """Return the embeddings as leaves that collect the loss's gradient; scale and bias stay in the graph."""
-        values = {name: getattr(f, name).detach().requires_grad_(tower not in self.frozen)
-                  for name, tower in embedding_fields() if getattr(f, name) is not None}  # fmt: skip
-        return replace(f, **values, scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
+
+        def detach(_name: str, tensor: Tensor, kind: Kind) -> Tensor:
+            return tensor.detach().requires_grad_(kind.tower not in self.frozen) if kind.tower else tensor
+
+        return replace(change_rows(f, detach), scale=self.clip.logit_scale.exp(), bias=self.clip.logit_bias)
 
     def _backpropagate_part(
         self,
@@ -133,13 +131,38 @@ class GradientComputer:
         """Encode a part again and pull the slope of its embeddings, which stand from `first` on, into the towers."""
         with self.autocast():
             encoded = self._encode(micro_batch, views, seed, first_features)
-        ends, slopes = [], []
-        for name, _ in embedding_fields():
-            end, leaf = getattr(encoded, name), getattr(leaves, name)
-            if end is not None and end.requires_grad and leaf.grad is not None:
-                start = first[field_kinds()[name].row == "concept"]
-                cut = (slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))
+        ends: list[Tensor] = []
+        slopes: list[Tensor] = []
+        leaf_rows = list_rows(leaves)
+        for name, (end, kind) in list_rows(encoded).items():
+            slope = leaf_rows[name][0].grad if end.requires_grad else None
+            if slope is not None:
+                start = first[kind.row == "concept"]
                 ends.append(end)
-                slopes.append(leaf.grad[cut])
+                slopes.append(slope[(slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))])
         if ends:
             torch.autograd.backward(ends, slopes)
+
+
+# The copy of a batch to its device, which on a GPU runs while the step before still computes.
+#
+# The host enqueues a step without waiting for the device. So when it has the next batch, the device is busy; on a
+# stream of its own the copy does not queue behind that work. Never measured: there was no GPU.
+
+
+def copy_batch(batch: Batch, device: torch.device) -> Batch:
+    """Return the batch on a device; kernels that are enqueued from now on see it whole."""
+    if device.type != "cuda":
+        return batch.to(device)
+    compute, copying = torch.cuda.current_stream(device), _copy_stream(device)
+    with torch.cuda.stream(copying):
+        copy = batch.to(device)
+    compute.wait_stream(copying)
+    for tensor in copy.tensors():
+        tensor.record_stream(compute)  # its memory is not given away before the step has used it
+    return copy
+
+
+@functools.cache
+def _copy_stream(device: torch.device) -> Any:
+    return torch.cuda.Stream(device)

@@ -1,13 +1,12 @@
 """Views and batches: one sample as a step sees it, and the one structure that a training step receives.
 
-B images, K negatives, P extra positives, J negative images, L text positions, M concepts, R regions, C texts of a
-region.
+B images, K negatives, P extra positives, J pictures of a block, L text positions, M concepts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.lazy_torch import torch
@@ -20,8 +19,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+CAPTION, NEGATIVE, POSITIVE, CONCEPT = "captions", "negatives", "positives", "concepts"  # blocks of every batch
+REGIONS, REGION_TEXTS, REGION_CROPS, NEGATIVE_IMAGES = "regions", "region_texts", "region_crops", "negative_images"
 # Parts of a composite that may have a stand-in, as counts of samples by part name them.
 PARTNER, FURTHER = "partners", "positives/further"
+REGION_LEFT, TARGET = "region_left", "target"
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class RegionView:
 class View:
     """One sample as one step sees it; texts a rule could not make are None.
 
-    `stand_ins` names what something else was taken for: in a composite any partner for one with a common noun, or a
-    first sentence for a further one; the next sample where the picture of this one's could not be read.
+    `texts` are those of groups with a block of their own, and of the `TARGET`. `faults` counts by name what something
+    else was taken for (in a composite any partner for one with a common noun, or a first sentence for a further one;
+    the next sample where the picture of this one's could not be read), texts that are masked since the model reads them
+    as a true one (they differ behind its context), and regions that the picture as it is shown has not.
     """
 
     image: Image
@@ -50,92 +54,125 @@ class View:
     positives: tuple[str | None, ...] = ()
     concepts: tuple[tuple[int, int], ...] = ()
     negative_images: tuple[Image | None, ...] = ()
-    target: str = ""
+    texts: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     regions: tuple[RegionView | None, ...] = ()
-    regions_left: int = 0  # that the picture as it is shown has not
-    stand_ins: frozenset[str] = frozenset()
-    cut_negatives: int = 0  # masked: the model reads them as a true text, since they differ behind its context
-    cut_positives: int = 0  # masked likewise
+    faults: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Texts of a step under one name: tokens [..., L], and which are there [...]; None: all are.
+
+    What the host knows of them stays on the CPU whatever the device: which are encoded, None being all, and how many
+    positions the tower needs of each, None being L.
+    """
+
+    ids: Tensor
+    mask: Tensor | None = None
+    encoded: np.ndarray | None = None
+    length: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class PictureBlock:
+    """J pictures beside each one of a batch, under one name: pictures of their own, or boxes in it, in shares of it."""
+
+    mask_BJ: Tensor
+    image_BJ3HW: Tensor | None = None
+    box_BJ4: Tensor | None = None  # left, upper, right, lower; the whole picture where there is none
+
+
+@dataclass(frozen=True)
+class Concepts:
+    """Where a batch's concepts are: first and last position (exclusive) in the caption's tokens, and the image.
+
+    `counts`: of each image, what `owner_M`, in order, says on the device.
+    """
+
+    span_M2: Tensor
+    owner_M: Tensor
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Tensors of one step. Masked texts are empty strings, masked pictures grey; no loss looks at either.
 
-    Pictures are encoded all the same, texts not: `encoded_BK` and `encoded_BP` are the masks as the host knows them.
-
-    `target_BL`: tokens of a text to be read, padded with -1. `concept_span_M2`: first and last position (exclusive) of
-    a concept in its caption's tokens. `concept_ML`: concepts as texts of their own. `owner_M`: their images.
-    `statistics_23`: mean and deviation by which pictures of uint8 are normalised; None: they are normalised already.
-    `region_box_BR4`: left, upper, right, lower in shares of the picture; the whole one where there is no region.
-    `dropped` counts replaced pictures by reason, `asked` and `had` samples by part (`view_shares`).
+    `texts` are encoded in their order, `CAPTION` [B, L] first; `CONCEPT` [M, L] has a row a concept, all others one an
+    image. `target_BL`: tokens of a text to be read, padded with -1. `statistics_23`: mean and deviation by which
+    pictures of uint8 are normalised; None: they are normalised already. `counts`: "dropped" pictures by reason, samples
+    that were "asked" for a part and that "had" it (`view_shares`).
     """
 
     image_B3HW: Tensor
-    text_BL: Tensor
-    negative_BKL: Tensor
-    mask_BK: Tensor
-    positive_BPL: Tensor
-    positive_mask_BP: Tensor
-    concept_span_M2: Tensor
-    concept_ML: Tensor
-    owner_M: Tensor
-    dropped: dict[str, int] = field(default_factory=dict)
-    negative_image_BJ3HW: Tensor | None = None
-    negative_image_mask_BJ: Tensor | None = None
+    texts: Mapping[str, TextBlock]
+    concepts: Concepts
+    pictures: Mapping[str, PictureBlock] = field(default_factory=dict)
     target_BL: Tensor | None = None
-    asked: dict[str, int] = field(default_factory=dict)
-    had: dict[str, int] = field(default_factory=dict)
     statistics_23: Tensor | None = None
-    # of every text of an image, captions and concepts left out, whether it is encoded; on the CPU whatever the device
-    encoded_BK: np.ndarray | None = None  # negatives; None: all
-    encoded_BP: np.ndarray | None = None  # positives
-    # positions that the tower needs of each text, on the CPU as well; None: all
-    length_B: np.ndarray | None = None
-    length_BK: np.ndarray | None = None
-    length_BP: np.ndarray | None = None
-    length_M: np.ndarray | None = None  # of concepts as texts
-    region_box_BR4: Tensor | None = None  # these and the next: None where no method asks for regions
-    region_mask_BR: Tensor | None = None
-    region_text_BRCL: Tensor | None = None
-    region_text_mask_BRC: Tensor | None = None
-    region_crop_BR3HW: Tensor | None = None
-    encoded_BRC: np.ndarray | None = None  # as `encoded_BK`
-    length_BRC: np.ndarray | None = None
-    concept_counts: tuple[int, ...] = ()  # of each image: what `owner_M`, in order, says on the device
-
-    def to(self, device: torch.device | str) -> Batch:
-        """Return the same batch on a device."""
-        return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.image_B3HW)
 
-    def rows(self, start: int, stop: int) -> Batch:
-        """Return the images `start` to `stop` (exclusive) with all texts and masks of theirs."""
-        counts = self.concept_counts or tuple(self.owner_M.bincount(minlength=len(self)).tolist())
-        first = sum(counts[:start])
-        of_rows = slice(first, first + sum(counts[start:stop]))
-        concepts: dict[str, Any] = {
-            "concept_span_M2": self.concept_span_M2[of_rows],
-            "concept_ML": self.concept_ML[of_rows],
-            "owner_M": self.owner_M[of_rows] - start,
-            "concept_counts": counts[start:stop],
-            "length_M": None if self.length_M is None else self.length_M[of_rows],
-        }
-        images = {f.name: getattr(self, f.name) for f in fields(self) if "_B" in f.name}
-        cut: dict[str, Any] = {name: value if value is None else value[start:stop] for name, value in images.items()}
-        return replace(self, **cut, **concepts, dropped={}, asked={}, had={})
+    @property
+    def text_BL(self) -> Tensor:
+        """The captions."""
+        return self.texts[CAPTION].ids
 
-    def tensors(self) -> list[Tensor]:
-        """Return the tensors that are there."""
-        return [value for f in fields(self) if isinstance(value := getattr(self, f.name), torch.Tensor)]
+    @property
+    def negative_BKL(self) -> Tensor:
+        """The negatives."""
+        return self.texts[NEGATIVE].ids
+
+    @property
+    def positive_BPL(self) -> Tensor:
+        """The positives."""
+        return self.texts[POSITIVE].ids
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the same batch on a device."""
+        return map_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
         """Return the batch in page-locked memory, from which a GPU copies without waiting."""
-        return self._map_tensors(lambda tensor: tensor.pin_memory())
+        return map_tensors(self, lambda tensor: tensor.pin_memory())
 
-    def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        changed: dict[str, Any] = {name: change(v) for name, v in values.items() if isinstance(v, torch.Tensor)}
-        return replace(self, **changed)
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors that are there."""
+        tensors: list[Tensor] = []
+        map_tensors(self, tensors.append)
+        return tensors
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """Return the images `start` to `stop` (exclusive) with all texts and pictures of theirs."""
+        images, first = slice(start, stop), sum(self.concepts.counts[:start])
+        counts = self.concepts.counts[images]
+        of_images = slice(first, first + sum(counts))
+        texts = {name: _cut(block, of_images if name == CONCEPT else images) for name, block in self.texts.items()}
+        owner_M = self.concepts.owner_M[of_images] - start
+        return Batch(
+            image_B3HW=self.image_B3HW[images],
+            texts=texts,
+            concepts=Concepts(self.concepts.span_M2[of_images], owner_M, counts),
+            pictures={name: _cut(block, images) for name, block in self.pictures.items()},
+            target_BL=None if self.target_BL is None else self.target_BL[images],
+            statistics_23=self.statistics_23,
+        )
+
+
+def _cut(block: Any, rows: slice) -> Any:
+    """Return some rows of a block of texts or pictures."""
+    values = {f.name: getattr(block, f.name) for f in fields(block)}
+    return replace(block, **{name: None if value is None else value[rows] for name, value in values.items()})
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """Return dataclasses and mappings with each of their tensors changed, in order."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: map_tensors(item, change) for name, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: map_tensors(getattr(value, f.name), change) for f in fields(value)})
+    return value

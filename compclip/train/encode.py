@@ -1,28 +1,27 @@
 """A batch through the model: one image pass, one text pass or one of each group, Features out.
 
-B images, K negatives, P extra positives, J negative images, N patches, T text positions, M concepts, R regions,
-C texts of a region, L text length, D dim, A all texts (or all of a kind).
+B images, K negatives, P extra positives, N patches, T text positions, M concepts, R regions, L text length, D dim,
+A all texts or pictures (or all of a block).
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip.interface.features import Features, field_kinds
+from compclip.interface.features import Features, NamedRows
 from compclip.interface.views import Views
 from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModule
-from compclip.train import region_pooling
-from compclip.train.batch import Batch
-from compclip.train.text_groups import TextGroups, plan_groups
+from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch, PictureBlock
 
-IMAGE_FIELDS = tuple(name for name, kind in field_kinds().items() if kind.tower == "image")
-MaybeTensor = TypeVar("MaybeTensor", Tensor, "Tensor | None")
+Images = tuple[Tensor, "Tensor | None", dict[str, NamedRows]]  # embeddings, patches, blocks of pictures
 
 
 def encode_features(
@@ -39,109 +38,100 @@ def encode_features(
     are encoded in at most `text_groups` blocks.
     """
     if first_features and "image" in frozen:
-        of_images = {name: getattr(first_features, name) for name in IMAGE_FIELDS}
+        image_BD, patch_BND, named = _take_images(first_features)
     else:
         with torch.no_grad() if "image" in frozen else nullcontext():
-            of_images = _encode_images(clip, batch, views)
+            image_BD, patch_BND, named = _encode_images(clip, batch, views)
     with torch.no_grad() if "text" in frozen else nullcontext():
         text_AD, token_ATD, mask_AT = _encode_texts(clip, batch, views, text_groups)
-    raw_text_BW = None
     if views.raw_captions:
-        D = of_images["image_BD"].shape[1]
-        raw_text_BW = text_AD["caption"][:, D:]
-        text_AD = {kind: vector_AD[:, :D] for kind, vector_AD in text_AD.items()}
-    concept_MD, owner_M = text_AD["concept"], batch.owner_M
-    if views.concepts == "pooled" and (token_BTD := token_ATD["caption"]) is not None:
-        concept_MD = pool_concepts(token_BTD, batch.concept_span_M2, owner_M)
-    elif views.concepts != "encoded":
-        concept_MD, owner_M = concept_MD[:0], owner_M[:0]
-    B, K = batch.mask_BK.shape
+        D = image_BD.shape[1]
+        named["raw_captions"] = NamedRows(text_AD[CAPTION][:, D:], tower="text")
+        text_AD = {name: vector_AD[:, :D] for name, vector_AD in text_AD.items()}
+    if batch.target_BL is not None:
+        named["target"] = NamedRows(batch.target_BL)
+    for name, block in batch.texts.items():
+        if name not in (CAPTION, NEGATIVE, POSITIVE, CONCEPT):
+            named[name] = NamedRows(_group_texts(text_AD[name], batch, name), block.mask, "text")
+    concept_MD, owner_M = _choose_concepts(text_AD[CONCEPT], token_ATD[CAPTION], batch, views)
+    mask_BK, positive_mask_BP = batch.texts[NEGATIVE].mask, batch.texts[POSITIVE].mask
+    assert mask_BK is not None and positive_mask_BP is not None
     return Features(
-        **of_images,
-        text_BD=text_AD["caption"],
-        negative_BKD=_group_by_image(text_AD["negative"], B, K),
-        mask_BK=batch.mask_BK,
-        positive_BPD=_group_by_image(text_AD["positive"], *batch.positive_mask_BP.shape),
-        positive_mask_BP=batch.positive_mask_BP,
+        image_BD=image_BD,
+        text_BD=text_AD[CAPTION],
+        negative_BKD=_group_texts(text_AD[NEGATIVE], batch, NEGATIVE),
+        mask_BK=mask_BK,
+        positive_BPD=_group_texts(text_AD[POSITIVE], batch, POSITIVE),
+        positive_mask_BP=positive_mask_BP,
         concept_MD=concept_MD,
         owner_M=owner_M,
         scale=clip.logit_scale.exp(),
         bias=clip.logit_bias,
-        raw_text_BW=raw_text_BW,
-        token_BTD=token_ATD["caption"],
-        token_mask_BT=mask_AT["caption"],
-        negative_token_BKTD=_group_by_image(token_ATD["negative"], B, K),
-        negative_token_mask_BKT=_group_by_image(mask_AT["negative"], B, K),
-        negative_image_mask_BJ=batch.negative_image_mask_BJ,
-        target_BL=batch.target_BL,
-        region_mask_BR=batch.region_mask_BR,
-        region_text_BRCD=_group_regions(text_AD.get("region"), batch.region_text_mask_BRC),
-        region_text_mask_BRC=batch.region_text_mask_BRC,
+        patch_BND=patch_BND,
+        token_BTD=token_ATD[CAPTION],
+        token_mask_BT=mask_AT[CAPTION],
+        negative_token_BKTD=_group_tokens(token_ATD[NEGATIVE], batch),
+        negative_token_mask_BKT=_group_tokens(mask_AT[NEGATIVE], batch),
+        named=named,
     )
 
 
-def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> dict[str, Any]:
-    """Encode images, negative images and regions as pictures in one forward pass; return features by `IMAGE_FIELDS`.
+def _take_images(f: Features) -> Images:
+    """Return what the image tower made of features."""
+    named = {name: block for name, block in f.named.items() if block.tower == "image"}
+    return f.image_BD, f.patch_BND, named
 
-    What is not asked for is None.
-    """
-    further = {
-        "negative_image_BJD": batch.negative_image_BJ3HW,
-        "region_crop_BRD": batch.region_crop_BR3HW,
-    }
-    groups = {name: image_BJ3HW for name, image_BJ3HW in further.items() if image_BJ3HW is not None}
+
+def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> Images:
+    """Encode images and blocks of pictures in one forward pass; pool boxes from the images' patches."""
+    shown, boxes = {}, {}
+    for name, block in batch.pictures.items():
+        if block.image_BJ3HW is not None:
+            shown[name] = block.image_BJ3HW
+        if block.box_BJ4 is not None:
+            boxes[name] = block
     all_A3HW = batch.image_B3HW
-    if groups:
-        all_A3HW = torch.cat([all_A3HW, *(image_BJ3HW.flatten(0, 1) for image_BJ3HW in groups.values())])
-    B, all_A3HW, local_AND = len(batch), _normalise(all_A3HW, batch), None
-    if batch.region_box_BR4 is None:
-        image_AD, patch_AND = towers.encode_images(clip, all_A3HW, views.tokens)
-    else:
+    if shown:
+        all_A3HW = torch.cat([all_A3HW, *(image_BJ3HW.flatten(0, 1) for image_BJ3HW in shown.values())])
+    B, local_AND = len(batch), None
+    if batch.statistics_23 is not None:
+        all_A3HW = clip_model.normalise_pictures(all_A3HW, batch.statistics_23)
+    if boxes:
         image_AD, patch_AND, local_AND = towers.encode_with_local_patches(clip, all_A3HW, views.tokens)
-    features: dict[str, Any] = dict.fromkeys(IMAGE_FIELDS)
-    features["image_BD"] = image_AD[:B] if groups else image_AD
-    features["patch_BND"] = patch_AND[:B] if groups and patch_AND is not None else patch_AND
-    sizes = [image_BJ3HW.shape[1] for image_BJ3HW in groups.values()]
-    for name, J, flat_AD in zip(groups, sizes, image_AD[B:].split([B * J for J in sizes]), strict=True):
-        features[name] = _group_by_image(flat_AD, B, J)
-    if local_AND is not None:
-        features["region_BRD"] = _pool_regions(local_AND[:B], batch, views)
-    return features
+    else:
+        image_AD, patch_AND = towers.encode_images(clip, all_A3HW, views.tokens)
+    patch_BND = patch_AND[:B] if shown and patch_AND is not None else patch_AND
+    named = {}
+    parts = image_AD[B:].split([B * image_BJ3HW.shape[1] for image_BJ3HW in shown.values()])
+    for name, flat_AD in zip(shown, parts, strict=True):
+        mask_BJ = batch.pictures[name].mask_BJ
+        named[name] = NamedRows(flat_AD.reshape(*mask_BJ.shape, -1), mask_BJ, "image")
+    for name, block in boxes.items():
+        assert local_AND is not None
+        named[name] = NamedRows(_pool_regions(local_AND[:B], block, views), block.mask_BJ, "image")
+    return image_AD[:B] if shown else image_AD, patch_BND, named
 
 
-def _pool_regions(patch_BND: Tensor, batch: Batch, views: Views) -> Tensor:
+def _pool_regions(patch_BND: Tensor, block: PictureBlock, views: Views) -> Tensor:
     """Return regions' unit vectors, means of patches in full precision."""
-    assert batch.region_box_BR4 is not None
+    assert block.box_BJ4 is not None
     with torch.autocast(patch_BND.device.type, enabled=False):
         patch_BND = patch_BND.to(torch.promote_types(patch_BND.dtype, torch.float32))
-        patch_BND = F.normalize(patch_BND, dim=-1) if views.unit_patches else patch_BND
-        return F.normalize(region_pooling.pool_regions(patch_BND, batch.region_box_BR4), dim=-1)
-
-
-def _normalise(image_A3HW: Tensor, batch: Batch) -> Tensor:
-    if batch.statistics_23 is None:
-        return image_A3HW
-    return clip_model.normalise_pictures(image_A3HW, batch.statistics_23)
+        patch_BND = F.normalize(patch_BND, dim=-1) if views.regions and views.regions.unit_patches else patch_BND
+        return F.normalize(pool_regions(patch_BND, block.box_BJ4), dim=-1)
 
 
 def _encode_texts(
     clip: ClipModule, batch: Batch, views: Views, text_groups: int
 ) -> tuple[dict[str, Tensor], dict[str, Tensor | None], dict[str, Tensor | None]]:
-    """Encode all texts that are there, each once; return unit vectors, tokens and a text's own tokens, by kind.
+    """Encode all texts that are there, each once; return unit vectors, tokens and a text's own tokens, by block.
 
     Behind a unit vector is the raw one, where views ask for raw captions.
 
     Vectors and tokens of texts that a rule could not make are zeros. Tokens and masks are None where no loss asks for
     them.
     """
-    texts = {
-        "caption": batch.text_BL,
-        "negative": batch.negative_BKL.flatten(0, 1),
-        "positive": batch.positive_BPL.flatten(0, 1),
-        "concept": batch.concept_ML,
-    }
-    if batch.region_text_BRCL is not None:
-        texts["region"] = batch.region_text_BRCL.flatten(0, 2)
+    texts = {name: block.ids.flatten(0, -2) for name, block in batch.texts.items()}
     sizes = [len(text_AL) for text_AL in texts.values()]
     needs_tokens = views.tokens or views.concepts == "pooled"
     all_AL, groups = torch.cat(list(texts.values())), plan_groups(batch, text_groups)
@@ -154,7 +144,7 @@ def _encode_texts(
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
     T, layout = all_ATD.shape[1], getattr(clip, "layout", towers.CLIP)
     mask_AT: dict[str, Tensor | None] = {
-        kind: towers.mask_own_tokens(text_AL, T, layout) for kind, text_AL in texts.items()
+        name: towers.mask_own_tokens(text_AL, T, layout) for name, text_AL in texts.items()
     }
     return text_AD, dict(zip(texts, all_ATD.split(sizes), strict=True)), mask_AT
 
@@ -186,12 +176,23 @@ def _fill_with_zeros(encoded_N: Tensor, index_N: Tensor, size: int) -> Tensor:
     return encoded_N.new_zeros(size, *encoded_N.shape[1:]).index_copy(0, index_N, encoded_N)
 
 
-def _group_by_image(flat: MaybeTensor, B: int, K: int) -> MaybeTensor:
-    return None if flat is None else flat.reshape(B, K, *flat.shape[1:])
+def _group_texts(flat_AD: Tensor, batch: Batch, name: str) -> Tensor:
+    """Return what is known of each text of a block in the block's shape."""
+    return flat_AD.reshape(*batch.texts[name].ids.shape[:-1], *flat_AD.shape[1:])
 
 
-def _group_regions(flat_AD: Tensor | None, mask_BRC: Tensor | None) -> Tensor | None:
-    return None if flat_AD is None or mask_BRC is None else flat_AD.reshape(*mask_BRC.shape, -1)
+def _group_tokens(flat_ATD: Tensor | None, batch: Batch) -> Tensor | None:
+    return None if flat_ATD is None else _group_texts(flat_ATD, batch, NEGATIVE)
+
+
+def _choose_concepts(concept_MD: Tensor, token_BTD: Tensor | None, batch: Batch, views: Views) -> tuple[Tensor, Tensor]:
+    """Return the vectors of concepts as the views ask for them, and their images; none without concepts."""
+    concepts = batch.concepts
+    if views.concepts == "pooled" and token_BTD is not None:
+        return pool_concepts(token_BTD, concepts.span_M2, concepts.owner_M), concepts.owner_M
+    if views.concepts == "encoded":
+        return concept_MD, concepts.owner_M
+    return concept_MD[:0], concepts.owner_M[:0]
 
 
 def pool_concepts(token_BTD: Tensor, span_M2: Tensor, owner_M: Tensor) -> Tensor:
@@ -200,3 +201,94 @@ def pool_concepts(token_BTD: Tensor, span_M2: Tensor, owner_M: Tensor) -> Tensor
     inside_MT = ((position_T >= span_M2[:, :1]) & (position_T < span_M2[:, 1:])).to(token_BTD.dtype)
     mean_MD = torch.einsum("mt,mtd->md", inside_MT, token_BTD[owner_M]) / inside_MT.sum(1, keepdim=True).clamp(min=1)
     return F.normalize(mean_MD, dim=-1)
+
+
+# Which texts of a batch are encoded together: all in one block as long as the longest, or groups of similar length.
+#
+# A all texts of a batch: its blocks of texts, one after another. N those that
+# are encoded, U lengths of theirs, as counts of positions.
+
+
+@dataclass(frozen=True)
+class TextGroups:
+    """The places of a batch's encoded texts, group by group; of each group the numbers of texts and of positions."""
+
+    index_N: Tensor
+    counts: tuple[int, ...]
+    positions: tuple[int, ...]
+
+
+def plan_groups(batch: Batch, count: int) -> TextGroups | None:
+    """Return at most `count` groups of the least padding; None where all texts are encoded in one block.
+
+    The index is on the CPU, pinned where there is a GPU. Texts whose lengths the batch does not know are one group.
+    """
+    encoded_A = _list_known(batch, "encoded", True)
+    index_N, longest = encoded_A.nonzero()[0], batch.text_BL.shape[1]
+    length_N = np.full(len(index_N), longest)
+    if count > 1:
+        length_N = _list_known(batch, "length", longest)[index_N]
+    groups = split_by_length(length_N, count)
+    positions = tuple(int(length_N[group[-1]]) for group in groups)
+    if positions == (longest,) and encoded_A.all():
+        return None
+    ordered_N = torch.from_numpy(index_N[np.concatenate(groups)])
+    pinned_N = ordered_N if batch.text_BL.device.type == "cpu" else ordered_N.pin_memory()
+    return TextGroups(pinned_N, tuple(len(group) for group in groups), positions)
+
+
+def _list_known(batch: Batch, name: str, default: int) -> np.ndarray:
+    """Return what the host knows of each text, "encoded" or "length"; `default` where it knows nothing of a block."""
+    values = []
+    for block in batch.texts.values():
+        known = getattr(block, name)
+        values.append(np.full(block.ids.shape[:-1].numel(), default) if known is None else known.ravel())
+    return np.concatenate(values)
+
+
+def split_by_length(length_N: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return the places of at most `count` groups, shortest first, whose blocks have the fewest positions together."""
+    order_N = np.argsort(length_N, kind="stable")
+    length_U, first_U = np.unique(length_N[order_N], return_index=True)
+    end_U = np.append(first_U[1:], len(length_N))
+    # the block of all texts from the u-th length to the v-th
+    block_VU = np.where(np.tri(len(length_U), dtype=bool), length_U[:, None] * (end_U[:, None] - first_U), np.inf)
+    least_V, choices = block_VU[:, 0], []
+    for _ in range(count - 1):
+        total_VU = block_VU + np.append(0, least_V[:-1])
+        choices.append(total_VU.argmin(1))
+        least_V = total_VU.min(1)
+    cuts, end = [], len(length_U)
+    for first_V in reversed(choices):
+        if end and (end := int(first_V[end - 1])):
+            cuts.append(int(first_U[end]))
+    return np.split(order_N, sorted(cuts))
+
+
+# Vectors of regions: the mean of a grid of patches over a box (RoIAlign: He et al., ICCV 2017, arXiv:1703.06870).
+#
+# B images, R regions, S side of the grid, N = S² patches, P points of a side, D dim. A point's value is bilinear
+# between patches' centres, and a box has as many points a side as it spans patches, rounded up. A mean over a grid
+# of points of what is a product over both axes is the product of two means, so that all regions are two small
+# products of matrices: the same as `torchvision.ops.roi_align` with one cell, and with the same bits at every run.
+
+
+def pool_regions(patch_BND: Tensor, box_BR4: Tensor) -> Tensor:
+    """Return the means [B, R, D] of patches over boxes: left, upper, right, lower in shares of the picture."""
+    S = math.isqrt(patch_BND.shape[1])
+    left_BR, upper_BR, right_BR, lower_BR = box_BR4.unbind(-1)
+    across_BRS, down_BRS = (axis_weights(*edges, S) for edges in ((left_BR, right_BR), (upper_BR, lower_BR)))
+    weight_BRN = torch.einsum("bri,brj->brij", down_BRS, across_BRS).flatten(2)
+    return weight_BRN.to(patch_BND.dtype) @ patch_BND
+
+
+def axis_weights(start_BR: Tensor, end_BR: Tensor, S: int) -> Tensor:
+    """Return the weights [B, R, S] of S patches in a row in the mean from `start` to `end`, shares of the row."""
+    length_BR1 = (end_BR - start_BR)[..., None] * S
+    points_BR1 = length_BR1.ceil().clamp(1, S)
+    point_P = torch.arange(S, device=start_BR.device)
+    place_BRP = start_BR[..., None] * S - 0.5 + (point_P + 0.5) * length_BR1 / points_BR1  # patch i is centred at i
+    place_BRP = place_BRP.clamp(0, S - 1)
+    near_BRPS = (1 - (place_BRP[..., None] - point_P).abs()).clamp_min(0)
+    counts_BRP = (point_P < points_BR1) / points_BR1
+    return (near_BRPS * counts_BRP[..., None]).sum(dim=-2)

@@ -27,14 +27,13 @@ from compclip.interface.views import Phase, Step, Views
 from compclip.model import clip_model, lora, towers
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import Inputs
-from compclip.train import accumulate, distributed, extras, loader, optimiser, phases
+from compclip.train import accumulate, distributed, extras, loader, optimiser
 from compclip.train.batch import Batch, View
-from compclip.train.context_reading import ContextReader
 from compclip.train.distributed import Process
 from compclip.train.extras import Extras
 from compclip.train.loader import EpochSampler
-from compclip.train.picture_resizing import Fit, Resize, open_torch_fit, resize_by_pillow, resize_by_torch
-from compclip.train.view_maker import RandomResizedCrop, ViewMaker
+from compclip.train.picture_views import Fit, Resize, open_torch_fit, resize_by_pillow, resize_by_torch
+from compclip.train.view_maker import ContextReader, RandomResizedCrop, ViewMaker
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -212,7 +211,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     def phase_at(step: int) -> Phase:
         return method.phase(run.method, Step(step, sampler.per_epoch))
 
-    keeper = phases.PhaseKeeper(model.clip, extra_parts, map(phase_at, range(steps)))
+    keeper = optimiser.PhaseKeeper(model.clip, extra_parts, map(phase_at, range(steps)))
     first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
     device = next(model.clip.parameters()).device
 

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import child_environment
 from compclip.base.errors import entry
 from compclip.config.grid import Run, parse_run
-from compclip.interface.features import Features, field_kinds
+from compclip.interface.features import Features, Kind, change_rows
 from compclip.interface.method import Method, load_method
-from compclip.interface.views import Step, Views
+from compclip.interface.views import Step
 from compclip.runs import gpus
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 GIB = 2**30
 ALLOCATOR_SHARE = 0.05  # of a card's memory: what torch's allocator holds and cannot give, being in pieces
@@ -70,15 +71,9 @@ def _solve_line(right: tuple[int, int], left: tuple[int, int], height: int) -> f
 
 def count_turns(method: Method, cfg: Any) -> int:
     """Return after how many steps a method's views come again: 2 where composites and single pictures take turns."""
-    kinds = [_view_kind(method.views(cfg, Step(number, 2 * LONGEST_TURN))) for number in range(2 * LONGEST_TURN)]
+    kinds = [method.views(cfg, Step(number, 2 * LONGEST_TURN)).work_kind() for number in range(2 * LONGEST_TURN)]
     turns = range(1, LONGEST_TURN + 1)
     return next((t for t in turns if all(kinds[i] == kinds[i % t] for i in range(len(kinds)))), LONGEST_TURN)
-
-
-def _view_kind(views: Views) -> tuple[int, int, Views]:
-    """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), pairs=(), group=None, bag_rule=None, variations=None)
-    return views.negative_texts, views.positive_texts, bare
 
 
 def gather_rows(method: Method, processes: int) -> Method:
@@ -101,12 +96,10 @@ def _widen(f: Features, processes: int) -> Features:
     """
     import torch
 
-    rows = {name: value for name in field_kinds() if (value := getattr(f, name)) is not None}
-    widened: dict[str, Any] = {
-        name: torch.cat([value, *(torch.zeros_like(value) for _ in range(processes - 1))])
-        for name, value in rows.items()
-    }
-    return replace(f, **widened, teacher=f.teacher and _widen(f.teacher, processes))
+    def widen(_name: str, value: Tensor, _kind: Kind) -> Tensor:
+        return torch.cat([value, *(torch.zeros_like(value) for _ in range(processes - 1))])
+
+    return replace(change_rows(f, widen), teacher=f.teacher and _widen(f.teacher, processes))
 
 
 def simulate_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_bytes: int) -> int:

@@ -27,7 +27,7 @@ from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_folder import REPLACED, Inputs
 from compclip.runs.run_store import StoredRun
-from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, snapshots, view_shares
+from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     )
     if finished:
         if not complete:
-            snapshots.train_again(run, on_step)
+            saved_model.train_again(run, on_step)
         return
     if run.shares:
-        on_step = snapshots.SnapshotWriter(run, run.folder.path, on_step)
+        on_step = saved_model.SnapshotWriter(run, run.folder.path, on_step)
     started = time.monotonic()
     if process.rank == 0:
         key_parts.write_parts(run.folder, key_parts.describe_key(run.run, run.root))

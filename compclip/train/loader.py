@@ -1,7 +1,6 @@
 """The batches of a run, step by step: which samples a step has, and their views as tensors.
 
-B images, K negatives, P extra positives, J negative images, L text positions, M concepts, R regions, C texts of a
-region.
+B images, K negatives, J pictures of a block, L text positions, M concepts, R regions.
 
 A batch depends on its step alone: `train.workers` processes that make batches ahead change nothing but the time.
 """
@@ -31,12 +30,29 @@ from torch.utils.data import DataLoader, Dataset
 from compclip.base import messages
 from compclip.base.errors import UserError
 from compclip.data.images import ImageError
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Target, Views
 from compclip.model import t5, towers
 from compclip.model.clip_model import ClipModel
 from compclip.runs.run_folder import REPLACED
-from compclip.train import composite
-from compclip.train.batch import Batch, RegionView, View
+from compclip.train import picture_views
+from compclip.train.batch import (
+    CAPTION,
+    CONCEPT,
+    NEGATIVE,
+    NEGATIVE_IMAGES,
+    POSITIVE,
+    REGION_CROPS,
+    REGION_LEFT,
+    REGION_TEXTS,
+    REGIONS,
+    TARGET,
+    Batch,
+    Concepts,
+    PictureBlock,
+    TextBlock,
+    View,
+)
+from compclip.train.picture_views import WHOLE
 from compclip.train.view_maker import ViewMaker
 
 WINDOW = 16  # shards whose samples are mixed at a time
@@ -110,8 +126,8 @@ class EpochSampler:
                     dropped[f"neighbour_{error.reason}"] += 1
         if missing := sum(picture is None for row in rows for picture in row.negative_images):
             dropped["negative_image_missing"] += missing
-        if left := sum(row.regions_left for row in rows):
-            dropped["region_left"] += left
+        if left := sum(row.faults.get(REGION_LEFT, 0) for row in rows):
+            dropped[REGION_LEFT] += left
         return rows, dropped
 
     def _readable(self, position: int, epoch: int, views: Views, dropped: Counter[str]) -> tuple[int, View]:
@@ -130,7 +146,7 @@ class EpochSampler:
                     messages.warn(f"{error}; where a picture cannot be read, the next sample is trained in its place")
                 self._warned = True
             else:
-                return index, replace(view, stand_ins=view.stand_ins | {REPLACED}) if shift else view
+                return index, replace(view, faults={**view.faults, REPLACED: 1}) if shift else view
         raise UserError("no picture of the data can be read; check data.<name>.images")
 
 
@@ -147,8 +163,7 @@ class _Steps(Dataset[Batch | str]):
         views = self.views_at(step)
         samples, dropped = self.sampler.batch(step, views)
         batch = collate(samples, views, self.model, dropped)
-        counts = self.count_parts(samples, views, self.sampler.share)
-        return replace(batch, asked=counts.get("asked", {}), had=counts.get("had", {}))
+        return replace(batch, counts={**batch.counts, **self.count_parts(samples, views, self.sampler.share)})
 
     def __getitem__(self, step: int) -> Batch | str:
         """Return the batch of a step, or the line of its UserError: torch would add a worker's traceback to that."""
@@ -160,7 +175,7 @@ class _Steps(Dataset[Batch | str]):
 
 def picture_bytes(sampler: EpochSampler, views: Views, model: ClipModel) -> int:
     """Return the size of a batch's pictures, uint8, of one process."""
-    crops = views.regions if views.region_crops else 0
+    crops = views.regions.count if views.regions and views.regions.crops else 0
     return sampler.share * (1 + views.neighbours + views.negative_images + crops) * 3 * model.image_size**2
 
 
@@ -255,107 +270,94 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
 
     Pictures stay uint8, a quarter of what they are as a model takes them: the step normalises them on its device.
     """
-    image_B3HW = model.stack_pictures([row.image for row in rows])
     text_BL = model.tokenize([row.caption for row in rows])
     length = text_BL.shape[1]
-    negative_BKL, mask_BK = _tokenize_texts([row.negatives for row in rows], model, length)
-    positive_BPL, positive_mask_BP = _tokenize_texts([row.positives for row in rows], model, length)
-    span_M2, concept_ML, owner_M = _locate_concepts(rows, views, model, length)
-    negative_image_BJ3HW, negative_image_mask_BJ = _stack_negative_images(rows, views, model)
-    regions = _collate_regions(rows, views, model, length)
-    # Cut here: how long the longest text is, only the CPU can tell without a wait.
-    lengths = [towers.measure_lengths(model.clip, ids) for ids in (text_BL, negative_BKL, positive_BPL, concept_ML)]
-    lengths += [towers.measure_lengths(model.clip, regions["region_text_BRCL"])] if regions else []
-    T = max(int(length.max()) for length in lengths if length.numel())
+    concepts, concept_ML = _locate_concepts(rows, views, model, length)
+    texts = {
+        CAPTION: TextBlock(text_BL),
+        NEGATIVE: _tokenize_texts([row.negatives for row in rows], model, length),
+        POSITIVE: _tokenize_texts([row.positives for row in rows], model, length),
+        CONCEPT: TextBlock(concept_ML),
+    }
+    pictures = {}
+    if views.negative_images:
+        pictures[NEGATIVE_IMAGES] = _stack_pictures([row.negative_images for row in rows], model)
+    if views.regions:
+        texts[REGION_TEXTS] = _tokenize_regions(rows, views.regions, model, length)
+        pictures[REGIONS] = _place_regions(rows)
+        if views.regions.crops:
+            crops = [[region.crop if region else None for region in row.regions] for row in rows]
+            pictures[REGION_CROPS] = replace(_stack_pictures(crops, model), mask_BJ=pictures[REGIONS].mask_BJ)
+    for name in views.named_texts:
+        texts[name] = _tokenize_texts([row.texts[name] for row in rows], model, length)
     return Batch(
-        image_B3HW,
-        text_BL[:, :T].contiguous(),
-        negative_BKL[..., :T].contiguous(),
-        mask_BK,
-        positive_BPL[..., :T].contiguous(),
-        positive_mask_BP,
-        span_M2,
-        concept_ML[:, :T].contiguous(),
-        owner_M,
-        dropped or {},
-        negative_image_BJ3HW,
-        negative_image_mask_BJ,
-        _tokenize_targets(rows, views, model),
-        statistics_23=model.statistics(composite.IMAGENET if views.statistics == "imagenet" else None),
-        # copies: a worker that sends a tensor moves it to shared memory and frees what a view of it would see
-        encoded_BK=mask_BK.numpy().copy(),
-        encoded_BP=positive_mask_BP.numpy().copy(),
-        length_B=lengths[0].numpy(),
-        length_BK=lengths[1].numpy(),
-        length_BP=lengths[2].numpy(),
-        length_M=lengths[3].numpy(),
-        concept_counts=tuple(owner_M.bincount(minlength=len(rows)).tolist()),
-        **_cut_region_texts(regions, lengths[-1], T),
+        image_B3HW=model.stack_pictures([row.image for row in rows]),
+        texts=_cut_texts(texts, model),
+        concepts=concepts,
+        pictures=pictures,
+        target_BL=_tokenize_targets(rows, views.target, model) if views.target else None,
+        statistics_23=model.statistics(picture_views.IMAGENET if views.statistics == "imagenet" else None),
+        counts={"dropped": dropped or {}},
     )
 
 
-def _collate_regions(rows: list[View], views: Views, model: ClipModel, length: int) -> dict[str, Tensor]:
-    """Return the batch's fields of regions; nothing where no method asks for them."""
-    if not views.regions:
-        return {}
-    absent = RegionView((0.0, 0.0, 1.0, 1.0), (None,) * views.region_texts)
-    regions = [region or absent for row in rows for region in row.regions]
-    text_NCL, mask_NC = _tokenize_texts([region.texts for region in regions], model, length)
-    shape = (len(rows), views.regions)
-    fields = {
-        "region_box_BR4": torch.tensor([region.box for region in regions], dtype=torch.float32).reshape(*shape, 4),
-        "region_mask_BR": torch.tensor([[region is not None for region in row.regions] for row in rows]),
-        "region_text_BRCL": text_NCL.unflatten(0, shape),
-        "region_text_mask_BRC": mask_NC.unflatten(0, shape),
-    }
-    if views.region_crops:
-        blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
-        crops_N3HW = model.stack_pictures([region.crop or blank for region in regions])
-        fields["region_crop_BR3HW"] = crops_N3HW.unflatten(0, shape)
-    return fields
+def _cut_texts(texts: dict[str, TextBlock], model: ClipModel) -> dict[str, TextBlock]:
+    """Return blocks of texts as long as the longest text; only the CPU can tell that without a wait."""
+    lengths = {name: towers.measure_lengths(model.clip, block.ids) for name, block in texts.items()}
+    T = max(int(length.max()) for length in lengths.values() if length.numel())
+    blocks = {}
+    for name, block in texts.items():
+        # copies: a worker that sends a tensor moves it to shared memory and frees what a view of it would see
+        encoded = None if block.mask is None else block.mask.numpy().copy()
+        blocks[name] = TextBlock(block.ids[..., :T].contiguous(), block.mask, encoded, lengths[name].numpy())
+    return blocks
 
 
-def _cut_region_texts(fields: dict[str, Tensor], length_BRC: Tensor, T: int) -> dict[str, Any]:
-    """Return the fields of regions with texts of T positions, and what the host knows of these."""
-    if not fields:
-        return {}
-    known = {"encoded_BRC": fields["region_text_mask_BRC"].numpy().copy(), "length_BRC": length_BRC.numpy()}
-    return fields | known | {"region_text_BRCL": fields["region_text_BRCL"][..., :T].contiguous()}
+def _tokenize_regions(rows: list[View], asked: Regions, model: ClipModel, length: int) -> TextBlock:
+    """Return the texts of all regions; none of a region that is not there."""
+    absent = (None,) * asked.texts
+    texts = [region.texts if region else absent for row in rows for region in row.regions]
+    block, shape = _tokenize_texts(texts, model, length), (len(rows), asked.count)
+    assert block.mask is not None
+    return TextBlock(block.ids.unflatten(0, shape), block.mask.unflatten(0, shape))
 
 
-def _tokenize_targets(rows: list[View], views: Views, model: ClipModel) -> Tensor | None:
-    """Return the tokens of the target texts, padded with -1; None where no method asks for them."""
-    if not views.target:
-        return None
-    texts = [row.target for row in rows]
-    if views.target != "own":
-        return t5.tokenize_targets(views.target, texts, model.tokenize([""]).shape[1])
+def _place_regions(rows: list[View]) -> PictureBlock:
+    """Return the boxes of all regions: the whole picture where there is none."""
+    boxes = [[region.box if region else WHOLE for region in row.regions] for row in rows]
+    mask_BR = torch.tensor([[region is not None for region in row.regions] for row in rows])
+    return PictureBlock(mask_BR, box_BJ4=torch.tensor(boxes, dtype=torch.float32))
+
+
+def _tokenize_targets(rows: list[View], target: Target, model: ClipModel) -> Tensor:
+    """Return the tokens of the target texts, padded with -1."""
+    texts = [row.texts[TARGET][0] or "" for row in rows]
+    if target.tokenizer != "own":
+        return t5.tokenize_targets(target.tokenizer, texts, model.tokenize([""]).shape[1])
     ids_BL, layout = model.tokenize(texts), model.tokenizer.layout
     L = ids_BL.shape[1]
     mask_BL = towers.mask_own_tokens(ids_BL, L, layout) | (torch.arange(L) < layout.starts)
     return ids_BL.masked_fill(~mask_BL, -1)
 
 
-def _stack_negative_images(rows: list[View], views: Views, model: ClipModel) -> tuple[Tensor | None, Tensor | None]:
-    """Return each row's negative images, grey where one is missing, and their mask; None where no method asks."""
-    if not views.negative_images:
-        return None, None
-    there_BJ = torch.tensor([[picture is not None for picture in row.negative_images] for row in rows])
+def _stack_pictures(pictures_BJ: Sequence[Sequence[Image.Image | None]], model: ClipModel) -> PictureBlock:
+    """Return pictures beside those of the batch, grey where one is missing."""
+    mask_BJ = torch.tensor([[picture is not None for picture in pictures] for pictures in pictures_BJ])
     blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
-    pictures = [blank if picture is None else picture for row in rows for picture in row.negative_images]
-    return model.stack_pictures(pictures).unflatten(0, tuple(there_BJ.shape)), there_BJ
+    flat = [picture or blank for pictures in pictures_BJ for picture in pictures]
+    return PictureBlock(mask_BJ, model.stack_pictures(flat).unflatten(0, tuple(mask_BJ.shape)))
 
 
-def _tokenize_texts(texts_BK: list[tuple[str | None, ...]], model: ClipModel, length: int) -> tuple[Tensor, Tensor]:
+def _tokenize_texts(texts_BK: list[tuple[str | None, ...]], model: ClipModel, length: int) -> TextBlock:
     mask_BK = torch.tensor([[t is not None for t in texts] for texts in texts_BK], dtype=torch.bool)
     mask_BK = mask_BK.reshape(len(texts_BK), -1)
     flat = [t or "" for texts in texts_BK for t in texts]
     ids = model.tokenize(flat) if flat else torch.zeros(0, length, dtype=torch.long)
-    return ids.reshape(*mask_BK.shape, ids.shape[-1]), mask_BK
+    return TextBlock(ids.reshape(*mask_BK.shape, ids.shape[-1]), mask_BK)
 
 
-def _locate_concepts(rows: list[View], views: Views, model: ClipModel, length: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return token spans, texts and owners of all concepts, without those beyond the context length."""
+def _locate_concepts(rows: list[View], views: Views, model: ClipModel, length: int) -> tuple[Concepts, Tensor]:
+    """Return where all concepts are and, where they are encoded, their tokens; without those beyond the context."""
     spans, texts, owners = [], [], []
     for owner, row in enumerate(rows):
         for start, end in row.concepts:
@@ -365,7 +367,8 @@ def _locate_concepts(rows: list[View], views: Views, model: ClipModel, length: i
                 spans.append((first, last))
                 texts.append(row.caption[start:end])
                 owners.append(owner)
-    span_M2 = torch.tensor(spans, dtype=torch.long).reshape(-1, 2)
+    owner_M = torch.tensor(owners, dtype=torch.long)
+    counts = tuple(owner_M.bincount(minlength=len(rows)).tolist())
+    concepts = Concepts(torch.tensor(spans, dtype=torch.long).reshape(-1, 2), owner_M, counts)
     is_encoded = texts and views.concepts == "encoded"
-    concept_ML = model.tokenize(texts) if is_encoded else torch.zeros(0, length, dtype=torch.long)
-    return span_M2, concept_ML, torch.tensor(owners, dtype=torch.long)
+    return concepts, model.tokenize(texts) if is_encoded else torch.zeros(0, length, dtype=torch.long)

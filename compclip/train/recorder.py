@@ -30,18 +30,10 @@ from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Step
 from compclip.model import towers
 from compclip.runs.run_folder import SHARE
-from compclip.train import (
-    checkpoint,
-    distributed,
-    fine_tuning,
-    fitting_batch,
-    resource_advice,
-    view_shares,
-)
-from compclip.train.checkpoint_writer import CheckpointWriter
+from compclip.train import checkpoint, distributed, fine_tuning, fitting_batch, throughput, view_shares
+from compclip.train.checkpoint import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, Terms, TrainingState
-from compclip.train.resource_advice import Adviser, read_memory
-from compclip.train.throughput import Meter
+from compclip.train.throughput import Adviser, Meter, read_memory
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -148,7 +140,7 @@ class Recorder(Observer):
 
     def count_workers(self, cfg: Train, device: str, batch_bytes: int) -> int:
         """Return how many processes make batches ahead: as configured, else by the job's cores."""
-        return resource_advice.count_workers(cfg.workers, device, batch_bytes)
+        return throughput.count_workers(cfg.workers, device, batch_bytes)
 
     def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
         """Return the terms. Raises UserError, with the place, where the loss fails or gives something else."""
@@ -180,7 +172,7 @@ class Recorder(Observer):
         """Count the samples of a batch by part, and its replaced pictures by reason."""
         self.meter.end_wait()
         for kind, numbers in self.counts.items():
-            numbers.update(getattr(batch, kind))
+            numbers.update(batch.counts.get(kind, {}))
 
     def reads_step(self, step: int) -> bool:
         """Return whether a step is logged or saved."""

@@ -25,7 +25,20 @@ from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModel
 from compclip.model.tokenizers import TokenLayout
 from compclip.train import accumulate, extras, fake_device, fine_tuning, optimiser
-from compclip.train.batch import Batch
+from compclip.train.batch import (
+    CAPTION,
+    CONCEPT,
+    NEGATIVE,
+    NEGATIVE_IMAGES,
+    POSITIVE,
+    REGION_CROPS,
+    REGION_TEXTS,
+    REGIONS,
+    Batch,
+    Concepts,
+    PictureBlock,
+    TextBlock,
+)
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -127,26 +140,40 @@ def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
     K = views.negative_texts
     P = views.positive_texts
     J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
-    R, C = views.regions, views.region_texts
+    R = views.regions.count if views.regions else 0
+    pictures = {}
+    if J:
+        pictures[NEGATIVE_IMAGES] = _picture_block(B, J, side)
+    if R:
+        box_BR4 = torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(B, R, 4).contiguous()
+        pictures[REGIONS] = PictureBlock(torch.ones(B, R, dtype=torch.bool), box_BJ4=box_BR4)
+        if views.regions and views.regions.crops:
+            pictures[REGION_CROPS] = _picture_block(B, R, side)
+    texts = {
+        CAPTION: TextBlock(torch.zeros(B, L, dtype=torch.long)),
+        NEGATIVE: _text_block(B, K, L),
+        POSITIVE: _text_block(B, P, L),
+        CONCEPT: TextBlock(torch.zeros(M if views.concepts == "encoded" else 0, L, dtype=torch.long)),
+    }
+    if views.regions:
+        texts[REGION_TEXTS] = _text_block(B, R, views.regions.texts, L)
+    for name, count in views.named_texts.items():
+        texts[name] = _text_block(B, count, L)
     spans_M2 = torch.tensor([1, 3]).expand(M, 2).contiguous()
+    counts = (CONCEPTS,) * B if M else (0,) * B
     return Batch(
         image_B3HW=torch.zeros(B, 3, side, side, dtype=torch.uint8),
-        text_BL=torch.zeros(B, L, dtype=torch.long),
-        negative_BKL=torch.zeros(B, K, L, dtype=torch.long),
-        mask_BK=torch.ones(B, K, dtype=torch.bool),
-        positive_BPL=torch.zeros(B, P, L, dtype=torch.long),
-        positive_mask_BP=torch.ones(B, P, dtype=torch.bool),
-        concept_span_M2=spans_M2,
-        concept_ML=torch.zeros(M if views.concepts == "encoded" else 0, L, dtype=torch.long),
-        owner_M=torch.zeros(M, dtype=torch.long),
-        negative_image_BJ3HW=torch.zeros(B, J, 3, side, side, dtype=torch.uint8) if J else None,
-        negative_image_mask_BJ=torch.ones(B, J, dtype=torch.bool) if J else None,
-        statistics_23=torch.ones(2, 3),
-        concept_counts=(CONCEPTS,) * B if M else (0,) * B,
+        texts=texts,
+        concepts=Concepts(spans_M2, torch.zeros(M, dtype=torch.long), counts),
+        pictures=pictures,
         target_BL=torch.zeros(B, L, dtype=torch.long) if views.target else None,
-        region_box_BR4=torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(B, R, 4).contiguous() if R else None,
-        region_mask_BR=torch.ones(B, R, dtype=torch.bool) if R else None,
-        region_text_BRCL=torch.zeros(B, R, C, L, dtype=torch.long) if R else None,
-        region_text_mask_BRC=torch.ones(B, R, C, dtype=torch.bool) if R else None,
-        region_crop_BR3HW=torch.zeros(B, R, 3, side, side, dtype=torch.uint8) if R and views.region_crops else None,
+        statistics_23=torch.ones(2, 3),
     )
+
+
+def _text_block(*shape: int) -> TextBlock:
+    return TextBlock(torch.zeros(*shape, dtype=torch.long), torch.ones(*shape[:-1], dtype=torch.bool))
+
+
+def _picture_block(B: int, J: int, side: int) -> PictureBlock:
+    return PictureBlock(torch.ones(B, J, dtype=torch.bool), torch.zeros(B, J, 3, side, side, dtype=torch.uint8))

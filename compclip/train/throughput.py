@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from compclip.base import messages, shared_memory
+from compclip.interface.features import list_rows
 from compclip.interface.views import Views
 from compclip.model import towers
 from compclip.model.clip_model import ClipModule
-from compclip.train import encode
-from compclip.train.accumulate import embedding_fields
+from compclip.runs import gpus
+from compclip.train import encode, loader
 from compclip.train.batch import Batch
+from compclip.train.fitting_batch import GIB
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Train
 
 SIDES = {"cpu": 512, "cuda": 8192}  # of the square matrices that the rate is measured with
 REPEATS = 5
@@ -70,7 +78,7 @@ class Meter:
 
     def add(self, batch: Batch, views: Views) -> None:
         """Count a finished step on this batch. Its gradients are gone by now: counting makes others."""
-        kind = _work_kind(views)
+        kind = views.work_kind()
         if kind not in self._a_sample:
             started = time.perf_counter()
             if self._recomputes:
@@ -98,12 +106,6 @@ class Meter:
         return share
 
 
-def _work_kind(views: Views) -> tuple[int, int, Views]:
-    """Return what decides a step's work: how many rules there are, not which, since these may be new in every step."""
-    bare = replace(views, negatives=(), positives=(), pairs=(), group=None, bag_rule=None, variations=None)
-    return views.negative_texts, views.positive_texts, bare
-
-
 def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
     """Count operations of the towers, forward and backward, on a batch's first two images and their texts.
 
@@ -112,14 +114,78 @@ def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[
     """
     buffers = [(buffer, buffer.clone()) for buffer in clip.buffers()]
     first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
-    first = replace(first, encoded_BK=None, encoded_BP=None, encoded_BRC=None)
+    first = replace(first, texts={name: replace(block, encoded=None) for name, block in first.texts.items()})
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:
         features = encode.encode_features(clip, first, views, frozen)
-        ends = [e for name, _ in embedding_fields() if (e := getattr(features, name)) is not None and e.requires_grad]
+        ends = [tensor for tensor, _ in list_rows(features).values() if tensor.requires_grad]
         if ends:
             torch.autograd.backward([e.sum() for e in ends])
     clip.zero_grad(set_to_none=True)
     for buffer, before in buffers:
         buffer.copy_(before)
     return counter.get_total_flops()
+
+
+# What a run says once of the resources that hold it back, on stderr, with the options that help.
+
+WAIT_SHARE = 0.1  # of the time since the last logged step
+MEMORY_SHARE = 0.9  # of a GPU's memory
+
+
+class Adviser:
+    """Looks at a run's resources when it logs, and says each piece of advice once."""
+
+    def __init__(self, cfg: Train, device: torch.device) -> None:
+        self.cfg, self.device = cfg, device
+        self._spans = 0
+        self._said: set[str] = set()
+
+    def look(self, wait_share: float) -> None:
+        """Look at the share of the last span that waited for data, and at the GPU's memory.
+
+        The first span, in which workers start and files are read for the first time, is not judged.
+        """
+        self._spans += 1
+        if wait_share > WAIT_SHARE and self._spans > 1:
+            faster = "" if self.cfg.resize == "torch" else " or train.resize: torch"
+            advice = f"more train.workers (workers={self.cfg.workers or 0})"
+            if self.cfg.workers is None and self.device.type != "cpu":
+                advice = "the job more cores (train.workers follows them unless it is set)"
+            self._say_once("data_wait", f"{wait_share:.0%} of the time went by without data; give {advice}{faster}")
+        reserved, total = read_memory(self.device)
+        if total and reserved > MEMORY_SHARE * total:
+            cheaper = "" if self.cfg.checkpoint_activations else " or set train.checkpoint_activations: true"
+            self._say_once(
+                "memory", f"{reserved / GIB:.1f} of the GPU's {total / GIB:.1f} GiB are taken, and a step with longer "
+                f"texts may not fit; lower train.micro_batch (micro_batch={self.cfg.micro_batch}){cheaper}"
+            )  # fmt: skip
+
+    def _say_once(self, name: str, line: str) -> None:
+        if name not in self._said:
+            self._said.add(name)
+            messages.note(f"{name}: {line}")
+
+
+def read_memory(device: torch.device) -> tuple[int, int]:
+    """Return the bytes of a GPU that torch's allocator had at most, and all of it; zeros of a CPU."""
+    if device.type != "cuda":
+        return 0, 0
+    return torch.cuda.max_memory_reserved(device), torch.cuda.get_device_properties(device).total_memory
+
+
+def count_workers(configured: int | None, device: str, batch_bytes: int) -> int:
+    """Return how many processes make batches ahead: as configured, else on a GPU a core each; on a CPU none.
+
+    One core is left to the process that trains. There are fewer where their batches would take more than half of the
+    memory that processes share; a system without such a folder has no such bound. A process of several on its machine
+    has its share of the cores.
+    """
+    if configured is not None or device == "cpu":
+        return configured or 0
+    env = os.environ
+    cores = len(os.sched_getaffinity(0)) // int(env.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, whose processes share
+    cores = min(int(env.get(name, cores)) for name in ("SLURM_CPUS_PER_TASK", gpus.CORES))
+    free = shared_memory.measure_free()
+    fitting = cores if free is None else free // 2 // (loader.AHEAD * batch_bytes)
+    return max(1, min(cores - 1, fitting))

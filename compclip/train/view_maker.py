@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -19,17 +21,79 @@ from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
-from compclip.interface.views import Views
+from compclip.interface.views import SampleTexts, Views
+from compclip.runs.run_folder import CUT
 from compclip.text import sentences
 from compclip.text.annotation import Annotation
-from compclip.train import composite
-from compclip.train.batch import FURTHER, PARTNER, RegionView, View
-from compclip.train.context_reading import PLAIN_READER, ContextReader, TrueTexts
-from compclip.train.picture_resizing import Box, Fit, Resize, find_shown_part, resize_by_pillow
-from compclip.train.region_views import WHOLE, Part, cut_region, draw_regions
+from compclip.train.batch import FURTHER, PARTNER, REGION_LEFT, TARGET, RegionView, View
+from compclip.train.picture_views import (
+    WHOLE,
+    Box,
+    Fit,
+    Part,
+    Partners,
+    Resize,
+    cut_region,
+    draw_regions,
+    find_shown_part,
+    join_pictures,
+    resize_by_pillow,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+# What the model reads of texts: nothing behind its context, no white space, no capitals.
+
+
+@dataclass(frozen=True)
+class ContextReader:
+    """Tells whether the model reads two texts as one: their tokens are equal as far as its context goes.
+
+    `tokenize` returns ids [B, L]. A token is a byte or more of a text, so texts whose first `room` bytes differ have
+    other tokens: only where these are equal both are tokenised. Without `tokenize` texts are compared by themselves.
+    """
+
+    tokenize: Callable[[list[str]], Tensor] | None = None
+    room: int = 0
+
+    def start(self, text: str) -> bytes:
+        """Return the beginning of a text that is equal for all texts that the model reads as this one."""
+        if self.tokenize is None:
+            return text.casefold().encode("utf-8", "surrogatepass")
+        return "".join(text.casefold().split()).encode("utf-8", "surrogatepass")[: self.room]
+
+    def reads_alike(self, text: str, another: str) -> bool:
+        """Return whether the model reads both as one text."""
+        if text.casefold() == another.casefold():
+            return True
+        if self.tokenize is None or self.start(text) != self.start(another):
+            return False
+        first_L, second_L = self.tokenize([text, another])
+        return bool((first_L == second_L).all())
+
+
+PLAIN_READER = ContextReader()  # of no model: texts are compared whole
+
+
+class TrueTexts:
+    """Texts that are true of a picture; `in` says whether the model reads a text as one of them."""
+
+    def __init__(self, texts: Iterable[str | None], reader: ContextReader) -> None:
+        self._reader = reader
+        self._by_start: dict[bytes, list[str]] = {}
+        for text in texts:
+            if text is not None:
+                self._by_start.setdefault(reader.start(text), []).append(text)
+
+    def __contains__(self, text: str) -> bool:
+        alike = self._by_start.get(self._reader.start(text), ())
+        return any(self._reader.reads_alike(text, true_text) for true_text in alike)
+
 
 # streams of a sample's randomness beside that of its texts
-CROPS, NEAR, READ, WORDED, DRAWN_AGAIN, VARIED, REGIONS, TRUE_DRAWN_AGAIN = 1, 2, 3, 4, 5, 6, 7, 8
+CROPS, NEAR, READ, DRAWN_AGAIN, REGIONS, TRUE_DRAWN_AGAIN = 1, 2, 3, 5, 7, 8  # 4 and 6: groups of texts
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
@@ -112,7 +176,7 @@ class ViewMaker:
         self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, nearest
         self.resize, self.fit, self.fit_mode = resize, fit, fit_mode
         self.reader = reader
-        self.partners = composite.Partners(data, seed)
+        self.partners = Partners(data, seed)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """Return the view of sample `index`. Raises ImageError where a picture cannot be read.
@@ -137,7 +201,8 @@ class ViewMaker:
         as_written = TrueTexts((view.caption, *view.positives), PLAIN_READER)
         masked = [text for text in view.negatives if text is not None and text in true_texts]
         negatives = tuple(None if text in masked else text for text in view.negatives)
-        return replace(view, negatives=negatives, cut_negatives=sum(text not in as_written for text in masked))
+        cut = sum(text not in as_written for text in masked)
+        return replace(view, negatives=negatives, faults={**view.faults, CUT + "negatives": cut})
 
     def _single(
         self,
@@ -148,68 +213,73 @@ class ViewMaker:
         rng: np.random.Generator,
         generator: Callable[[int], np.random.Generator],
     ) -> View:
-        reading, worded, cropping = generator(READ), generator(WORDED), generator(CROPS)
         caption = _cut_caption(self.data.annotation(index, which), views)
         clic_ends = views.ends == sentences.CLIC_ENDS
-        text = sentences.strip_full_stop(caption.text) if clic_ends else caption.text
-        negatives = _apply_case((rule(caption, rng) for rule in views.negatives), views)
-        positives = _apply_case((rule(caption, rng) for rule in views.positives), views)
-        if views.pairs:
-            pairs = [rule(caption, rng) or (None, None) for rule in views.pairs]
-            positives += _apply_case((text for text, _ in pairs), views)
-            negatives += _apply_case((foil for _, foil in pairs), views)
-        if views.group:
-            true_ones, false_ones = views.group(caption, rng)
-            positives += _apply_case(_pad(true_ones, views.group_positives), views)
-            negatives += _apply_case(_pad(false_ones, views.group_negatives), views)
-        if views.alternatives:
-            positives += self._alternatives(index, caption, views, worded)
-        texts_drawn: list[Annotation] = []
-        if views.bag:  # texts drawn with replacement, and what the rule makes of each
-            texts_of_sample = sentences.list_texts(caption)
-            texts_drawn = [texts_of_sample[i] for i in rng.integers(len(texts_of_sample), size=views.bag)]
-            positives += _apply_case((drawn.text for drawn in texts_drawn), views)
-            if views.bag_rule:
-                negatives += _apply_case([views.bag_rule(drawn, rng) for drawn in texts_drawn], views)
-        shown: Sequence[int] = range(views.negative_images)
-        if views.variations:
-            variations = views.variations(caption, generator(VARIED))
-            shown = [number for number, _ in variations]
-            missing = [None] * (views.negative_images - len(variations))
-            negatives += _apply_case([*(text for _, text in variations), *missing], views)
-        caption_text = _in_case(text, views)
-        positives, cut_positives = self._draw_true(caption_text, positives, caption, views, generator)
-        true_texts = TrueTexts((caption_text, *positives), self.reader)
-        if any(negative is not None and negative in true_texts for negative in negatives):
-            again = generator(DRAWN_AGAIN)
-            draws: list[Draw] = [functools.partial(rule, caption) for rule in views.negatives]
-            # a foil without its own true text would be none
-            draws += [_draw_nothing] * (len(views.pairs) + views.group_negatives)
-            if views.bag_rule:
-                draws += [functools.partial(views.bag_rule, drawn) for drawn in texts_drawn]
-            draws += [_draw_nothing] * (len(negatives) - len(draws))  # variations are of their pictures
-            negatives = tuple(
-                _draw_other(n, true_texts, d, again, views) for n, d in zip(negatives, draws, strict=True)
-            )
-        target = ""
-        if views.target and views.same_target:
-            target = caption_text
-        elif views.target:
-            target = self._wording(index, int(reading.integers(self.data.captions(index))), views)
+        text = _in_case(sentences.strip_full_stop(caption.text) if clic_ends else caption.text, views)
+        texts = self._draw_texts(index, caption, views, rng, generator)
+        positives, cut_positives = self._draw_true(text, texts.true, caption, views, generator)
+        negatives = self._draw_false(TrueTexts((text, *positives), self.reader), texts, views, generator)
+        named = dict(texts.named)
+        if views.target:
+            which_read = int(generator(READ).integers(self.data.captions(index)))
+            named[TARGET] = (text if views.target.is_shown else self._wording(index, which_read, views),)
+        cropping = generator(CROPS)
         shown_picture, part = self._show(picture, views, cropping)
         regions, regions_left = self._regions(index, picture, part, views, generator)
         return View(
-            shown_picture,
-            caption_text,
-            negatives,
-            positives,
+            image=shown_picture,
+            caption=text,
+            negatives=negatives,
+            positives=positives,
             concepts=_concept_spans(caption, views),
-            negative_images=tuple(self._negative_images(index, shown, views.negative_images, cropping)),
-            target=target,
+            negative_images=tuple(self._negative_images(index, texts.pictures, views.negative_images, cropping)),
+            texts=named,
             regions=regions,
-            regions_left=regions_left,
-            cut_positives=cut_positives,
+            faults={CUT + "positives": cut_positives, REGION_LEFT: regions_left},
         )
+
+    def _draw_texts(
+        self,
+        index: int,
+        caption: Annotation,
+        views: Views,
+        rng: np.random.Generator,
+        generator: Callable[[int], np.random.Generator],
+    ) -> _RuleTexts:
+        """Return what all rules make of a caption."""
+        false = [rule(caption, rng) for rule in views.negatives]
+        true = [rule(caption, rng) for rule in views.positives]
+        redraws: list[Draw] = [functools.partial(rule, caption) for rule in views.negatives]
+        named: dict[str, Texts] = {}
+        pictures: Sequence[int] = range(views.negative_images)
+        sample = SampleTexts(caption, functools.partial(self._read_captions, index, views))
+        for group in views.groups:
+            drawn = group.draw(sample, generator(group.stream) if group.stream else rng)
+            true += _pad(drawn.true, group.true)
+            false += _pad(drawn.false, group.false)
+            redraws += [*drawn.redraws, *[_draw_nothing] * (group.false - len(drawn.redraws))]
+            pictures = pictures if drawn.pictures is None else drawn.pictures
+            if group.named:
+                named[group.name] = _apply_case(_pad(drawn.named, group.named), views)
+        return _RuleTexts(_apply_case(true, views), _apply_case(false, views), redraws, named, pictures)
+
+    def _read_captions(self, index: int, views: Views) -> list[Annotation]:
+        """Return all captions of a picture, as the views cut them."""
+        return [_cut_caption(self.data.annotation(index, i), views) for i in range(self.data.captions(index))]
+
+    def _draw_false(
+        self,
+        true_texts: TrueTexts,
+        texts: _RuleTexts,
+        views: Views,
+        generator: Callable[[int], np.random.Generator],
+    ) -> Texts:
+        """Return the false texts; those that the model reads as a true one are drawn anew where their rule can."""
+        if not any(text is not None and text in true_texts for text in texts.false):
+            return texts.false
+        again = generator(DRAWN_AGAIN)
+        pairs = zip(texts.false, texts.redraws, strict=True)
+        return tuple(_draw_other(text, true_texts, draw, again, views) for text, draw in pairs)
 
     def _draw_true(
         self,
@@ -259,19 +329,20 @@ class ViewMaker:
         views: Views,
         generator: Callable[[int], np.random.Generator],
     ) -> tuple[tuple[RegionView | None, ...], int]:
-        """Return `views.regions` regions that the part of the picture shows, and how many it does not show."""
+        """Return regions that the part of the picture shows, and how many of the picture it does not show."""
         if not views.regions:
             return (), 0
-        drawn_regions, unseen_count = draw_regions(self.data.regions(index), part, views, generator(REGIONS))
+        asked = views.regions
+        drawn_regions, unseen_count = draw_regions(self.data.regions(index), part, asked, generator(REGIONS))
         regions = [
             RegionView(
                 box,
                 self._mask_region_texts(_apply_case(texts, views)),
-                cut_region(picture, stored_box, views.region_crops, self.side, self.resize),
+                cut_region(picture, stored_box, asked.crops, self.side, self.resize),
             )
             for box, texts, stored_box in drawn_regions
         ]
-        return (*regions, *[None] * (views.regions - len(regions))), unseen_count
+        return (*regions, *[None] * (asked.count - len(regions))), unseen_count
 
     def _mask_region_texts(self, texts: Texts) -> Texts:
         """Return a region's texts without false ones that the model reads as one of its captions."""
@@ -282,15 +353,6 @@ class ViewMaker:
     def _wording(self, index: int, which: int, views: Views) -> str:
         """Return one of a picture's captions as the views want it: cut and in their case."""
         return _in_case(_cut_caption(self.data.annotation(index, which), views).text, views)
-
-    def _alternatives(self, index: int, caption: Annotation, views: Views, rng: np.random.Generator) -> Texts:
-        """Return other wordings of a caption: the picture's other captions, and stored paraphrases of this one."""
-        wordings = [self._wording(index, i, views) for i in range(self.data.captions(index))]
-        wordings += [_in_case(text, views) for text in caption.stored.get("paraphrase", ())]
-        caption_text = _in_case(caption.text, views)
-        different = list(dict.fromkeys(text for text in wordings if text != caption_text))
-        texts = [different[i] for i in rng.permutation(len(different))[: views.alternatives]]
-        return (*texts, *[None] * (views.alternatives - len(texts)))
 
     def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
         """Draw `count` different samples of those nearest to one, anew in each epoch; fewer where it has fewer."""
@@ -316,25 +378,26 @@ class ViewMaker:
         yield from [None] * (count - len(stored))
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
+        composite = views.composite
+        assert composite is not None
         caption_sentences = self._sentences(index, which)
-        partner, partner_sentences = None, None
-        stand_ins = {FURTHER} if len(caption_sentences) < 2 else set()
-        if views.partner:
-            (partner, partner_caption), is_of_kind = self.partners.draw((index, which), views.partner, rng)
+        faults: Counter[str] = Counter()
+        partner, partner_sentences = index, None
+        if composite.partner:
+            (partner, partner_caption), is_of_kind = self.partners.draw((index, which), composite.partner, rng)
             partner_sentences = self._sentences(partner, partner_caption)
-            stand_ins |= {FURTHER} if len(partner_sentences) < 2 else set()
-            stand_ins |= {PARTNER} if not is_of_kind or partner == index else set()
-        assert views.compose is not None  # views with a composite have one
-        positives, negative = views.compose(
-            caption_sentences, partner_sentences, views.composite, rng, views.partner == "common_noun", views.ends
+            faults[PARTNER] = int(not is_of_kind or partner == index)
+        if len(caption_sentences) < 2 or (partner_sentences is not None and len(partner_sentences) < 2):
+            faults[FURTHER] = 1
+        has_common_noun = composite.partner == "common_noun"
+        positives, negative = composite.write(
+            caption_sentences, partner_sentences, composite.captions, rng, has_common_noun, views.ends
         )
-        if partner is not None:
-            picture = composite.join_pictures(
-                picture, self.load(self.data.sample(partner)), self.side, rng, self.resize
-            )
+        if composite.partner:
+            other = self.load(self.data.sample(partner))
+            picture = join_pictures(picture, other, self.side, rng, self.resize)
         caption, *further = [_in_case(text, views) for text in positives]
-        negatives = _apply_case([negative], views)
-        return View(picture, caption, negatives, tuple(further), stand_ins=frozenset(stand_ins))
+        return View(picture, caption, _apply_case([negative], views), tuple(further), faults=faults)
 
     def _sentences(self, index: int, which: int) -> tuple[Annotation, ...]:
         """Return the sentences of one caption; where it has a single one, those of the image's other captions too."""
@@ -343,6 +406,17 @@ class ViewMaker:
             return selected
         other_captions = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
         return selected + tuple(s for a in other_captions for s in sentences.select(a))
+
+
+@dataclass(frozen=True)
+class _RuleTexts:
+    """What all rules made of a caption, in the views' case, and the stored pictures that belong to it, by number."""
+
+    true: Texts
+    false: Texts
+    redraws: Sequence[Draw]  # of `false`
+    named: Mapping[str, Texts]
+    pictures: Sequence[int]
 
 
 def _draw_nothing(_rng: np.random.Generator) -> None:
@@ -361,7 +435,7 @@ def _draw_other(
     return text
 
 
-def _pad(texts: Sequence[str], count: int) -> Texts:
+def _pad(texts: Sequence[str | None], count: int) -> Texts:
     return (*texts[:count], *[None] * (count - len(texts)))
 
 

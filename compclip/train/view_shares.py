@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
 from compclip.runs.run_folder import CUT, FAULTS, REPLACED
-from compclip.train.batch import FURTHER, PARTNER, View
+from compclip.train.batch import FURTHER, PARTNER, TARGET, View
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -40,7 +40,7 @@ def tally_parts(rows: Sequence[View], views: Views, samples: int) -> dict[str, d
     The first `samples` rows are the batch's own; the others are their neighbours.
     """
     asked_counts = {REPLACED: samples}
-    had = {REPLACED: sum(REPLACED in row.stand_ins for row in rows[:samples])}
+    had = {REPLACED: sum(row.faults.get(REPLACED, 0) for row in rows[:samples])}
     if views.neighbours:
         asked_counts["neighbours"] = samples * views.neighbours
         had["neighbours"] = len(rows) - samples
@@ -48,12 +48,9 @@ def tally_parts(rows: Sequence[View], views: Views, samples: int) -> dict[str, d
         for name, present in _name_parts(row, views):
             asked_counts[name] = asked_counts.get(name, 0) + 1
             had[name] = had.get(name, 0) + present
-        for name, texts, cut in (
-            ("negatives", row.negatives, row.cut_negatives),
-            ("positives", row.positives, row.cut_positives),
-        ):
-            asked_counts[CUT + name] = asked_counts.get(CUT + name, 0) + len(texts)
-            had[CUT + name] = had.get(CUT + name, 0) + cut
+        for name, texts in ((CUT + "negatives", row.negatives), (CUT + "positives", row.positives)):
+            asked_counts[name] = asked_counts.get(name, 0) + len(texts)
+            had[name] = had.get(name, 0) + row.faults.get(name, 0)
     return {"asked": asked_counts, "had": had}
 
 
@@ -63,18 +60,20 @@ def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
     yield "captions", bool(row.caption)
     yield from ((name, text is not None) for name, text in zip(negatives, row.negatives, strict=True))
     if views.composite:
-        yield from ((name, name not in row.stand_ins) for name in positives)
-        if views.partner:
-            yield PARTNER, PARTNER not in row.stand_ins
+        yield from ((name, not row.faults.get(name)) for name in positives)
+        if views.composite.partner:
+            yield PARTNER, not row.faults.get(PARTNER)
         return
     yield from ((name, text is not None) for name, text in zip(positives, row.positives, strict=True))
     if views.concepts:
         yield "concepts", bool(row.concepts)
     if views.target:
-        yield "targets", bool(row.target)
+        yield "targets", bool(row.texts[TARGET][0])
+    for name in views.named_texts:
+        yield from ((name, text is not None) for text in row.texts[name])
     yield from (("negative_images", picture is not None) for picture in row.negative_images)
     yield from (("regions", region is not None) for region in row.regions)
-    if views.region_negatives:
+    if views.regions and views.regions.negatives:
         texts = [text for region in row.regions if region for text in region.texts[2:]]
         yield from (("negatives/regions", text is not None) for text in texts)
 
@@ -83,20 +82,14 @@ def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
 def name_texts(views: Views) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of a view's negatives and positives, in their order."""
     if views.composite:
-        further = (FURTHER,) * (views.composite - 2)
-        return ("negatives/composite",), ("positives/second", *further)[: views.composite - 1]
+        further = (FURTHER,) * (views.composite.captions - 2)
+        return ("negatives/composite",), ("positives/second", *further)[: views.composite.captions - 1]
     negatives = [f"negatives/{rule_name(rule)}" for rule in views.negatives]
     positives = [f"positives/{rule_name(rule)}" for rule in views.positives]
-    pairs = [rule_name(rule) for rule in views.pairs]
-    negatives += [f"negatives/{name}" for name in pairs]
-    positives += [f"positives/{name}" for name in pairs]
-    if views.group:
-        negatives += [f"negatives/{rule_name(views.group)}"] * views.group_negatives
-        positives += [f"positives/{rule_name(views.group)}"] * views.group_positives
-    positives += ["positives/alternatives"] * views.alternatives
-    negatives += ["negatives/bag"] * (views.bag if views.bag_rule else 0)
-    negatives += ["negatives/variations"] * (views.negative_images if views.variations else 0)
-    return tuple(negatives), (*positives, *["positives/bag"] * views.bag)
+    for group in views.groups:
+        negatives += [f"negatives/{group.name}"] * group.false
+        positives += [f"positives/{group.name}"] * group.true
+    return tuple(negatives), tuple(positives)
 
 
 def rule_name(rule: Callable) -> str:

@@ -32,4 +32,4 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
         spans = tuple((start, start + len(phrase)) for start, phrase in starts)
         rows.append(View(squeeze(path, model.image_size), caption, concepts=spans))
     batch, step = take_step("c2lip", OPTIONS, rows, model)
-    return replace(step, token_AL=torch.cat([batch.text_BL, batch.concept_ML]))
+    return replace(step, token_AL=torch.cat([batch.text_BL, batch.texts["concepts"].ids]))

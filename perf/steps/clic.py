@@ -13,7 +13,7 @@ from torch import Tensor
 from compclip.model import clip_model
 from compclip.model.clip_model import ClipModel
 from compclip.text import sentences
-from compclip.train import composite
+from compclip.train import picture_views
 from compclip.train.batch import View
 from perf.released_steps import CAPTIONS, FURTHER, Step, take_step
 
@@ -32,7 +32,7 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
         negative = join_clic(f"no {CAPTIONS[i]}", CAPTIONS[partner])
         first, second = Image.open(path).convert("RGB"), Image.open(paths[partner]).convert("RGB")
         generators = map(np.random.default_rng, range(9))  # both orders of the two are among them
-        squares = [composite.join_pictures(first, second, model.image_size, rng) for rng in generators]
+        squares = [picture_views.join_pictures(first, second, model.image_size, rng) for rng in generators]
         square = min(squares, key=lambda square: distance(square, theirs.picture_B3HW[i]))
         rows.append(View(square, p1, (negative,), (p2, *further)))
     batch, step = take_step("clic", {"ends": "clic", "statistics": "imagenet"}, rows, model)
@@ -48,6 +48,6 @@ def join_clic(first: str, second: str) -> str:
 
 def distance(square: Image.Image, picture_3HW: Tensor) -> float:
     """Return how far a composite is from one that is normalised by ImageNet's statistics."""
-    statistics = torch.tensor([composite.IMAGENET["mean"], composite.IMAGENET["std"]])
+    statistics = torch.tensor([picture_views.IMAGENET["mean"], picture_views.IMAGENET["std"]])
     pixels = torch.from_numpy(np.array(square)).permute(2, 0, 1)[None]
     return float((clip_model.normalise_pictures(pixels, statistics)[0] - picture_3HW).abs().mean())

@@ -20,4 +20,4 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     negatives.append(None)
     rows = [View(squeeze(path), CAPTIONS[i].replace("!", ""), (negatives[i],)) for i, path in enumerate(paths)]
     batch, step = take_step("clove", {}, rows, model)
-    return replace(step, token_AL=torch.cat([batch.text_BL, batch.negative_BKL[batch.mask_BK]]))
+    return replace(step, token_AL=torch.cat([batch.text_BL, batch.negative_BKL[batch.texts["negatives"].mask]]))

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import nn
 
 from compclip.model.clip_model import ClipModel
-from compclip.train import composite
+from compclip.train import picture_views
 from compclip.train.batch import View
 from perf.released_steps import CONFIG, SIDE, Step, take_step
 
@@ -27,7 +27,7 @@ MODEL: dict[str, Any] = {
 def step(paths: list[str], model: ClipModel, theirs: Step, name: str = "codebook_clip") -> Step:
     """Whole texts, the patches and tokens of its query, and pictures by its kernel and statistics."""
     leave_out_maps(model)
-    model.preprocess_cfg.update(composite.IMAGENET)
+    model.preprocess_cfg.update(picture_views.IMAGENET)
     kernel = Image.Resampling.BILINEAR
     pictures = [Image.open(path).convert("RGB").resize((SIDE, SIDE), kernel) for path in paths]
     rows = [View(picture, text) for picture, text in zip(pictures, theirs.texts, strict=True)]

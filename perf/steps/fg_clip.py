@@ -28,8 +28,8 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
             regions.append(RegionView(box, (captions[r], *own)))
         rows.append(View(squeeze(path), CAPTIONS[i], (), (PHOTO + FURTHER[i][0],), regions=tuple(regions)))
     batch, step = take_step("fg_clip", OPTIONS, rows, model)
-    assert batch.region_text_BRCL is not None
-    drawn_texts = [batch.region_text_BRCL[:, :, 0], batch.region_text_BRCL[:, :, 1:]]
+    text_BRCL = batch.texts["region_texts"].ids
+    drawn_texts = [text_BRCL[:, :, 0], text_BRCL[:, :, 1:]]
     tokens = [batch.text_BL, batch.positive_BPL[:, 0], drawn_texts[0].flatten(0, 1), drawn_texts[1].flatten(0, 2)]
     total = {"total": torch.stack(list(step.terms.values())).sum()}
     return replace(step, token_AL=torch.cat(tokens), terms=total)

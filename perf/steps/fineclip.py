@@ -14,7 +14,7 @@ from PIL import Image
 from compclip.model import clip_model
 from compclip.model.clip_model import ClipModel
 from compclip.train.batch import RegionView, View
-from compclip.train.region_views import cut_region
+from compclip.train.picture_views import cut_region
 from perf import released_steps
 from perf.released_steps import CAPTIONS, FURTHER, SIDE, Step, take_step
 
@@ -45,14 +45,13 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
             regions.append(RegionView(box, (text,), cut_region(picture, box, 1.5, SIDE, resize)))
         rows.append(View(resize(picture, (SIDE, SIDE)), CAPTIONS[i], regions=tuple(regions)))
     batch, step = take_step("fineclip", OPTIONS, rows, model, frozenset({"text"}))
-    assert (
-        batch.region_crop_BR3HW is not None and batch.region_text_BRCL is not None and batch.statistics_23 is not None
-    )
-    crops = clip_model.normalise_pictures(batch.region_crop_BR3HW.flatten(0, 1), batch.statistics_23)
+    crop_BR3HW = batch.pictures["region_crops"].image_BJ3HW
+    assert crop_BR3HW is not None and batch.statistics_23 is not None
+    crops = clip_model.normalise_pictures(crop_BR3HW.flatten(0, 1), batch.statistics_23)
     return replace(
         step,
         picture_B3HW=torch.cat([step.picture_B3HW, crops]),
-        token_AL=torch.cat([batch.text_BL, batch.region_text_BRCL[:, :, 0].flatten(0, 1)]),
+        token_AL=torch.cat([batch.text_BL, batch.texts["region_texts"].ids[:, :, 0].flatten(0, 1)]),
     )
 
 

@@ -15,5 +15,7 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     """Captions, then the negatives that are there, kind by kind."""
     rows = [View(squeeze(path), CAPTIONS[i], NEGATIVES[i]) for i, path in enumerate(paths)]
     batch, step = take_step("fsc_clip", {}, rows, model)
-    by_kind = [batch.negative_BKL[batch.mask_BK[:, k], k] for k in range(batch.mask_BK.shape[1])]
+    mask_BK = batch.texts["negatives"].mask
+    assert mask_BK is not None
+    by_kind = [batch.negative_BKL[mask_BK[:, k], k] for k in range(mask_BK.shape[1])]
     return replace(step, token_AL=torch.cat([batch.text_BL, *by_kind]))

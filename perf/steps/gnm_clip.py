@@ -27,8 +27,9 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
         rows.append(View(pictures[0], CAPTIONS[0], texts, negative_images=tuple(pictures[i] for i in pair)))
     rows += [View(pictures[i], CAPTIONS[i], (None, None), negative_images=(None, None)) for i in plain]
     batch, step = take_step("gnm_clip", OPTIONS, rows, model)
-    assert batch.negative_image_BJ3HW is not None and batch.statistics_23 is not None
-    changed_BJ3HW = clip_model.normalise_pictures(batch.negative_image_BJ3HW, batch.statistics_23)
+    negative_BJ3HW = batch.pictures["negative_images"].image_BJ3HW
+    assert negative_BJ3HW is not None and batch.statistics_23 is not None
+    changed_BJ3HW = clip_model.normalise_pictures(negative_BJ3HW, batch.statistics_23)
     return replace(
         step,
         picture_B3HW=in_their_order(changed_BJ3HW, step.picture_B3HW),

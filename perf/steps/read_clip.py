@@ -24,7 +24,13 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     heads.project.load_state_dict(torch.load(t5 / "project.pt", weights_only=True))
     model.clip.heads = heads
     rows = [
-        View(cut_middle(path, model.image_size), CAPTIONS[i], NEGATIVES[i], FURTHER[i][:1], target=FURTHER[i][1])
+        View(
+            cut_middle(path, model.image_size),
+            CAPTIONS[i],
+            NEGATIVES[i],
+            FURTHER[i][:1],
+            texts={"target": (FURTHER[i][1],)},
+        )
         for i, path in enumerate(paths)
     ]
     batch, step = take_step("read_clip", options, rows, model)

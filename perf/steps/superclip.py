@@ -9,5 +9,5 @@ from perf.released_steps import CAPTIONS, Step, squeeze, take_step
 
 def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
     """Captions that are encoded, and whose words are read."""
-    rows = [View(squeeze(path), CAPTIONS[i], target=CAPTIONS[i]) for i, path in enumerate(paths)]
+    rows = [View(squeeze(path), CAPTIONS[i], texts={"target": (CAPTIONS[i],)}) for i, path in enumerate(paths)]
     return take_step("superclip", {}, rows, model)[1]

@@ -21,8 +21,9 @@ def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:
         for i, picture in enumerate(pictures)
     ]
     batch, step = take_step("triplet_clip", {}, rows, model)
-    assert batch.negative_image_BJ3HW is not None and batch.statistics_23 is not None
-    negative_B3HW = clip_model.normalise_pictures(batch.negative_image_BJ3HW[:, 0], batch.statistics_23)
+    negative_BJ3HW = batch.pictures["negative_images"].image_BJ3HW
+    assert negative_BJ3HW is not None and batch.statistics_23 is not None
+    negative_B3HW = clip_model.normalise_pictures(negative_BJ3HW[:, 0], batch.statistics_23)
     return replace(
         step,
         picture_B3HW=torch.cat([step.picture_B3HW, negative_B3HW]),

@@ -11,7 +11,7 @@ from compclip.audit import rule_audit
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.data.sample import Sample
-from compclip.interface.views import Views
+from compclip.interface.views import Views, pair
 from compclip.text.annotation import Annotation
 from tests.conftest import ROOT
 from tests.prepared_set import prepared
@@ -75,9 +75,11 @@ def nothing(annotation, rng):
 
 def test_foils_stand_beside_their_parts(project, monkeypatch):
     """Of five parts four have a foil; a rule that makes none has a row of its own."""
-    monkeypatch.setattr(grid, "first_views", lambda *_: Views(pairs=(red, nothing), caption="full"))
+    monkeypatch.setattr(
+        grid, "first_views", lambda *_: Views(groups=(pair("red", red), pair("nothing", nothing)), caption="full")
+    )
     foils, none = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project).rules
-    assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "test_rule_audit.red", 4, 0.8)
+    assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "red", 4, 0.8)
     belied_parts = [belied_part for belied_part, _ in foils.samples]
     assert belied_parts[1:] == ["a horse runs", "a cow sleeps", "a dog sleeps"] and belied_parts[0] in CAPTIONS[0]
     assert {text for _, text in foils.samples} == {"a red thing"}

@@ -26,7 +26,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import caption_lists, shard_stages, stored_lists
-from compclip.text import masked_words, stored_texts, swap
+from compclip.text import dense_texts, masked_words, stored_texts, swap
 from tests.conftest import ROOT
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
@@ -242,10 +242,10 @@ def listed(name: str) -> str:
         (Views(negatives=(stored_texts.first_negative,)), "texts.negative", [listed("negative")]),
         (Views(negatives=(stored_texts.nth(2),)), "texts.negative", [listed("negative")]),
         (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", [listed("paraphrase")]),
-        (Views(variations=partial(stored_texts.draw_variations, 2)), "texts.variation", [listed("variation")]),
+        (Views(groups=(stored_texts.variations(2),)), "texts.variation", [listed("variation")]),
         (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
         (Views(negatives=(masked_words.of_pos_released("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
-        (Views(bag=2, bag_rule=partial(masked_words.either_of_dense, swap.nouns)), "masked.dense",
+        (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense",
          [listed("dense"), "data.scenes.masked={model: m, dense: true}"]),
     ],
 )  # fmt: skip

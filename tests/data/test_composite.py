@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from compclip.data.sample import Sample
-from compclip.interface.views import Views
+from compclip.interface.views import Composite, Views
 from compclip.text import composite_captions
 from compclip.text import sentences as text_sentences
 from compclip.text.annotation import Annotation
-from compclip.train import composite
+from compclip.train import picture_views
 from compclip.train.view_maker import ViewMaker
 from tests.prepared_set import prepared
 
@@ -31,7 +31,7 @@ def test_two_pictures_share_one_square(size, axis):
     a, b = (Image.new("RGB", size, colour) for colour in (RED, BLUE))
     orders = set()
     for seed in range(20):
-        square = np.asarray(composite.join_pictures(a, b, 33, np.random.default_rng(seed)))
+        square = np.asarray(picture_views.join_pictures(a, b, 33, np.random.default_rng(seed)))
         assert square.shape == (33, 33, 3)
         halves = np.split(square, [16], axis=axis)
         colours = [tuple(int(c) for c in half.reshape(-1, 3)[0]) for half in halves]
@@ -115,7 +115,7 @@ def crowd(folder, annotations, tall=()):
 
 def test_partners_by_common_nouns(tmp_path):
     """Another sample of the same orientation with a noun of this one; none where no other has one."""
-    shared = composite.Partners(crowd(tmp_path, CAPTIONS, tall=(5,)), seed=0)
+    shared = picture_views.Partners(crowd(tmp_path, CAPTIONS, tall=(5,)), seed=0)
     drawn = {i: [shared.draw((i, 0), "common_noun", np.random.default_rng(k)) for k in range(50)] for i in range(6)}
     met = {i: {partner if has_noun else None for partner, has_noun in draws} for i, draws in drawn.items()}
     assert met == {
@@ -131,8 +131,8 @@ def test_partners_by_common_nouns(tmp_path):
 def test_a_caption_has_at_most_five_partners_and_keeps_them(tmp_path):
     """CLIC B.4: up to five images, without repetition; others under another seed."""
     data = crowd(tmp_path, tagged(*["DOG runs"] * 40))
-    first, again, other_seed = (composite.Partners(data, seed) for seed in (0, 0, 1))
-    assert len(set(first.find_by_noun((7, 0)))) == composite.SHARED and (7, 0) not in first.find_by_noun((7, 0))
+    first, again, other_seed = (picture_views.Partners(data, seed) for seed in (0, 0, 1))
+    assert len(set(first.find_by_noun((7, 0)))) == picture_views.SHARED and (7, 0) not in first.find_by_noun((7, 0))
     assert first.find_by_noun((7, 0)) == again.find_by_noun((7, 0)) != other_seed.find_by_noun((7, 0))
 
 
@@ -178,8 +178,8 @@ def test_all_steps_mean_the_same_first_sentence(tmp_path):
     maker = ViewMaker(data, 0, 8, lambda sample: Image.new("RGB", (40, 20)))
     for views in (
         Views(),
-        Views(composite=1, compose=composite_captions.compose, partner=""),
-        Views(composite=1, compose=composite_captions.compose),
+        Views(composite=Composite(1, composite_captions.compose, "")),
+        Views(composite=Composite(1, composite_captions.compose)),
     ):
         assert maker.view(0, 0, views).caption.startswith("The chart shows house prices.")
 
@@ -189,7 +189,7 @@ def test_a_view_of_common_nouns(tmp_path):
     texts = ["DOG runs far away", "CAT sees DOG here", "HORSE eats very much"]
     annotations = [tuple(replace(a, sentences=((0, len(a.text)),)) for a in caption) for caption in tagged(*texts)]
     maker = ViewMaker(crowd(tmp_path, annotations), 0, 8, lambda sample: Image.new("RGB", (40, 20)))
-    views = Views(composite=1, compose=composite_captions.compose, partner="common_noun")
+    views = Views(composite=Composite(1, composite_captions.compose, "common_noun"))
     for epoch in range(20):
         assert all(half.split()[0] in ("DOG", "CAT") for half in maker.view(0, epoch, views).caption.split(". "))
     assert len({maker.view(2, epoch, views).caption for epoch in range(20)}) == 2

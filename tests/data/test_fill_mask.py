@@ -19,7 +19,7 @@ from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.prepare import mask_filling, rewrite_shards, shard_stages
-from compclip.text import masked_words, sentences
+from compclip.text import dense_texts, masked_words
 from compclip.text.spacy_parser import annotate
 from tests import tiny_masked
 
@@ -186,7 +186,7 @@ def test_texts_beside_captions_are_filled_too(project):
     for stage in ("recaption", "rewrite", "annotate"):
         shard_stages.run_stage(stage, name, cfg)
     data = PreparedDataset(Path("data/d"))
-    as_caption, (cat, dog, caption) = data.annotation(0, 1), sentences.list_texts(data.annotation(0, 1))
+    as_caption, (cat, dog, caption) = data.annotation(0, 1), dense_texts.list_texts(data.annotation(0, 1))
     assert (cat.text, dog.text, caption.text) == ("The cat sleeps.", "A dog runs.", "The cat sleeps.")
     assert list(zip(cat.starts, cat.ends, cat.masked, strict=True)) == [
         (as_caption.starts[t], as_caption.ends[t], words) for t, words in enumerate(as_caption.masked) if words

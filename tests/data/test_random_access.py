@@ -16,10 +16,10 @@ from PIL import Image
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
-from compclip.interface.views import Views
-from compclip.text import composite_captions, masked_words, sentences, stored_texts
+from compclip.interface.views import Composite, Views
+from compclip.text import composite_captions, dense_texts, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
-from compclip.train import composite, loader, view_maker
+from compclip.train import loader, picture_views, view_maker
 from compclip.train.view_maker import RandomResizedCrop
 from tests.data.test_composite import tagged
 from tests.prepared_set import all_annotations, prepared
@@ -67,17 +67,17 @@ class Lists:
 
     def partners(self, caption_at: tuple[int, int]) -> list[tuple[int, int]]:
         """CLIC B.4."""
-        rng = np.random.default_rng((self.seed, *caption_at, composite.SHARED))
+        rng = np.random.default_rng((self.seed, *caption_at, picture_views.SHARED))
         pools = [
             self.sharing(n, self.shapes[caption_at[0]])
             for n in self.nouns(self.annotations[caption_at[0]][caption_at[1]])
         ]
         pools = [pool for pool in pools if len(pool) > 1]
         partners: dict[int, tuple[int, int]] = {}
-        for _ in range(composite.TRIES if pools else 0):
+        for _ in range(picture_views.TRIES if pools else 0):
             pool = pools[rng.integers(len(pools))]
             candidate = pool[rng.integers(len(pool))]
-            if candidate[0] != caption_at[0] and len(partners) < composite.SHARED:
+            if candidate[0] != caption_at[0] and len(partners) < picture_views.SHARED:
                 partners.setdefault(candidate[0], candidate)
         return list(partners.values())
 
@@ -90,9 +90,9 @@ class Lists:
 
 def test_partners_are_those_of_the_lists(crowd):
     """By nouns for every caption, at random for every sample and many draws."""
-    slow, fast = Lists(crowd, 3), composite.Partners(crowd, 3)
+    slow, fast = Lists(crowd, 3), picture_views.Partners(crowd, 3)
     assert [fast.find_by_noun(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
-    assert any(len(slow.partners(p)) == composite.SHARED for p in slow.places)
+    assert any(len(slow.partners(p)) == picture_views.SHARED for p in slow.places)
     for index in range(len(crowd)):
         generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
         assert [fast.draw_any(index, a) for a, _ in generators] == [slow.random(index, b) for _, b in generators]
@@ -113,7 +113,7 @@ def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
     """Nor does opening the data anew."""
     samples = [crowd.sample(i) for i in range(len(crowd))]
     in_one_shard = prepared(tmp_path, samples, all_annotations(crowd), 30)
-    views = Views(composite=3, compose=composite_captions.compose, partner="common_noun")
+    views = Views(composite=Composite(3, composite_captions.compose, "common_noun"))
     makers = [
         view_maker.ViewMaker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height)))
         for data in (crowd, in_one_shard)
@@ -197,7 +197,7 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
     annotations = [(replace(plain_caption, stored={"dense": ("one", "two")}),), (plain_caption,)]
     data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], annotations)
     maker, text = view_maker.ViewMaker(data, 0, 8, plain), annotations[0][0].text
-    views = Views(negatives=(upper_question,), positives=(upper,), bag=4, bag_rule=behind)
+    views = Views(negatives=(upper_question,), positives=(upper,), groups=(dense_texts.bag(4, behind),))
     drawn_views = [maker.view(0, epoch, views) for epoch in range(60)]
     assert {t for view in drawn_views for t in view.positives[1:]} == {"one", "two", text}
     assert any(len(set(view.positives[1:])) < 3 for view in drawn_views)
@@ -208,7 +208,6 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
         rng.integers(1), rng.random(), rng.random()  # the caption, and what the rules drew
         assert view.positives[1:] == tuple(pool[rng.integers(3)] for _ in range(4))
     assert maker.view(1, 0, views).positives[1:] == (text,) * 4
-    assert maker.view(0, 0, replace(views, bag_rule=None)).negatives == (f"{text.upper()}?",)
     lowered = maker.view(1, 0, replace(views, lowercase=True))
     assert lowered.positives[1:] == (text.lower(),) * 4 and lowered.negatives[1:] == (f"{text.lower()}!",) * 4
 
@@ -219,14 +218,14 @@ def test_variations_are_shown_with_their_own_texts(tmp_path):
     annotations = [(replace(tagged("DOG sees")[0][0], stored=stored),), tuple(tagged("CAT runs")[0])]
     data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], annotations)
     maker = view_maker.ViewMaker(Beside(data, tmp_path), 0, 8, plain)
-    views = Views(negatives=(upper_question,), variations=partial(stored_texts.draw_variations, 2), negative_images=2)
+    views = Views(negatives=(upper_question,), groups=(stored_texts.variations(2),), negative_images=2)
     colours = {(255, 0, 0): "red", (0, 0, 255): "blue", None: "gone"}
     pairs = set()
     for epoch in range(40):
         view = maker.view(0, epoch, views)
         picture_colours = [picture and picture.getpixel((0, 0)) for picture in view.negative_images]
         assert [colours[colour] for colour in picture_colours] == list(view.negatives[1:])
-        rng = view_maker.sample_generator(0, epoch, "s0", view_maker.VARIED)
+        rng = view_maker.sample_generator(0, epoch, "s0", stored_texts.VARIED)
         drawn = stored_texts.draw_variations(2, annotations[0][0], rng)
         assert view.negatives == (f"{annotations[0][0].text.upper()}?", *(text for _, text in drawn))
         pairs.add(view.negatives[1:])
@@ -244,8 +243,10 @@ def test_a_bag_s_texts_are_asked_for_their_own_words(tmp_path):
     )
     data = prepared(tmp_path, [Sample("s0", "0.png", (), width=4, height=4)], [(caption,)])
     coin = partial(masked_words.either, upper_question)
-    views = Views(negatives=(coin,), bag=5, bag_rule=partial(masked_words.either_of_dense, upper_question))
-    texts = sentences.list_texts(caption)
+    views = Views(
+        negatives=(coin,), groups=(dense_texts.bag(5, partial(masked_words.either_of_dense, upper_question)),)
+    )
+    texts = dense_texts.list_texts(caption)
     seen = set()
     for epoch in range(60):
         view = view_maker.ViewMaker(data, 0, 8, plain).view(0, epoch, views)

@@ -23,11 +23,12 @@ from compclip.config.sections import Data, World
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset, RegionColumn
 from compclip.data.sample import Region, Sample
+from compclip.interface.views import Regions as AskedRegions
 from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import region_lists, shard_stages, shard_writer
 from compclip.scenes import companion_texts, generate, layout, render
-from compclip.train import region_views
+from compclip.train import picture_views
 from compclip.train.view_maker import CROPS, RandomResizedCrop, ViewMaker, sample_generator
 from tests.conftest import ROOT
 
@@ -200,7 +201,7 @@ def test_the_whole_way_to_a_view(photos):
         shard_stages.run_stage(stage, NAME, data)
     data_set = PreparedDataset(Path("data/x"))
     assert [data_set.regions(n) for n in range(3)] == [(RED, OTHER), (), ()]
-    views = Views(regions=3, region_negatives=2, region_crops=1.0, squash=True, caption="full")
+    views = Views(regions=AskedRegions(3, negatives=2, crops=1.0), squash=True, caption="full")
     view = ViewMaker(data_set, 0, 8).view(0, 0, views)
     drawn = {region.box: region for region in view.regions if region}
     assert view.image.size == (8, 8) and set(drawn) == {RED.box, OTHER.box} and view.regions[2] is None
@@ -228,12 +229,12 @@ def test_boxes_are_where_their_things_are_in_what_is_shown(photos):
     for crop in (RandomResizedCrop(0.3, 0.6), None):
         maker = ViewMaker(data_set, 0, 64, crop=crop)
         for epoch in range(6 if crop else 1):
-            view = maker.view(0, epoch, Views(regions=2))
+            view = maker.view(0, epoch, Views(regions=AskedRegions(2)))
             picture = view.image if crop else view.image.crop((20, 0, 60, 40)).resize((64, 64))  # the middle of 80 x 40
             red_HW = np.asarray(picture)[..., 0] > 128
             boxes = [region.box for region in view.regions if region]
             red_boxes = [box for box in boxes if red_HW[tuple(_slices(box))].mean() > 0.9]
-            assert len(boxes) + view.regions_left == 2
+            assert len(boxes) + view.faults["region_left"] == 2
             assert len(red_boxes) == (red_HW.sum() >= 0.5 * _area_in_pixels(maker, epoch))
             for box in red_boxes:
                 beside_HW = red_HW.copy()
@@ -265,14 +266,16 @@ def _slices(box, margin: int = -1) -> list[slice]:
     ((0.0, 0.0, 1.0, 1.0), (0.0, -0.5, 1.0, 1.5), (0.0, 0.25, 1.0, 0.75)),  # a margin is added
 ])  # fmt: skip
 def test_a_box_in_a_part_of_the_picture(box, crop, expected):
-    assert region_views.place_box(box, crop) == expected
+    assert picture_views.place_box(box, crop) == expected
 
 
 def test_regions_are_drawn_evenly_and_by_their_own_stream():
     regions = [replace(OTHER, captions=(str(n),)) for n in range(4)]
-    views, seen = Views(regions=2), Counter()
+    asked, seen = AskedRegions(2), Counter()
     for seed in range(400):
-        drawn, regions_left = region_views.draw_regions(regions, region_views.WHOLE, views, np.random.default_rng(seed))
+        drawn, regions_left = picture_views.draw_regions(
+            regions, picture_views.WHOLE, asked, np.random.default_rng(seed)
+        )
         assert len(drawn) == 2 and regions_left == 0
         seen.update(texts[0] for _, texts, _ in drawn)
     assert min(seen.values()) > 160 and sum(seen.values()) == 800
@@ -282,10 +285,10 @@ def test_a_region_as_a_picture_is_wider_than_its_box():
     """Half as much again on each axis, cut at the picture's edge."""
     picture_HW3 = np.zeros((40, 40, 3), np.uint8)
     picture_HW3[10:20, 30:40, 0] = 255
-    cut = region_views.cut_region(Image.fromarray(picture_HW3), (0.75, 0.25, 1.0, 0.5), 2.0, 20, lambda p, _: p)
+    cut = picture_views.cut_region(Image.fromarray(picture_HW3), (0.75, 0.25, 1.0, 0.5), 2.0, 20, lambda p, _: p)
     assert cut.size == (15, 20)
     assert (np.asarray(cut)[..., 0] == 255).sum() == 100
-    assert region_views.cut_region(Image.fromarray(picture_HW3), (0, 0, 1, 1), 0.0, 20, lambda p, _: p) is None
+    assert picture_views.cut_region(Image.fromarray(picture_HW3), (0, 0, 1, 1), 0.0, 20, lambda p, _: p) is None
 
 
 @pytest.mark.parametrize("left,across", [(6, 29), (31, 7), (0, 1), (41, 48), (77, 12)])
@@ -296,7 +299,7 @@ def test_a_crop_ends_at_the_nearest_pixels(left, across):
     box = (left / 89, 0.0, (left + across) / 89, 1.0)
     centre, half = left + across / 2, 0.75 * across
     expected = np.array(picture.crop((max(centre - half, 0), 0, min(centre + half, 89), 89)))[0]
-    cut = region_views.cut_region(picture, box, 1.5, 20, lambda p, _: p)
+    cut = picture_views.cut_region(picture, box, 1.5, 20, lambda p, _: p)
     assert np.array(cut)[0].tolist() == (expected.tolist() or [left])
 
 
@@ -347,7 +350,7 @@ def test_the_scenes_know_where_their_things_are(tmp_path):
 
 
 def test_a_method_that_asks_for_them_needs_data_that_has_them(monkeypatch):
-    monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(regions=2))
+    monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(regions=AskedRegions(2)))
     with pytest.raises(
         UserError, match=r"methods.finetune: shows regions; data.scenes has none: add data.scenes.regions"
     ):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+import torch
 
 from compclip.interface.method import load_method
 from compclip.train import simulated_step
-from compclip.train.batch import Batch
+from compclip.train.batch import CAPTION, NEGATIVE, Batch
+from tests.distributed_check import change_texts
 from tests.fake_device.test_steps import KINDS, simulate
+
+
+def count_up(ids: torch.Tensor) -> np.ndarray:
+    """The numbers from 0 on, one for each text."""
+    return np.arange(ids.shape[:-1].numel()).reshape(ids.shape[:-1])
 
 
 @pytest.mark.parametrize("kind", ["bf16", "cached"])
@@ -20,8 +25,7 @@ def test_a_gpu_is_not_waited_for(monkeypatch, kind):
 
     def build_with_gaps(*args) -> Batch:
         batch = build_batch(*args)
-        encoded_BK = np.arange(batch.mask_BK.numel()).reshape(tuple(batch.mask_BK.shape)) % 2 == 0
-        return replace(batch, encoded_BK=encoded_BK, encoded_BP=np.ones(tuple(batch.positive_mask_BP.shape), bool))
+        return change_texts(batch, NEGATIVE, encoded=count_up(batch.negative_BKL) % 2 == 0)
 
     monkeypatch.setattr(simulated_step, "build_batch", build_with_gaps)
     cost = simulate(load_method("negclip"), kind)
@@ -36,8 +40,8 @@ def test_groups_of_texts_are_not_waited_for(monkeypatch):
 
     def build_with_lengths(*args) -> Batch:
         batch = build_batch(*args)
-        length_BK = 4 + np.arange(batch.mask_BK.numel()).reshape(tuple(batch.mask_BK.shape)) % 7
-        return replace(batch, length_B=np.arange(5, 5 + len(batch)), length_BK=length_BK)
+        batch = change_texts(batch, NEGATIVE, length=4 + count_up(batch.negative_BKL) % 7)
+        return change_texts(batch, CAPTION, length=5 + count_up(batch.text_BL))
 
     monkeypatch.setattr(simulated_step, "build_batch", build_with_lengths)
     cost = simulate(load_method("fsc_clip"), "grouped")

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from compclip.interface.method import load_method
-from compclip.train import distributed, fake_device, gradient_sums
+from compclip.train import distributed, fake_device
 from tests.fake_device.test_steps import TRAINED, simulate
 
 
@@ -68,6 +68,6 @@ def test_gradients_are_summed_without_a_copy_of_all(messages):
             parameter.grad = torch.empty_like(parameter)
         ledger.reset_counts()
         before = ledger.bytes_in_use
-        gradient_sums.sum_gradients(module)
+        distributed.sum_gradients(module)
         assert messages.count(("reduce", fake_device.NAME)) == 3
-        assert ledger.peak_bytes - before <= 1.1 * gradient_sums.IN_FLIGHT * gradient_sums.BUCKET_BYTES
+        assert ledger.peak_bytes - before <= 1.1 * distributed.IN_FLIGHT * distributed.BUCKET_BYTES

@@ -18,8 +18,8 @@ from compclip.base import plugins
 from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, Lora, Train
 from compclip.interface.method import Method, load_method
-from compclip.train import checkpoint, checkpoint_writer, fake_device, optimiser, simulated_step
-from compclip.train.checkpoint_writer import CheckpointWriter
+from compclip.train import checkpoint, fake_device, optimiser, simulated_step
+from compclip.train.checkpoint import CheckpointWriter
 from compclip.train.simulated_step import StepCost, simulate_step
 
 SHAPE = {
@@ -173,16 +173,16 @@ def test_a_save_waits_for_no_device(monkeypatch, tmp_path):
     monkeypatch.setattr(fake_device._Event, "synchronize", lambda _: waiting.append(threading.current_thread().name))
     ledger, saved_copies = save_on_device(monkeypatch, tmp_path)
     assert (ledger.waits, ledger.blocking_copies, ledger.launches) == ({}, {}, 0)
-    assert waiting == [checkpoint_writer.THREAD] * 3
+    assert waiting == [checkpoint.THREAD] * 3
     assert all(saved_copies[0][name] is copy is saved_copies[2][name] for name, copy in saved_copies[1].items())
     assert {name.partition(".")[0] for name in saved_copies[0]} == {"model", "exp_avg", "exp_avg_sq", "step"}
 
 
 def test_a_save_to_pageable_memory_is_a_wait(monkeypatch, tmp_path):
-    monkeypatch.setattr(checkpoint_writer, "_like", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    monkeypatch.setattr(checkpoint, "_like", lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
     ledger, saved_copies = save_on_device(monkeypatch, tmp_path)
     assert sum(ledger.waits.values()) == 3 * len(saved_copies[0])
-    assert {place.partition(":")[0] for place in ledger.waits} == {"train/checkpoint_writer.py"}
+    assert {place.partition(":")[0] for place in ledger.waits} == {"train/checkpoint.py"}
 
 
 def test_an_event_that_a_step_waits_for_is_a_wait():

@@ -7,14 +7,14 @@ an image token.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compclip.interface.features import Features
+from compclip.interface.features import Features, NamedRows, change_rows
 from compclip.interface.method import load_method
 from compclip.interface.views import Views, Widths
 
@@ -38,9 +38,10 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
     if views.target:
         lengths = torch.randint(2, 7, (B, 1), generator=g)
         ids = torch.randint(0, 30, (B, 6), generator=g)
-        f = replace(f, target_BL=ids.masked_fill(torch.arange(6) >= lengths, -1))
+        f = with_named(f, target=NamedRows(ids.masked_fill(torch.arange(6) >= lengths, -1)))
     if views.raw_captions:
-        f = replace(f, raw_text_BW=torch.randn(B, W, generator=g, dtype=torch.float64).requires_grad_())
+        raw_BW = torch.randn(B, W, generator=g, dtype=torch.float64).requires_grad_()
+        f = with_named(f, raw_captions=NamedRows(raw_BW, tower="text"))
     if heads := method.heads(cfg, Widths(joint=D, context=6, vocabulary=30, image_token=W, raw_text=W)):
         f = replace(f, heads=heads.double())
         if tokens := getattr(heads, "options", {}).get("tokens"):  # class tokens in the place of patches
@@ -51,9 +52,10 @@ def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "so
 
 def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
     """The same with regions, their texts and crops where views ask for them."""
-    if not (R := min(views.regions, 3)):
+    if not views.regions:
         return f
-    B, C, g = len(f.image_BD), views.region_texts, torch.Generator().manual_seed(seed + 7)
+    R = min(views.regions.count, 3)
+    B, C, g = len(f.image_BD), views.regions.texts, torch.Generator().manual_seed(seed + 7)
 
     def unit(*shape: int) -> Tensor:
         drawn = torch.randn(*shape, D, generator=g, dtype=torch.float64)
@@ -62,17 +64,20 @@ def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
     there = {"all": torch.ones(B, R), "none": torch.zeros(B, R)}.get(fill, torch.rand(B, R, generator=g)) > 0.4
     false_texts = there[..., None] & ((torch.rand(B, R, C, generator=g) > 0.3) | (fill == "all"))
     texts = there[..., None] if C == 1 else torch.cat([there[..., None].expand(B, R, 2), false_texts[..., 2:]], dim=2)
-    crops = unit(B, R) if views.region_crops else None
-    return replace(
-        f, region_BRD=unit(B, R), region_mask_BR=there, region_text_BRCD=unit(B, R, C), region_text_mask_BRC=texts,
-        region_crop_BRD=crops,
-    )  # fmt: skip
+    crops = {"region_crops": NamedRows(unit(B, R), there, "image")} if views.regions.crops else {}
+    regions, region_texts = NamedRows(unit(B, R), there, "image"), NamedRows(unit(B, R, C), texts, "text")
+    return with_named(f, **crops, regions=regions, region_texts=region_texts)
+
+
+def with_named(f: Features, **blocks: NamedRows) -> Features:
+    """The same with further blocks."""
+    return replace(f, named={**f.named, **blocks})
 
 
 def detached(f: Features) -> Features:
     """The same without slopes."""
-    tensors = {x.name: getattr(f, x.name) for x in fields(f)}
-    return replace(f, **{n: x.detach() for n, x in tensors.items() if isinstance(x, Tensor)})
+    bare = replace(f, scale=f.scale.detach(), bias=f.bias.detach())
+    return change_rows(bare, lambda _name, tensor, _kind: tensor.detach())
 
 
 def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", seed: int = 0, J: int = 0) -> Features:
@@ -100,11 +105,9 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
         bias=torch.tensor(-2.0, dtype=torch.float64).requires_grad_(), patch_BND=raw(B, N, D), token_BTD=raw(B, T, D),
         token_mask_BT=words(B), negative_token_BKTD=raw(B, K, T, D), negative_token_mask_BKT=words(B, K),
     )  # fmt: skip
-    return (
-        replace(batch_features, negative_image_BJD=unit(B, J, D), negative_image_mask_BJ=mask(B, J))
-        if J
-        else batch_features
-    )
+    if not J:
+        return batch_features
+    return with_named(batch_features, negative_images=NamedRows(unit(B, J, D), mask(B, J), "image"))
 
 
 @pytest.fixture

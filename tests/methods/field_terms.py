@@ -78,7 +78,7 @@ def con_clip_terms(f, cfg, step):
         return negclip_terms(f, cfg, step)
     B, s = len(f.image_BD), f.scale
     negation = {i: f.negative_BKD[i, 0] for i in range(B) if f.mask_BK[i, 0]}
-    distractor = {i: f.negative_image_BJD[i, 0] for i in range(B) if f.negative_image_mask_BJ[i, 0]}
+    distractor = {i: f.named["negative_images"].values[i, 0] for i in range(B) if f.named["negative_images"].mask[i, 0]}
     texts, images = [*f.text_BD, *negation.values()], [*f.image_BD, *distractor.values()]
     to_text = mean([-log_share([s * dot(v, t) for t in texts], i) for i, v in enumerate(f.image_BD)])
     to_image = mean([-log_share([s * dot(v, t) for v in images], i) for i, t in enumerate(f.text_BD)])
@@ -95,8 +95,8 @@ def triplet_clip_terms(f, cfg, step):
     terms = {"negclip": negclip(f)}
     if not cfg.images:
         return terms
-    pair_rows = [i for i in range(len(f.image_BD)) if f.mask_BK[i, 0] and f.negative_image_mask_BJ[i, 0]]
-    image, text = f.negative_image_BJD[pair_rows, 0], f.negative_BKD[pair_rows, 0]
+    pair_rows = [i for i in range(len(f.image_BD)) if f.mask_BK[i, 0] and f.named["negative_images"].mask[i, 0]]
+    image, text = f.named["negative_images"].values[pair_rows, 0], f.negative_BKD[pair_rows, 0]
     every = torch.ones(len(f.text_BD), 1, dtype=torch.bool)
     terms["negative"] = reference.negclip(image, text, f.text_BD[:, None], every, f.scale) if pair_rows else nothing(f)
     return terms
@@ -104,10 +104,10 @@ def triplet_clip_terms(f, cfg, step):
 
 def gnm_clip_terms(f, cfg, step):
     """CLIP over all whole pairs; pictures that have one may be left out."""
-    B, J = f.negative_image_mask_BJ.shape
-    pairs = [(i, j) for i in range(B) for j in range(J) if f.negative_image_mask_BJ[i, j] and f.mask_BK[i, j]]
+    B, J = f.named["negative_images"].mask.shape
+    pairs = [(i, j) for i in range(B) for j in range(J) if f.named["negative_images"].mask[i, j] and f.mask_BK[i, j]]
     plain = [i for i in range(B) if cfg.original == "beside" or i not in dict(pairs)]
-    image = torch.stack([*f.image_BD[plain], *(f.negative_image_BJD[i, j] for i, j in pairs)])
+    image = torch.stack([*f.image_BD[plain], *(f.named["negative_images"].values[i, j] for i, j in pairs)])
     text = torch.stack([*f.text_BD[plain], *(f.negative_BKD[i, j] for i, j in pairs)])
     return {"clip": reference.clip(image, text, f.scale)}
 
@@ -147,12 +147,15 @@ def read_clip_terms(f, cfg, step):
     terms, s, B = {"negclip": negclip(f)}, f.scale, len(f.text_BD)
     if cfg.lambda_reconstruct:
         token_loss, count = nothing(f), 0
-        seen = f.raw_text_BW if cfg.reads == "state" else f.text_BD
+        seen = f.named["raw_captions"].values if cfg.reads == "state" else f.text_BD
         for i in range(B):
-            for place in range(1, f.target_BL.shape[1]):
-                if f.target_BL[i, place] >= 0:
-                    logits = f.heads(seen[i : i + 1], f.target_BL[i : i + 1, : place + 1])[0][0, -1]
-                    token_loss, count = token_loss - log_share(list(logits), int(f.target_BL[i, place])), count + 1
+            for place in range(1, f.named["target"].values.shape[1]):
+                if f.named["target"].values[i, place] >= 0:
+                    logits = f.heads(seen[i : i + 1], f.named["target"].values[i : i + 1, : place + 1])[0][0, -1]
+                    token_loss, count = (
+                        token_loss - log_share(list(logits), int(f.named["target"].values[i, place])),
+                        count + 1,
+                    )
         terms["reconstruct"] = cfg.lambda_reconstruct * token_loss / count
     if cfg.lambda_align:
         positive_rows = [i for i in range(B) if f.positive_mask_BP[i, 0]]

@@ -151,7 +151,7 @@ def superclip_terms(f, cfg, step):
     if not cfg.lambda_words:
         return terms
     B, norm, linear = len(f.image_BD), f.heads[0], f.heads[1]
-    words = [sorted({int(x) for x in row if x >= 0}) for row in f.target_BL]
+    words = [sorted({int(x) for x in row if x >= 0}) for row in f.named["target"].values]
     batches, rows = float(f.memory["batches"]) + 1, []
     for i in range(B):
         weights = []
@@ -204,7 +204,7 @@ def pairs_of(a: list[Tensor], b: list[Tensor], scale: Tensor) -> Tensor:
 
 
 def regions_there(f) -> list[tuple[int, int]]:
-    return [(i, r) for i, row in enumerate(f.region_mask_BR) for r, there in enumerate(row) if there]
+    return [(i, r) for i, row in enumerate(f.named["regions"].mask) for r, there in enumerate(row) if there]
 
 
 def fineclip_terms(f, cfg, step):
@@ -212,11 +212,14 @@ def fineclip_terms(f, cfg, step):
     places = regions_there(f)
     terms = {"clip": pairs_of(list(f.image_BD), list(f.text_BD), f.scale)}
     if cfg.lambda_regions:
-        regions, texts = [f.region_BRD[p] for p in places], [f.region_text_BRCD[(*p, 0)] for p in places]
+        regions, texts = (
+            [f.named["regions"].values[p] for p in places],
+            [f.named["region_texts"].values[(*p, 0)] for p in places],
+        )
         terms["regions"] = cfg.lambda_regions * (pairs_of(regions, texts, f.scale) if places else nothing(f))
     if cfg.lambda_distill:
-        crops = f.region_crop_BRD.detach() if cfg.detach_crops else f.region_crop_BRD
-        apart = [1 - dot(f.region_BRD[p], crops[p]) for p in places]
+        crops = f.named["region_crops"].values.detach() if cfg.detach_crops else f.named["region_crops"].values
+        apart = [1 - dot(f.named["regions"].values[p], crops[p]) for p in places]
         terms["distill"] = cfg.lambda_distill * (mean(apart) if places else nothing(f))
     return terms
 
@@ -241,10 +244,10 @@ def hard_regions(f, cfg) -> list[tuple[Tensor, Tensor, list[Tensor]]]:
     """Vector, first caption and false texts of each region that has false texts."""
     regions = []
     for i, r in regions_there(f):
-        texts = [mapped_by(f.heads.region, t) if cfg.map_regions else t for t in f.region_text_BRCD[i, r]]
-        false_texts = [t for t, there in zip(texts[2:], f.region_text_mask_BRC[i, r, 2:], strict=True) if there]
+        texts = [mapped_by(f.heads.region, t) if cfg.map_regions else t for t in f.named["region_texts"].values[i, r]]
+        false_texts = [t for t, there in zip(texts[2:], f.named["region_texts"].mask[i, r, 2:], strict=True) if there]
         if false_texts:
-            regions.append((f.region_BRD[i, r], texts[1], false_texts))
+            regions.append((f.named["regions"].values[i, r], texts[1], false_texts))
     return regions
 
 
@@ -256,14 +259,14 @@ def fg_clip_terms(f, cfg, step):
     ]
     terms = {"short": captions_and_pictures(f, short, cfg)}
     if cfg.lambda_long:
-        long = [mapped_by(f.heads.long, t) for t in f.raw_text_BW]
+        long = [mapped_by(f.heads.long, t) for t in f.named["raw_captions"].values]
         terms["long"] = cfg.lambda_long * captions_and_pictures(f, long, cfg)
     places = regions_there(f)
-    captions = [f.region_text_BRCD[(*p, 0)] for p in places]
+    captions = [f.named["region_texts"].values[(*p, 0)] for p in places]
     captions = [mapped_by(f.heads.region, t) for t in captions] if cfg.map_regions else captions
     if cfg.lambda_regions:
         term = (
-            pairs_of([f.region_BRD[p] for p in places], captions, f.heads.log_scale_regions.exp())
+            pairs_of([f.named["regions"].values[p] for p in places], captions, f.heads.log_scale_regions.exp())
             if places
             else nothing(f)
         )
@@ -303,10 +306,10 @@ def clip_in_terms(f, cfg, step):
         terms["long"] = cfg.lambda_long * reference.clip(f.image_BD, f.text_BD, s)
     if not cfg.lambda_negative:
         return terms
-    edited = [i for i in range(B) if f.negative_image_mask_BJ[i, 0] and f.mask_BK[i, 0]]
+    edited = [i for i in range(B) if f.named["negative_images"].mask[i, 0] and f.mask_BK[i, 0]]
     text = short if cfg.edited == "first" else f.text_BD
-    source, target = (f.image_BD, text), (f.negative_image_BJD[:, 0], f.negative_BKD[:, 0])
-    total = nothing(f) + 0 * f.negative_image_BJD.sum()
+    source, target = (f.image_BD, text), (f.named["negative_images"].values[:, 0], f.negative_BKD[:, 0])
+    total = nothing(f) + 0 * f.named["negative_images"].values.sum()
     for query, key, foil in ((source[0], source[1], target[1]), (target[0], target[1], source[1]),
                              (source[1], source[0], target[0]), (target[1], target[0], source[0]))[: 4 if cfg.symmetric else 2]:  # fmt: skip
         rows = []

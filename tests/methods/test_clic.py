@@ -60,14 +60,14 @@ def test_odd_steps_are_plain_clip_with_weight_one(features):
 
 def test_composites_come_first_then_single_images():
     cfg = clic.Config()
-    assert [clic.views(cfg, step).composite for step in range(4)] == [4, 0, 4, 0]
+    assert [bool(clic.views(cfg, step).composite) for step in range(4)] == [True, False, True, False]
     assert clic.views(cfg, 1) == Views(caption="first", lowercase=True)
     assert clic.views(cfg, 0).lowercase
 
 
 def test_without_alternation_every_step_is_a_composite(features):
     cfg = clic.Config(alternate=False)
-    assert [clic.views(cfg, step).composite for step in range(3)] == [4, 4, 4]
+    assert [bool(clic.views(cfg, step).composite) for step in range(3)] == [True, True, True]
     assert "cont" in clic.loss(features(K=1), cfg, step=1)
 
 
@@ -75,8 +75,8 @@ def test_the_alternation_may_begin_anew_with_each_epoch(features):
     """Epochs of three steps: by the run composites are at 0, 2, 4; by the epoch at 0 and 2 of each."""
     steps = [Step(number, per_epoch=3) for number in range(6)]
     by_run, by_epoch = clic.Config(), clic.Config(restart=True)
-    assert [clic.views(by_run, s).composite > 0 for s in steps] == [True, False, True, False, True, False]
-    assert [clic.views(by_epoch, s).composite > 0 for s in steps] == [True, False, True, True, False, True]
+    assert [bool(clic.views(by_run, s).composite) for s in steps] == [True, False, True, False, True, False]
+    assert [bool(clic.views(by_epoch, s).composite) for s in steps] == [True, False, True, True, False, True]
     assert ["cont" in clic.loss(features(K=1, P=3), by_epoch, s) for s in steps] == [
         True,
         False,
@@ -105,7 +105,7 @@ def test_sentences_and_statistics_of_the_released_code_are_parameters():
 def test_the_number_of_positives_is_a_parameter(features, count):
     f = features(K=1, P=count - 1)
     cfg = clic.Config(positives=count, lambda_uni=float(count > 1))
-    assert clic.views(cfg, 0).composite == count
+    assert clic.views(cfg, 0).composite.captions == count
     terms = clic.loss(f, cfg, 0)
     all_p = [f.text_BD, *(f.positive_BPD[:, p] for p in range(count - 1))]
     torch.testing.assert_close(terms["cont"], 0.5 * sum(reference.clip(f.image_BD, p, f.scale) for p in all_p) / count)
@@ -114,12 +114,13 @@ def test_the_number_of_positives_is_a_parameter(features, count):
 
 def test_single_images_are_a_parameter():
     views = clic.views(clic.Config(composites=False), 0)
-    assert (views.composite, views.partner) == (4, "") and clic.views(clic.Config(), 0).partner == "random"
+    assert (views.composite.captions, views.composite.partner) == (4, "")
+    assert clic.views(clic.Config(), 0).composite.partner == "random"
 
 
 def test_partners_by_common_noun_are_a_parameter():
-    assert clic.views(clic.Config(partner="common_noun"), 0).partner == "common_noun"
-    assert clic.views(clic.Config(partner="common_noun", composites=False), 0).partner == ""
+    assert clic.views(clic.Config(partner="common_noun"), 0).composite.partner == "common_noun"
+    assert clic.views(clic.Config(partner="common_noun", composites=False), 0).composite.partner == ""
 
 
 @pytest.mark.parametrize(

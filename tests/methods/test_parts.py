@@ -132,7 +132,7 @@ def test_what_is_a_part_of_others_does_nothing_without_them(name, field):
     full = without_what_it_is_of(name, field)
     assert ablation_parts.is_left_out(full, field)
     if field == "lambda_uni":  # p2 is p1 then, which the drawn texts are not
-        assert method.views(full, 0).partner == ""
+        assert method.views(full, 0).composite.partner == ""
         return
     less = replace(full, **{field: declared.off, **declared.along})
     fill = "all" if method.views(full, 0).negatives else "none"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import masked_words, sentences, stored_texts, swap
+from compclip.text import dense_texts, masked_words, sentences, stored_texts, swap
 from compclip.text.annotation import Annotation
 from tests.text.conftest import outcomes
 
@@ -126,12 +126,12 @@ def test_texts_beside_a_caption_have_the_words_of_their_places():
     """Places by their first character; a word ends where white space or a mark bounds it; the caption is the last."""
     stored = {"dense": ("A dog, a cat.", "Rain.", "Big"), "dense_masked": ("2\tfox\them\n9\tcow", "", "0\tsmall")}
     caption = Annotation("The caption.", stored=stored)
-    first, second, third, last = sentences.list_texts(caption)
+    first, second, third, last = dense_texts.list_texts(caption)
     assert last is caption and (second.text, second.masked) == ("Rain.", ())
     assert [first.word(t) for t in range(len(first))] == ["dog", "cat"] and first.masked == (("fox", "hem"), ("cow",))
     assert outcomes(masked_words.any_word, first) == {"A fox, a cat.", "A hem, a cat.", "A dog, a cow."}
     assert outcomes(masked_words.any_word, third, tries=3) == {"Small"}  # as a sentence begins
-    assert [a.text for a in sentences.list_texts(Annotation("B.", stored={"dense": ("C.",)}))] == ["C.", "B."]
+    assert [a.text for a in dense_texts.list_texts(Annotation("B.", stored={"dense": ("C.",)}))] == ["C.", "B."]
 
 
 # --- GNM-CLIP's variations by score -----------------------------------------------------------------------------

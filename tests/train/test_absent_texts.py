@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,16 +12,18 @@ from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import towers
 from compclip.train import accumulate, encode
-from compclip.train.batch import Batch
+from compclip.train.batch import NEGATIVE, POSITIVE, Batch
 from tests import distributed_check
 
 
 def without_masked(batch: Batch, views: Views) -> Batch:
     """The batch as collation gives it: what is masked is not encoded; composites and bags have all their positives."""
-    encoded_BP = np.ones(tuple(batch.positive_mask_BP.shape), bool)
-    if not (views.composite or views.bag):
-        encoded_BP = batch.positive_mask_BP.numpy()
-    return replace(batch, encoded_BK=batch.mask_BK.numpy(), encoded_BP=encoded_BP)
+    mask_BP = batch.texts[POSITIVE].mask
+    encoded_BP = np.ones(tuple(mask_BP.shape), bool)
+    if not (views.composite or any(group.name == "bag" for group in views.groups)):
+        encoded_BP = mask_BP.numpy()
+    batch = distributed_check.change_texts(batch, POSITIVE, encoded=encoded_BP)
+    return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
 
 
 def compute(case: tuple, encodes_all: bool, micro: int) -> tuple[dict, dict]:
@@ -66,6 +67,6 @@ def count_rows(monkeypatch, batch: Batch) -> int:
 def test_the_tower_sees_what_is_there(monkeypatch):
     views = load_method("negclip").views(load_method("negclip").Config(), 0)
     batch = distributed_check.batch(views)
-    there = len(batch) + int(batch.mask_BK.sum()) + int(batch.positive_mask_BP.sum())
+    there = len(batch) + sum(int(batch.texts[name].mask.sum()) for name in (NEGATIVE, POSITIVE))
     assert there < count_rows(monkeypatch, batch)
     assert count_rows(monkeypatch, without_masked(batch, views)) == there

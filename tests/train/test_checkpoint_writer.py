@@ -14,7 +14,7 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.train import checkpoint, distributed, recorder
-from compclip.train.checkpoint_writer import CheckpointWriter
+from compclip.train.checkpoint import CheckpointWriter
 from tests import held_job, small_training
 from tests.tiny_project import steps
 

@@ -8,21 +8,22 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from compclip.train import device_copy
-from compclip.train.batch import Batch
+from compclip.train import accumulate
+from compclip.train.batch import CAPTION, Batch, Concepts, TextBlock
 
 
 @pytest.fixture
 def batch() -> Batch:
-    texts, mask = torch.zeros(2, 0, 4, dtype=torch.long), torch.zeros(2, 0, dtype=torch.bool)
     return Batch(
-        torch.zeros(2, 3, 4, 4, dtype=torch.uint8), torch.zeros(2, 4, dtype=torch.long), texts, mask, texts, mask,
-        torch.zeros(0, 2), torch.zeros(0, 4), torch.zeros(0), statistics_23=torch.ones(2, 3),
-    )  # fmt: skip
+        image_B3HW=torch.zeros(2, 3, 4, 4, dtype=torch.uint8),
+        texts={CAPTION: TextBlock(torch.zeros(2, 4, dtype=torch.long))},
+        concepts=Concepts(torch.zeros(0, 2), torch.zeros(0), (0, 0)),
+        statistics_23=torch.ones(2, 3),
+    )
 
 
 def test_nothing_is_copied_on_a_cpu(batch):
-    copy = device_copy.copy_batch(batch, torch.device("cpu"))
+    copy = accumulate.copy_batch(batch, torch.device("cpu"))
     assert all(a is b for a, b in zip(copy.tensors(), batch.tensors(), strict=True))
 
 
@@ -44,9 +45,9 @@ def test_the_step_waits_for_a_copy_beside_it(batch, monkeypatch):
     monkeypatch.setattr(
         Batch, "to", lambda batch, device: calls.append("copy") or SimpleNamespace(tensors=lambda: copied)
     )
-    device_copy._copy_stream.cache_clear()
+    accumulate._copy_stream.cache_clear()
     try:
-        device_copy.copy_batch(batch, torch.device("cuda", 7))
+        accumulate.copy_batch(batch, torch.device("cuda", 7))
     finally:
-        device_copy._copy_stream.cache_clear()
+        accumulate._copy_stream.cache_clear()
     assert calls == ["begin", "copy", "end", ("waits for", "copying"), *[compute] * len(copied)]

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from compclip.base.errors import UserError
 from compclip.interface.method import load_method
 from compclip.train import __main__ as train_command
-from compclip.train import distributed, gradient_sums, process_group
+from compclip.train import distributed, process_group
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
 from tests.distributed_check import CASES, FROZEN, difference, run
@@ -74,8 +74,9 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
     name, changes, number = CASES[case]
     method = load_method(name)
     views = method.views(method.Config(**changes), number)
-    texts = max(views.negative_texts, views.composite, views.positive_texts, views.negative_images, 1)
-    texts = max(texts, views.regions * views.region_texts)
+    texts = max(views.negative_texts, views.positive_texts + 1, views.negative_images)
+    if views.regions:
+        texts = max(texts, views.regions.count * views.regions.texts)
     if views.tokens and not views.own_tokens:
         assert name in ("codebook_clip", "flair", "il_clip", "llip", "superclip")
         return
@@ -253,7 +254,7 @@ def test_gradients_of_two_types_are_summed(tmp_path):
         before[name] = parameter.grad.clone()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
-        gradient_sums.sum_gradients(module)
+        distributed.sum_gradients(module)
     finally:
         dist.destroy_process_group()
     for name, parameter in module.named_parameters():
@@ -277,7 +278,7 @@ def test_what_the_host_decides_by_travels_by_the_host():
 def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):
     """In turn, as many as fit, and what is larger alone."""
     tensors = [torch.zeros(size) for size in (3, 4, 20, 1, 1, 1)]
-    buckets = gradient_sums._split_into_buckets(tensors, 8)
+    buckets = distributed._split_into_buckets(tensors, 8)
     assert [[t.numel() for t in bucket] for bucket in buckets] == [[3, 4], [20], [1, 1, 1]]
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from compclip.interface.views import Views
 from compclip.model import backbone, tokenizers
 from compclip.model.clip_model import normalise_pictures
-from compclip.train import composite, encode
+from compclip.train import encode, picture_views
 from compclip.train.batch import Batch, View
 from compclip.train.loader import collate
 from tests.evaluate.test_embed import CONFIG
@@ -78,10 +78,10 @@ def test_pixels_are_those_of_the_transform(model, mode):
     pixels = fitting_model.pixels(pictures)
     assert torch.equal(pixels, expected) and pixels.stride() == expected.stride()
     assert torch.equal(fitting_model.pixels([fitting_model.fit_picture(p) for p in pictures]), expected)
-    mean, std = (torch.tensor(composite.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
+    mean, std = (torch.tensor(picture_views.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
     own_mean, own_std = (torch.tensor(fitting_model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
     torch.testing.assert_close(
-        fitting_model.pixels(pictures, composite.IMAGENET), (expected * own_std + own_mean - mean) / std
+        fitting_model.pixels(pictures, picture_views.IMAGENET), (expected * own_std + own_mean - mean) / std
     )
 
 
@@ -95,7 +95,7 @@ def test_a_method_may_ask_for_imagenet_s_statistics(model):
     rows = [View(picture(16, 16), "a dog")]
     plain, other = (normalised(collate(rows, Views(statistics=name), model)) for name in ("", "imagenet"))
     assert torch.equal(plain, model.pixels([rows[0].image])) and not torch.allclose(plain, other, atol=1e-3)
-    assert torch.equal(other, model.pixels([rows[0].image], composite.IMAGENET))
+    assert torch.equal(other, model.pixels([rows[0].image], picture_views.IMAGENET))
 
 
 @pytest.mark.parametrize("beside", [0, 2])
@@ -107,9 +107,11 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
     assert batch.image_B3HW.dtype == torch.uint8 and batch.image_B3HW.untyped_storage().nbytes() == 3 * 3 * 16 * 16
     early = replace(batch, image_B3HW=model.pixels([row.image for row in rows]), statistics_23=None)
     if beside:
-        assert batch.negative_image_BJ3HW.dtype == torch.uint8
+        block = batch.pictures["negative_images"]
+        assert block.image_BJ3HW.dtype == torch.uint8
         negative_images = [p or Image.new("RGB", (16, 16), "grey") for row in rows for p in row.negative_images]
-        early = replace(early, negative_image_BJ3HW=model.pixels(negative_images).unflatten(0, (3, beside)))
+        pixels = model.pixels(negative_images).unflatten(0, (3, beside))
+        early = replace(early, pictures={"negative_images": replace(block, image_BJ3HW=pixels)})
     late_features, early_features = (encode.encode_features(model.clip, b, views) for b in (batch, early))
     slopes = []
     for features in (late_features, early_features):
@@ -117,7 +119,9 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
         features.image_BD.sum().backward(retain_graph=True)
         slopes.append(model.clip.visual.conv1.weight.grad.clone())
     assert torch.equal(late_features.image_BD, early_features.image_BD) and torch.equal(*slopes)
-    assert not beside or torch.equal(late_features.negative_image_BJD, early_features.negative_image_BJD)
+    for name, block in late_features.named.items():
+        assert torch.equal(block.values, early_features.named[name].values)
+    assert len(late_features.named) == (beside > 0)
 
 
 def test_rows_of_a_batch_are_normalised_alike(model):

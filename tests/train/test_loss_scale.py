@@ -14,9 +14,8 @@ from torch import nn
 from compclip.config.sections import Train
 from compclip.interface.method import load_method
 from compclip.interface.views import Step
-from compclip.train import accumulate, fine_tuning, loss_scale, optimiser
-from compclip.train.extras import Extras
-from compclip.train.loss_scale import LossScale
+from compclip.train import accumulate, extras, fine_tuning, optimiser
+from compclip.train.extras import Extras, LossScale
 from tests import distributed_check
 
 CPU = torch.device("cpu")
@@ -46,7 +45,7 @@ SLOPES = [
 
 def test_factor_and_weights_are_those_of_torch_s_scaler(monkeypatch):
     """Eleven steps, three of which overflow, with a growth after three in turn; clipped gradients; all bits."""
-    monkeypatch.setattr(loss_scale, "GROWTH_INTERVAL", 3)
+    monkeypatch.setattr(extras, "GROWTH_INTERVAL", 3)
     cfg = Train(lr=0.1, grad_clip_norm=1.0, max_logit_scale=None)
     ours, theirs, scale_extras = Scalars(), Scalars(), Extras(loss_scale=LossScale(CPU))
     adamw, their_adamw = optimiser.adamw(ours, cfg), optimiser.adamw(theirs, cfg)
@@ -81,11 +80,11 @@ class SimpleModel:
 
 def test_the_factor_stays_a_float32():
     scale = LossScale(CPU)
-    scale.factor.fill_(loss_scale.LARGEST)
-    scale.steps_in_turn.fill_(loss_scale.GROWTH_INTERVAL - 1)
+    scale.factor.fill_(extras.LARGEST)
+    scale.steps_in_turn.fill_(extras.GROWTH_INTERVAL - 1)
     adamw = optimiser.adamw(Scalars(), Train())
     assert scale.skip_overflow(adamw, torch.tensor(2.0)).item() == 2.0
-    assert (scale.factor.item(), scale.steps_in_turn.item()) == (loss_scale.LARGEST, 0)
+    assert (scale.factor.item(), scale.steps_in_turn.item()) == (extras.LARGEST, 0)
 
 
 def test_a_loss_that_is_no_number_skips_its_step():

@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
-from compclip.train import extras, phases, recorder
+from compclip.train import extras, optimiser, recorder
 from tests import distributed_check, small_training, tiny_project
 
 STEPS = 6
@@ -75,7 +75,7 @@ def test_a_drawn_agent_by_name():
     shift(clip, extra_parts)
     before = snapshot(clip, extra_parts)
     torch.manual_seed(3)
-    phases.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
+    optimiser.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
     after = snapshot(clip, extra_parts)
     of_layers = {f"{layer}.{kind}" for layer in LINEAR | NORMS | QUERY for kind in ("weight", "bias")}
     assert changed(before, after) == of_layers | {"text_projection"}
@@ -91,7 +91,7 @@ def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
     before = snapshot(clip, extra_parts)
     shift(clip, extra_parts)
     middle = snapshot(clip, extra_parts)
-    phases.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
+    optimiser.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
     names = changed(middle, snapshot(clip, extra_parts))
     assert names and all(name.startswith("heads.text_query") for name in names) and changed(before, middle)
 
@@ -99,7 +99,7 @@ def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
 def test_a_first_agent_is_the_one_that_the_run_began_with():
     clip, extra_parts = build_model()
     before, first = snapshot(clip, extra_parts), Phase(restarted=il_clip.AGENT, start="first")
-    keeper = phases.PhaseKeeper(clip, extra_parts, [PLAIN, first])
+    keeper = optimiser.PhaseKeeper(clip, extra_parts, [PLAIN, first])
     shift(clip, extra_parts)
     keeper.restart(first)
     stays = changed(before, snapshot(clip, extra_parts))
@@ -108,7 +108,7 @@ def test_a_first_agent_is_the_one_that_the_run_began_with():
 
 def test_what_stands_still_has_no_gradient():
     clip, extra_parts = build_model()
-    keeper, phase = phases.PhaseKeeper(clip, extra_parts, []), Phase(frozen=("heads.code",))
+    keeper, phase = optimiser.PhaseKeeper(clip, extra_parts, []), Phase(frozen=("heads.code",))
     keeper.hold_still(PLAIN)
     assert all(p.grad is not None for _, p in extra_parts.parameters())
     keeper.hold_still(phase)
@@ -118,9 +118,9 @@ def test_what_stands_still_has_no_gradient():
 def test_an_adapter_and_a_tower_that_stands_still_are_refused():
     clip, extra_parts = build_model()
     distributed_check.adapt(clip)
-    phases.PhaseKeeper(clip, extra_parts, [PLAIN])
+    optimiser.PhaseKeeper(clip, extra_parts, [PLAIN])
     with pytest.raises(UserError, match=r"train\.lora"):
-        phases.PhaseKeeper(clip, extra_parts, [PLAIN, DRAWN])
+        optimiser.PhaseKeeper(clip, extra_parts, [PLAIN, DRAWN])
     with pytest.raises(UserError, match=r"towers by train\.trainable"):
         Phase(frozen=("text",))
 

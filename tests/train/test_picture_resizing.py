@@ -9,8 +9,8 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.data import images
-from compclip.train import composite
-from compclip.train.picture_resizing import open_torch_fit, resize_by_pillow, resize_by_torch
+from compclip.train import picture_views
+from compclip.train.picture_views import open_torch_fit, resize_by_pillow, resize_by_torch
 from compclip.train.view_maker import RandomResizedCrop
 
 SIDE = 48
@@ -69,7 +69,7 @@ def test_a_random_part_is_the_same_part():
 def test_a_composite_has_the_same_halves():
     pictures = photograph((131, 97), 1), photograph((99, 80), 2)
     pillow, torchs = (
-        composite.join_pictures(*pictures, 49, np.random.default_rng(0), resize)
+        picture_views.join_pictures(*pictures, 49, np.random.default_rng(0), resize)
         for resize in (resize_by_pillow, resize_by_torch)
     )
     assert levels_apart(pillow, torchs).max() <= 1

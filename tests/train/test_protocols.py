@@ -16,12 +16,12 @@ from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.interface.views import Views, Widths
+from compclip.interface.views import Target, Widths
 from compclip.model import backbone, clip_model, tokenizers, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import checkpoint, decoders, loader, loss_scale
+from compclip.train import checkpoint, decoders, extras, loader
 from compclip.train.batch import View
 from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
@@ -84,7 +84,7 @@ def read_log(folder: Path) -> list[dict]:
 def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     """It begins with a factor that overflows, is killed after some steps were left out, and logs the same numbers."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(loss_scale, "START", 2.0**35)
+    monkeypatch.setattr(extras, "START", 2.0**35)
     overrides = ("train.precision=fp16", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
     uninterrupted = small_training.train(project, "fsc_clip", tmp_path / "a", do_nothing, *overrides)
     small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
@@ -107,7 +107,7 @@ def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, mon
 def test_float16_is_near_float32_and_says_nothing_elsewhere(project, tmp_path, monkeypatch):
     """Losses and norms of four steps, none of which overflows; no line of another precision has the factor."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(loss_scale, "START", 1024.0)
+    monkeypatch.setattr(extras, "START", 1024.0)
     logs = {}
     for precision in ("fp16", "float32"):
         overrides = (f"train.precision={precision}", "train.log_every_steps=1")
@@ -171,8 +171,8 @@ WIDTHS = Widths(joint=8, context=12, vocabulary=50)
 
 def test_targets_are_the_texts_own_tokens(model):
     """Start, words and end as the model's tokenizer has them, and -1 behind."""
-    rows = [View(torch.zeros(3, 32, 32), text, target=text) for text in TEXTS]
-    ids_BL = loader._tokenize_targets(rows, Views(target="own"), model)
+    rows = [View(torch.zeros(3, 32, 32), text, texts={"target": (text,)}) for text in TEXTS]
+    ids_BL = loader._tokenize_targets(rows, Target(), model)
     plain_BL = model.tokenize(TEXTS)
     for ids, plain in zip(ids_BL.tolist(), plain_BL.tolist(), strict=True):
         end = plain.index(max(plain)) + 1

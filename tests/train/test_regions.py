@@ -22,9 +22,9 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.method import load_method
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.model import backbone, class_tokens, clip_model, towers
-from compclip.train import accumulate, encode, extras, picture_resizing, region_pooling
+from compclip.train import accumulate, encode, extras, picture_views
 from tests import distributed_check, tiny_project
 from tests.reference import dot
 
@@ -43,7 +43,7 @@ def boxes() -> torch.Tensor:
 
 
 def test_pooling_equals_torchvision():
-    pooled = region_pooling.pool_regions(patches(), boxes())
+    pooled = encode.pool_regions(patches(), boxes())
     grid_BDHW = patches().reshape(2, S, S, D).permute(0, 3, 1, 2)
     theirs = torchvision.ops.roi_align(grid_BDHW, list(boxes() * S), (1, 1), 1.0, -1, True)[..., 0, 0]
     torch.testing.assert_close(pooled.flatten(0, 1), theirs, rtol=0, atol=1e-12)
@@ -52,7 +52,7 @@ def test_pooling_equals_torchvision():
 def test_pooling_equals_loops_over_points():
     """Points of a grid, each bilinear between the four patches around it."""
     grid = patches().reshape(2, S, S, D)
-    pooled = region_pooling.pool_regions(patches(), boxes())
+    pooled = encode.pool_regions(patches(), boxes())
     for i in range(2):
         for r, (left, upper, right, lower) in enumerate((boxes()[i] * S).tolist()):
             across, down = math.ceil(right - left), math.ceil(lower - upper)
@@ -75,7 +75,7 @@ def bilinear(grid, y: float, x: float):
 
 def test_a_box_of_one_patch_is_that_patch():
     one = torch.tensor([[[2 / S, 1 / S, 3 / S, 2 / S]]], dtype=torch.float64)
-    torch.testing.assert_close(region_pooling.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
+    torch.testing.assert_close(encode.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
 
 
 # --- patches that see only themselves ------------------------------------------------------------------------------
@@ -156,40 +156,41 @@ def encoded(views: Views):
 @pytest.mark.parametrize("unit", [True, False])
 def test_features_of_regions(unit):
     """Each region's vector is its box's mean of patches, its crop's that of a picture, its text's that of a caption."""
-    views = Views(regions=2, region_negatives=1, region_crops=1.5, unit_patches=unit)
+    views = Views(regions=Regions(2, negatives=1, crops=1.5, unit_patches=unit))
     clip, batch, f = encoded(views)
     local = towers.encode_with_local_patches(clip, batch.image_B3HW, tokens=False)[2]
     local = F.normalize(local, dim=-1) if unit else local
-    pooled = F.normalize(region_pooling.pool_regions(local, batch.region_box_BR4), dim=-1)
-    torch.testing.assert_close(f.region_BRD, pooled)
-    crop = clip.encode_image(batch.region_crop_BR3HW[3, 1][None], normalize=True)[0]
-    torch.testing.assert_close(f.region_crop_BRD[3, 1], crop)
-    text = clip.encode_text(batch.region_text_BRCL[3, 1, 2][None], normalize=True)[0]
-    torch.testing.assert_close(f.region_text_BRCD[3, 1, 2], text)
-    assert f.region_text_BRCD.shape == (6, 2, 3, 16) and f.patch_BND is None
-    assert abs(dot(f.region_BRD[0, 0], f.region_BRD[0, 0]).item() - 1) < 1e-12
+    pooled = F.normalize(encode.pool_regions(local, batch.pictures["regions"].box_BJ4), dim=-1)
+    torch.testing.assert_close(f.named["regions"].values, pooled)
+    crop = clip.encode_image(batch.pictures["region_crops"].image_BJ3HW[3, 1][None], normalize=True)[0]
+    torch.testing.assert_close(f.named["region_crops"].values[3, 1], crop)
+    text = clip.encode_text(batch.texts["region_texts"].ids[3, 1, 2][None], normalize=True)[0]
+    torch.testing.assert_close(f.named["region_texts"].values[3, 1, 2], text)
+    assert f.named["region_texts"].values.shape == (6, 2, 3, 16) and f.patch_BND is None
+    assert abs(dot(f.named["regions"].values[0, 0], f.named["regions"].values[0, 0]).item() - 1) < 1e-12
 
 
 def test_other_features_have_the_same_bits_with_regions_beside():
     """Those of the picture and its caption."""
-    clip, batch, f = encoded(Views(regions=2, unit_patches=True))
-    without = replace(batch, region_box_BR4=None, region_mask_BR=None, region_text_BRCL=None, region_text_mask_BRC=None)
+    clip, batch, f = encoded(Views(regions=Regions(2, unit_patches=True)))
+    texts = {name: block for name, block in batch.texts.items() if name != "region_texts"}
+    without = replace(batch, pictures={}, texts=texts)
     plain = encode.encode_features(clip, without, Views())
     assert torch.equal(plain.image_BD, f.image_BD)
     torch.testing.assert_close(plain.text_BD, f.text_BD, rtol=0, atol=1e-14)
-    assert plain.region_BRD is None and plain.region_text_BRCD is None
+    assert plain.named == {}
 
 
 def test_texts_that_are_not_there_are_zeros_and_never_encoded():
-    clip, batch, _ = encoded(views := Views(regions=2, region_negatives=2))
-    mask = batch.region_text_mask_BRC
-    counted = replace(batch, encoded_BRC=mask.numpy())
+    clip, batch, _ = encoded(views := Views(regions=Regions(2, negatives=2)))
+    mask = batch.texts["region_texts"].mask
+    counted = distributed_check.change_texts(batch, "region_texts", encoded=mask.numpy())
     sizes = []
     hook = clip.transformer.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     f = encode.encode_features(clip, counted, views)
     hook.remove()
-    assert sizes == [6 + batch.mask_BK.numel() + int(mask.sum())]
-    assert not f.region_text_BRCD[~mask].any() and f.region_text_BRCD[mask].any(-1).all()
+    assert sizes == [6 + int(mask.sum())]
+    assert not f.named["region_texts"].values[~mask].any() and f.named["region_texts"].values[mask].any(-1).all()
 
 
 @pytest.mark.parametrize("name", ["fineclip"])
@@ -214,7 +215,7 @@ def test_whole_pictures_are_scored_as_they_are_trained_on(name, tmp_path):
     """A wide picture, of which a square from the middle lacks two thirds: here, and of the finished model's folder."""
     write_json(tmp_path / "tiny.json", tiny_project.TINY)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 180, 3), dtype=np.uint8))
-    squashed = np.asarray(picture_resizing.resize_by_pillow(picture, (64, 64)))
+    squashed = np.asarray(picture_views.resize_by_pillow(picture, (64, 64)))
     method = load_method(name)
     for squash in (True, False):
         model = backbone.create(str(tmp_path / "tiny.json"))

@@ -13,9 +13,9 @@ from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Train
 from compclip.model import backbone
-from compclip.train import accumulate, fitting_batch, recorder, resource_advice
+from compclip.train import accumulate, fitting_batch, recorder, throughput
 from compclip.train.fitting_batch import GIB
-from compclip.train.resource_advice import Adviser
+from compclip.train.throughput import Adviser
 from tests import small_training
 
 CPU = torch.device("cpu")
@@ -39,7 +39,7 @@ def test_waiting_for_data_is_said_once_behind_the_first_span(capsys):
 )
 def test_advice_where_workers_are_not_set(monkeypatch, capsys, device, advice):
     """On a GPU they follow the job's cores already; on a CPU there are none."""
-    monkeypatch.setattr(resource_advice, "read_memory", lambda _: (0, 0))
+    monkeypatch.setattr(throughput, "read_memory", lambda _: (0, 0))
     adviser = Adviser(Train(), torch.device(device))
     adviser.look(0.5)
     adviser.look(0.5)
@@ -48,7 +48,7 @@ def test_advice_where_workers_are_not_set(monkeypatch, capsys, device, advice):
 
 def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
     used_bytes = [60 * GIB]
-    monkeypatch.setattr(resource_advice, "read_memory", lambda _: (used_bytes[0], 80 * GIB))
+    monkeypatch.setattr(throughput, "read_memory", lambda _: (used_bytes[0], 80 * GIB))
     adviser = Adviser(Train(micro_batch=64), CPU)
     adviser.look(0.0)
     assert capsys.readouterr().err == ""
@@ -149,10 +149,10 @@ def machine(monkeypatch):
 def test_workers_by_default(machine, monkeypatch, configured, device, variables, batch_bytes, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert resource_advice.count_workers(configured, device, batch_bytes) == expected
+    assert throughput.count_workers(configured, device, batch_bytes) == expected
 
 
 def test_workers_without_shared_memory_follow_the_cores(machine, monkeypatch, tmp_path):
     """A system without the folder has no such bound."""
     monkeypatch.setattr(shared_memory, "FOLDER", tmp_path / "none")
-    assert resource_advice.count_workers(None, "cuda", 9_000_000_000) == 15
+    assert throughput.count_workers(None, "cuda", 9_000_000_000) == 15

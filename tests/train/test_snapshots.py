@@ -1,4 +1,4 @@
-"""Weights at shares of a training: the training's bits stay, a killed run ends with the same snapshots, one is chosen."""
+"""Weights at shares of a training: the training's bits stay, a killed run ends with the same saved_model, one is chosen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compclip.runs import jobs, run_store, run_table, status
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
-from compclip.train import driver, job, saved_model, snapshots
+from compclip.train import driver, job, saved_model
 from tests import tiny_project
 
 SNAPSHOTS = "train: {snapshots: [0.4, 0.7]"
@@ -65,7 +65,7 @@ def test_a_snapshot_is_what_the_end_would_save_and_changes_no_bit(here, tmp_path
 
     def look(step, steps, model):
         if step == 4:
-            with snapshots.torch.random.fork_rng():
+            with saved_model.torch.random.fork_rng():
                 saved_model.save_model(run.run, run.root, copy.deepcopy(model), tmp_path / "checkpoint")
 
     job.complete_run(run, look)
@@ -223,7 +223,7 @@ def test_of_equal_snapshots_the_least_trained_is_shown():
 
 def test_steps_of_shares_are_never_the_end():
     """Rounded to whole steps, at least one and before the last."""
-    assert [snapshots.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)] == [1, 4, 5, 9]
+    assert [saved_model.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)] == [1, 4, 5, 9]
 
 
 @pytest.mark.parametrize(

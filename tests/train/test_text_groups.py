@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import towers
 from compclip.train import accumulate, encode, recorder
-from compclip.train.batch import Batch
-from compclip.train.text_groups import plan_groups, split_by_length
+from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch
+from compclip.train.encode import plan_groups, split_by_length
 from tests import distributed_check, small_training, tiny_project
 from tests.distributed_check import CASES, FROZEN, LORA
 
@@ -25,10 +24,9 @@ ENCODE = towers.encode_texts
 
 def with_lengths(batch: Batch) -> Batch:
     """The batch as collation gives it: its texts' lengths, and which of the negatives are encoded."""
-    texts = {"length_B": batch.text_BL, "length_BK": batch.negative_BKL, "length_BP": batch.positive_BPL,
-             "length_M": batch.concept_ML}  # fmt: skip
-    lengths = {name: (ids.argmax(-1) + 1).numpy() for name, ids in texts.items()}
-    return replace(batch, **lengths, encoded_BK=batch.mask_BK.numpy())
+    for name in (CAPTION, NEGATIVE, POSITIVE, CONCEPT):
+        batch = distributed_check.change_texts(batch, name, length=(batch.texts[name].ids.argmax(-1) + 1).numpy())
+    return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
 
 
 def compute(case: tuple, groups: int, micro: int, frozen: frozenset = frozenset()) -> tuple[dict, dict]:
@@ -130,7 +128,7 @@ def test_a_tower_that_needs_all_positions_has_one_block():
         setattr(other, name, value)
         lengths = towers.measure_lengths(other, batch.text_BL)
         assert set(lengths.tolist()) == {batch.text_BL.shape[1]}
-        assert plan_groups(replace(batch, length_B=lengths.numpy()), 4) is None
+        assert plan_groups(distributed_check.change_texts(batch, CAPTION, length=lengths.numpy()), 4) is None
 
 
 def test_a_run_in_groups_of_texts(here, monkeypatch):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import open_clip
 import pytest
 import torch
 
 from compclip.interface.method import load_method
-from compclip.interface.views import Views
+from compclip.interface.views import Regions, Views
 from compclip.train import throughput
 from tests import distributed_check
 
@@ -58,10 +57,10 @@ def test_a_resnets_norms_are_as_before():
 
 def test_regions_that_are_missing_in_the_first_pictures_count_as_well():
     """As texts that a rule could not make: what is counted of two pictures stands for all of a run."""
-    views = Views(regions=2, region_negatives=1)
+    views = Views(regions=Regions(2, negatives=1))
     batch = distributed_check.batch(views)
-    absent = torch.zeros_like(batch.region_text_mask_BRC)
-    without = replace(batch, region_text_mask_BRC=absent, encoded_BRC=absent.numpy())
+    absent = torch.zeros_like(batch.texts["region_texts"].mask)
+    without = distributed_check.change_texts(batch, "region_texts", mask=absent, encoded=absent.numpy())
     counts = [
         throughput.count_flops(distributed_check.model(bias=True), b, views, frozenset()) for b in (batch, without)
     ]

@@ -218,13 +218,13 @@ def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
 def test_every_field_with_rows_says_so():
     """What gathers, joins and pads features goes by it; the last letters of a name tell the same."""
     kinds, axes = features.field_kinds(), {"image": "B", "concept": "M"}
-    without_rows = {"scale", "bias", "images_by_rank", "heads", "teacher", "memory"}
+    without_rows = {"scale", "bias", "named", "images_by_rank", "heads", "teacher", "memory"}
     assert {f.name for f in fields(features.Features)} - set(kinds) == without_rows
     for name, kind in kinds.items():
         shape = name.rpartition("_")[2]
         assert shape[0] == axes[kind.row]
         assert kind.text_axis == (shape.index("T") if "T" in shape else None)
-        assert bool(kind.tower) == shape.endswith(("D", "W"))
+        assert bool(kind.tower) == shape.endswith("D")
         assert kind.token_level == ("token" in name or "patch" in name)
 
 

@@ -88,7 +88,7 @@ def test_each_rule_has_a_share_of_its_own():
     ],
 )  # fmt: skip
 def test_parts_are_what_views_ask_for(views, part_names):
-    row = view(("x",) * views.negative_texts, ("y",) * views.positive_texts, concepts=((0, 1),), target="z",
+    row = view(("x",) * views.negative_texts, ("y",) * views.positive_texts, concepts=((0, 1),), texts={"target": ("z",)},
                negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
     assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *part_names}, 1.0)
 
@@ -96,7 +96,7 @@ def test_parts_are_what_views_ask_for(views, part_names):
 def test_a_composite_says_what_stood_in():
     views = clic.views(clic.Config(partner="common_noun"), 0)
     full = view(("n",), ("p2", "p3", "p4"))
-    short = replace(full, negatives=(None,), stand_ins=frozenset({view_shares.PARTNER, view_shares.FURTHER}))
+    short = replace(full, negatives=(None,), faults={view_shares.PARTNER: 1, view_shares.FURTHER: 1})
     assert shares_of([full, full, full, short], views) == {
         "captions": 1.0, "negatives/composite": 0.75, "partners": 0.75, "positives/further": 0.75, "positives/second": 1.0
     }  # fmt: skip
@@ -112,7 +112,7 @@ def test_replaced_samples_have_a_share_where_there_are_any():
     counts = view_shares.tally_parts([view()] * 8, views, 4)
     assert REPLACED not in view_shares.shares(counts)
     view_shares.check_parts(counts, None, epoch_ended=True)
-    replaced = view(stand_ins=frozenset({REPLACED}))
+    replaced = view(faults={REPLACED: 1})
     assert shares_of([replaced, view(), view(), view(), replaced], views, 4)[REPLACED] == 0.25
 
 

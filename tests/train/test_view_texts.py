@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from compclip.data.sample import Sample
-from compclip.interface.views import Views
+from compclip.interface.views import Composite, DrawnTexts, TextGroup, Views, pair
 from compclip.methods import cs_clip, hard_positives, hybrid, mosaiclip
-from compclip.text import composite_captions, positives, swap
+from compclip.text import composite_captions, dense_texts, positives, swap
 from compclip.text.spacy_parser import annotate
+from compclip.train import view_shares
 from compclip.train.view_maker import ViewMaker
 from tests.prepared_set import prepared
 from tests.text.conftest import SENTENCES
@@ -55,17 +56,15 @@ WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "mask
         Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
         hybrid.views(hybrid.Config(negatives="+".join(WITHOUT_MORE), place="s_neg", hard_positives="both"), 0),
         hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
-        Views(bag=4, bag_rule=lambda text, rng: "A red dog.", caption="full"),
+        Views(groups=(dense_texts.bag(4, lambda text, rng: "A red dog."),), caption="full"),
         Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
         cs_clip.views(cs_clip.Config(), 0),
         mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
         Views(
-            group=lambda a, rng: (["A thing."], [a.text, "a THING."]),
-            group_positives=1,
-            group_negatives=2,
+            groups=(TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2),),
             caption="full",
         ),
-        Views(negatives=(swap.negclip,), pairs=(lambda a, rng: ("A thing.", a.text),), caption="full"),
+        Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
     ],
     ids=[
         "hard_positives",
@@ -97,19 +96,34 @@ def test_a_negative_that_is_a_positive_is_drawn_again(data):
 def test_a_true_text_and_its_foil_stand_at_one_place(data):
     """Behind the rules' texts; a foil that says what the caption says is masked and not drawn again."""
     rules = (lambda a, rng: ("A thing.", a.text), lambda a, rng: ("A place.", "No place."), lambda a, rng: None)
-    for view in views_of(data, Views(negatives=(swap.negclip,), pairs=rules, caption="full")):
+    for view in views_of(
+        data, Views(negatives=(swap.negclip,), groups=tuple(pair("p", rule) for rule in rules), caption="full")
+    ):
         assert view.positives == ("A thing.", "A place.", None) and view.negatives[1:] == (None, "No place.", None)
 
 
 def test_a_group_fills_its_places_and_what_it_cannot_make_is_missing(data):
     """Behind the texts of rules and pairs; one that says what the caption says is masked and not drawn again."""
-    rules = {"negatives": (lambda a, rng: "Never.",), "pairs": (lambda a, rng: ("A place.", "No place."),)}
-    group = {"group": lambda a, rng: (["A thing."], [a.text, "Nothing."]), "group_positives": 2, "group_negatives": 3}
-    views = Views(**rules, **group, bag=1, bag_rule=lambda a, rng: "Else.", caption="full")
+    groups = (
+        pair("pair", lambda a, rng: ("A place.", "No place.")),
+        TextGroup("things", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "Nothing."]), true=2, false=3),
+        dense_texts.bag(1, lambda a, rng: "Else."),
+    )
+    views = Views(negatives=(lambda a, rng: "Never.",), groups=groups, caption="full")
     assert (views.positive_texts, views.negative_texts) == (4, 6)
     for view in views_of(data, views):
         assert view.positives[:3] == ("A place.", "A thing.", None) and len(view.positives) == 4
         assert view.negatives == ("Never.", "No place.", None, "Nothing.", None, "Else.")
+
+
+def test_a_group_has_texts_under_a_name_of_its_own(data):
+    """A method that wants what no other one does has a rule and its loss: batch and features carry its block by name."""
+    questions = TextGroup("questions", lambda s, rng: DrawnTexts(named=[f"{s.caption.text}?"]), named=2)
+    views = Views(groups=(questions,), caption="full")
+    view = views_of(data, views)[0]
+    assert view.texts == {"questions": (f"{view.caption}?", None)} and (view.positives, view.negatives) == ((), ())
+    assert view_shares.shares(view_shares.tally_parts([view], views, 1))["questions"] == 0.5
+    assert views.work_kind() != Views(caption="full").work_kind()
 
 
 def test_mosaiclip_begins_with_one_sub_graph(data):
@@ -126,5 +140,5 @@ def test_mosaiclip_begins_with_one_sub_graph(data):
 
 
 def test_a_composite_s_negative_is_none_of_its_captions(data):
-    views = Views(composite=4, compose=composite_captions.compose, partner="")
+    views = Views(composite=Composite(4, composite_captions.compose, ""))
     assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
