@@ -299,13 +299,15 @@ def _search_schedule() -> dict[str, SearchRange]:
 
 @dataclass(frozen=True)
 class Tune:
-    """How every trained method of the grid is tuned before it is trained: alike, on validation items alone."""
+    """How every trained method of the grid is tuned before it is trained: alike, on validation items alone.
+
+    What is shown must not choose: test items are for the report.
+    """
 
     trials: NonNegativeInt = 0  # of each method; 0: nothing is tuned
     device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
     objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
     backbone: str = ""  # the grid's backbone on which all are tuned, for all backbones; "": each for itself
-    split: str = "validation"  # nothing else: test items are for the report
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
     parts: bool = True  # also each method's own weights and exponents, from a quarter to four times their values
@@ -314,8 +316,6 @@ class Tune:
     seed: Seed = 1000  # of the trials and of the sampler; none of the grid's
 
     def __post_init__(self) -> None:
-        if self.split != VALIDATION:
-            raise ValueError(f"split={self.split}: must be validation; what is shown must not choose; remove it")
         if not self.objectives:
             raise ValueError("objectives: must name at least one column, as summary/Comp")
 

@@ -192,8 +192,7 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ("split: test", "tune.split=test: must be validation; what is shown must not choose; remove it"),
-        ("split: whole", "tune.split=whole: must be validation"),
+        ("split: test", "tune: unknown key 'split'"),
         ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
         ("backbone: tinny", "tune.backbone: unknown backbone 'tinny'; did you mean 'tiny'"),
         ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
