@@ -126,14 +126,6 @@ def _random(raw: bytes, rng: random.Random) -> bytes:
     return raw[:at] + rng.randbytes(rng.choice((1, 16, 300))) + raw[at:]
 
 
-def text(rng: random.Random) -> str:
-    """A word of a command line, which can hold no NUL and no half character."""
-    word = (
-        str(weird(rng)) if rng.random() < 0.7 else "".join(rng.choices("ab-=./ ${}[]:,'\"0\n\\é", k=rng.randint(0, 30)))
-    )
-    return word.replace("\0", "").encode("utf-8", "replace").decode()[:4000]
-
-
 def file(path: Path, rng: random.Random) -> None:
     """Change a file: its values where it holds some, its bytes, or what it is."""
     kind = rng.random()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compclip.base.safe_names import SafeName
+from tests.benchmarks.official_files import OFFICIAL
 from tests.data import tar_files
 from tests.fuzz import formats
 from tests.fuzz.reader import Make, Reader
@@ -20,10 +21,11 @@ def readers() -> Iterator[Reader]:
 
 
 def _benchmarks() -> Iterator[Reader]:
-    for name, files in formats.BENCHMARKS.items():
-        yield Reader(
-            f"benchmark:{name}", _with_pictures(files, formats.PLACES.get(name, ())), _scorer(name), ("files/**/*",)
-        )
+    for name, (files, split) in OFFICIAL.items():
+        yield Reader(f"benchmark:{name}", _with_own_pictures(name, files, split), _scorer(name, split), ("files/**/*",))
+    for name, make_files in formats.BENCHMARKS.items():
+        make = _with_own_pictures(name, make_files(), "")
+        yield Reader(f"benchmark:{name}", make, _scorer(name), ("files/**/*",))
     for name, (module, files, split) in formats.LAYOUTS.items():
         yield Reader(f"benchmark:{name}", _with_pictures(files), _scorer(module, split), ("files/**/*",))
     yield Reader("benchmark:zeroshot_tars", _tars, _scorer("zeroshot", images="files"), ("files/*.tar",))
@@ -83,6 +85,22 @@ def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = (
     def make(folder: Path) -> None:
         formats.write(folder / "files", files())
         formats.pictures(folder / "pictures", (*formats.PICTURES, *more))
+
+    return make
+
+
+def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
+    """A benchmark's files, and a picture wherever it names one."""
+
+    def make(folder: Path) -> None:
+        from compclip.base import plugins
+        from compclip.evaluate.picture_references import parse_reference
+
+        formats.write(folder / "files", files)
+        formats.pictures(folder / "pictures", (*formats.PICTURES, "red_cup/a.png", "table/b.jpg"))
+        benchmark = plugins.load_plugin(plugins.BENCHMARKS, name).load(folder / "files", folder / "pictures", split)
+        places = {parse_reference(ref)[0] for ref in benchmark.images}
+        formats.pictures(folder, tuple(sorted(str(Path(str(place)).relative_to(folder)) for place in places)))
 
     return make
 

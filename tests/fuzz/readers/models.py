@@ -31,7 +31,6 @@ def readers() -> Iterator[Reader]:
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
     yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
     yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
-    yield Reader("training", _training, _resumed, ("run/*",))
     yield Reader("tokenizer", _tokenizer, lambda _: _opened("model"), ("model/tok*", "model/open_clip_config.json"))
 
 
@@ -205,34 +204,6 @@ def _adapted(_: random.Random) -> None:
     from compclip.model import lora
 
     lora.load_adapter(_fresh(), "adapter")
-
-
-def _training(folder: Path) -> None:
-    """Two checkpoints of a run, as a kill leaves them."""
-    from compclip.model import backbone
-    from compclip.train import checkpoint
-
-    _checkpoint(folder)
-    clip = backbone.load(folder / "model").clip
-    adamw = _adamw(clip)
-    for step in (1, 2):
-        sum(parameter.sum() for parameter in clip.parameters()).backward()
-        adamw.step()
-        checkpoint.write(folder / "run", step, clip, adamw, {"dropped": {}})
-
-
-def _adamw(clip: Any) -> Any:
-    from compclip.config.sections import Train
-    from compclip.train import optimiser
-
-    return optimiser.adamw(clip, Train())
-
-
-def _resumed(_: random.Random) -> None:
-    from compclip.train import checkpoint
-
-    clip = _fresh()
-    checkpoint.read(Path("run"), clip, _adamw(clip))
 
 
 def _tokenizer(folder: Path) -> None:
