@@ -47,7 +47,6 @@ def measure(root: Path, under_way: int, cells: int, rounds: int) -> dict[str, fl
     first = time.perf_counter() - begun
     idle, moved = [], []
     for step in range(2, 2 + rounds):
-        time.sleep(2.1 if step == 2 else 0)  # what is over settles
         idle.append(_time(follower))
         for cell in grid[:under_way]:
             live.log(root, cell, step)
