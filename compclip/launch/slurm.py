@@ -358,6 +358,15 @@ def find_job_folder(key: str, root: Path = Path(".")) -> RunFolder:
     return shard_tasks.folder(key, root) if shard_tasks.is_key(key) else run_store.find_folder(key, root)
 
 
+# What a cluster's job has in its environment, whatever the shell or the site sets for sbatch and srun.
+#
+# The script of a job sets what compclip needs, and srun hands all of the script's environment on. So a site that
+# exports nothing (SBATCH_EXPORT=NONE) is obeyed: nothing else of the shell comes along. What may be secret stands in
+# no script: where not everything is exported, sbatch hands it on by name.
+#
+# sbatch takes variables of its own for more than a script's lines. A site's defaults, as SBATCH_ACCOUNT, stay where
+# the profile says nothing of the kind.
+
 OUR_PREFIX = "COMPCLIP_"
 OTHERS = (
     "HF_ENDPOINT",

@@ -225,6 +225,10 @@ def run_command(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: no answer in 60 s")
 
 
+# Why a job of a cluster waits, and where time alone does not help, the command that does.
+#
+# A reason is SLURM's word for it, as `squeue --format=%r` prints it and its page on job reason codes explains it.
+
 SEND_AGAIN = "correct the profile, then `compclip launch PROFILE cancel` and send again"
 RELEASE = "`scontrol release {id}`"
 # What never ends by itself; `{partition}` stands for its name and state, `{id}` for the job or its whole array.

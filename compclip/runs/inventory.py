@@ -167,10 +167,16 @@ def finish_removals(root: Path) -> None:
             links.remove(path)
 
 
+# Read once all that a project and its store keep, and name what is damaged, with what gets it back.
+#
+# Weights are compared with the fingerprint that their training recorded, checkpoints with their checksum, items of
+# results with their metrics, shards with their manifest, objects of DVC's cache with their names; databases check
+# themselves.
+
 CACHE = Path(".dvc/cache/files/md5")
 SKIPPED = {".git", ".venv"}  # folders that hold nothing of ours
 DATABASES = ("mlflow/mlflow.db", ".work/studies/*.db")
-TRAIN_AGAIN = "`compclip runs check --drop_damaged` removes it and its links; `dvc repro` makes it again"
+TRAIN_AGAIN = "`compclip runs check --drop` removes it and its links; `dvc repro` makes it again"
 FROM_BACKUP = "restore it from a backup"
 
 

@@ -379,6 +379,12 @@ def _read_lines(log: Path) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
+# Runs, and tasks of shards, that a launch left for later: the cluster takes no more jobs of their user for now.
+#
+# .work/unsent/<key>.json says how each is to be sent: in the project, never in the store, where others write, since a
+# profile has commands. Whoever waits for one has it sent, by a process of its own (compclip.launch.unsent), as there
+# is room.
+
 SENDER = "compclip.launch.unsent"
 TRY_AGAIN_S = 60.0
 POLL_S = 0.5

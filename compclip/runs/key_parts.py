@@ -143,6 +143,14 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix: list(value) if isinstance(value, tuple) else value} if prefix else {}
 
 
+# Take finished runs over whose key was another one, although their code gives the numbers of now.
+#
+# A run records which modules it was trained by (code.json). They are looked up in the shipped `numbers.json`: those
+# of a run from before there were versions, and those of an edit that has been shown to give the numbers of now since.
+# Files are shared, and nothing is trained or compared. The entry is complete or not there: `final` gets its name in
+# one go.
+
+
 def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
     """Enter older runs under the keys of unfinished ones, and note it line by line.
 

@@ -115,6 +115,8 @@ def _scale(count: int, chosen_count: int, all_count: int) -> int:
     return round(count * chosen_count / all_count)
 
 
+# Runs with some of their items alone: metrics, and means of them, are computed anew from what is left.
+
 ID_LISTS = 4096  # lists of ids whose positions are kept in memory: every run has those of the same benchmarks
 ChooseIds = Callable[[str, str], frozenset[str] | None]  # of benchmark and metric; None: the metric is left out
 

@@ -185,6 +185,8 @@ def read_device_seconds(folder: RunFolder) -> float:
     return lived or float(folder.final.facts().get("device_seconds", 0.0))
 
 
+# Hours that runs took: GPU-hours, or process-hours of those on a CPU, whatever their threads. They are never added.
+
 GPU_HOURS, PROCESS_HOURS = "GPU-hours", "process-hours"
 
 

@@ -327,6 +327,12 @@ def check_study(study: Study, params: Params, source: str = "the grid") -> None:
             raise unknown("parameter", dimension.name, parameters, f"study {study.name}: space")
 
 
+# What a study's objectives are in the results of a run: columns of the report, its means among them.
+#
+# A mean (`summary/Comp`) is of those columns that the pretrained model has, on the benchmarks that the study
+# evaluates: every trial, and every rung, has the same.
+
+
 def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path, params: Params) -> tuple[Column, ...]:
     """Return the objectives as columns; `results_folder` holds the pretrained model's results.
 

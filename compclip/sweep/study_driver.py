@@ -444,6 +444,8 @@ def compute_importance(study: Study, opened: optuna.Study) -> dict[str, dict[str
     return importance
 
 
+# Who drives a study: several drivers of one storage share its trials, and take over those of one that is gone.
+
 DRIVER = "driver"  # of a trial: who asked for it, or took it over
 BEAT_S = 10  # between two signs of life
 GONE_S = 120  # without one a driver is gone, by the clock of who watches

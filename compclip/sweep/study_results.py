@@ -286,6 +286,8 @@ def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
     return ", ".join(mark for mark, is_borne in marks.items() if is_borne)
 
 
+# Figures of a study's page: its history, slices, front and importance, from a document whose values are scaled.
+
 WIDTH, HEIGHT = 410, 290
 LEFT, RIGHT, TOP, BOTTOM = 62, WIDTH - 16, 16, HEIGHT - 44
 
