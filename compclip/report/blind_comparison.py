@@ -143,8 +143,9 @@ def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRu
     """
 
     def choose(benchmark: str, metric: str) -> frozenset[str] | None:
-        items_of_rows = [items for row in blind if (items := _find_items(row, benchmark, metric)) is not None]
-        return frozenset.intersection(*map(_wrong_ids, items_of_rows)) if items_of_rows else None
+        items_of_rows = filter(None, (_find_items(row, benchmark, metric) for row in blind))
+        wrong_ids = [_wrong_ids(items) for items in items_of_rows]
+        return frozenset.intersection(*wrong_ids) if wrong_ids else None
 
     return select_items(run, choose)
 
@@ -156,12 +157,12 @@ def match_items(blind_run: FinishedRun, run: FinishedRun) -> FinishedRun:
         items = _find_items(run, benchmark, metric)
         return None if items is None else frozenset(items.ids)
 
-    has_equal_items = all(
-        (theirs := _find_items(run, name, metric)) is not None and theirs.ids == items.ids
-        for name, result in blind_run.results.items()
-        for metric, items in result.items.items()
-    )
-    return blind_run if has_equal_items else select_items(blind_run, choose)
+    for name, result in blind_run.results.items():
+        for metric, items in result.items.items():
+            run_items = _find_items(run, name, metric)
+            if run_items is None or run_items.ids != items.ids:
+                return select_items(blind_run, choose)
+    return blind_run
 
 
 def _find_items(run: FinishedRun, benchmark: str, metric: str) -> Items | None:

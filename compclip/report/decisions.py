@@ -84,7 +84,8 @@ def least_of_column(rows: Sequence[MethodRow], column_index: int) -> float | Non
 
 def seeds_needed(interval: Interval, margin: float = 0.0) -> int | None:
     """Return how many seeds would decide a difference as large as this one; None where the items never do."""
-    gap, spread = abs(interval.estimate - margin), interval.spread
+    gap = abs(interval.estimate - margin)
+    spread = interval.spread
     if spread is None or spread.seed is None or not gap:
         return None
     for seeds in range(2, MOST_SEEDS + 1):
@@ -95,7 +96,8 @@ def seeds_needed(interval: Interval, margin: float = 0.0) -> int | None:
 
 def describe_seeds(interval: Interval, margin: float, column: Column) -> str:
     """Describe what would decide an open difference: more seeds, or more items."""
-    if (seeds := seeds_needed(interval, margin)) is not None:
+    seeds = seeds_needed(interval, margin)
+    if seeds is not None:
         return f"{seeds} seeds would decide a difference this large"
     spread = interval.spread
     if spread is None or spread.seed is None:

@@ -25,7 +25,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.validation import load_section
 from compclip.report import table_heads
 from compclip.report.escape import layout_markdown, to_markdown
-from compclip.report.table_formats import describe_contrast_interval, format_number
+from compclip.report.table_formats import describe_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
@@ -378,7 +378,8 @@ def compute_percentile(column: str, value: float, models: Sequence[PublishedMode
     values = sorted((m.values[column], m.name) for m in models if column in m.values)
     if not values:
         return None
-    under, over = [k for k in values if k[0] < value], [k for k in values if k[0] > value]
+    under = [pair for pair in values if pair[0] < value]
+    over = [pair for pair in values if pair[0] > value]
     equal = len(values) - len(under) - len(over)
     below = 100 * (len(under) + equal / 2) / len(values)
     next_above, next_below = ("".join(f"{name} ({v:.1f})" for v, name in side) for side in (over[:1], under[-1:]))
@@ -389,9 +390,12 @@ def compute_standings(group: ResultTable, models: Sequence[PublishedModel]) -> l
     """Compute the standing of every method of a table that has a column of theirs."""
     standings = []
     for row in group.rows:
-        cells = [(c, s) for c, s in zip(group.columns, row.statistics, strict=True) if s and not c.score]
-        percentiles = [compute_percentile(c.name, s.mean * c.scale, models) for c, s in cells]
-        if comparable := tuple(percentile for percentile in percentiles if percentile):
+        percentiles = []
+        for column, statistic in zip(group.columns, row.statistics, strict=True):
+            if statistic and not column.score:
+                percentiles.append(compute_percentile(column.name, statistic.mean * column.scale, models))
+        comparable = tuple(filter(None, percentiles))
+        if comparable:
             standings.append(Standing(group.name, row.method, comparable))
     return standings
 
@@ -447,7 +451,7 @@ def list_differences(
     papers = list(dict.fromkeys(n.paper for n in usable))
     lines = []
     for method, column, statistic in _iterate_compared(contrasts):
-        interval = describe_contrast_interval(statistic, column)
+        interval = describe_interval(statistic, column)
         for paper in papers:
             printed = _list_printed(usable, paper, method, base, column.name)
             if printed and statistic.change is not None:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import format_csv
 from compclip.report.statistics import Interval
-from compclip.report.tables import Column, ResultTable
+from compclip.report.tables import Column, ResultTable, format_summaries, summary_names
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE
 
@@ -406,14 +406,11 @@ def format_loss_csv(runs: Sequence[FinishedRun]) -> str:
 
 def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
     """Format one line a method: summary columns in percent, for `dvc plots`."""
-    names = list(dict.fromkeys(name for group in groups for name in group.summaries))
+    names = summary_names(groups)
     rows = []
     for group in groups:
         for row in group.rows:
-            statistics = dict(zip(group.columns, row.statistics, strict=True))
-            statistic_by_name = {name: s for name, column in group.summaries.items() if (s := statistics[column])}
-            values = [
-                f"{100 * statistic_by_name[name].mean:.4f}" if name in statistic_by_name else "" for name in names
-            ]
-            rows.append([f"{row.method}-{group.backbone}-{group.data}", *values])
+            means = {c: s.mean if s else None for c, s in zip(group.columns, row.statistics, strict=True)}
+            name = f"{row.method}-{group.backbone}-{group.data}"
+            rows.append([name, *format_summaries(group, names, means.__getitem__)])
     return format_csv([["method", *names], *rows])

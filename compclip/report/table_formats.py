@@ -58,9 +58,9 @@ def format_number(value: float, column: Column, sign: bool = False) -> str:
     return f"{0:.{column.digits}f}" if float(text) == 0 else text.replace("-", "−")
 
 
-def format_interval(interval: Interval, column: Column) -> str:
-    """Format an interval's ends in the column's unit, with their signs."""
-    return f"[{format_number(interval.low, column, sign=True)}, {format_number(interval.high, column, sign=True)}]"
+def format_interval(interval: Interval, column: Column, sign: bool = True) -> str:
+    """Format an interval's ends in the column's unit; those of a difference with their signs."""
+    return f"[{format_number(interval.low, column, sign)}, {format_number(interval.high, column, sign)}]"
 
 
 def describe_basis(statistic: Statistic) -> str:
@@ -180,8 +180,9 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
 def _make_score_cell(statistic: Statistic | None, column: Column) -> TableCell:
     if statistic is None:
         return EMPTY
-    gap, text = statistic.difference, format_number(statistic.mean, column)
-    small = f"[{format_number(gap.low, column)}, {format_number(gap.high, column)}]" if gap else ""
+    gap = statistic.difference
+    text = format_number(statistic.mean, column)
+    small = format_interval(gap, column, sign=False) if gap else ""
     title = f"{column.name}: {gap.items if gap else 'few'} items"
     return TableCell(text, small, "", "", title, f"{statistic.mean:.6f}", basis=describe_basis(statistic))
 
@@ -276,24 +277,15 @@ def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
 def _markdown_contrast(statistic: Statistic | None, column: Column) -> str:
     if statistic is None or statistic.change is None:
         return "–"
-    words = format_number(statistic.change, column, sign=True), describe_contrast_interval(statistic, column)
+    words = format_number(statistic.change, column, sign=True), describe_interval(statistic, column)
     return " ".join(filter(None, (*words, MARK[statistic.verdict])))
 
 
-def describe_contrast_interval(statistic: Statistic, column: Column) -> str:
+def describe_interval(statistic: Statistic, column: Column, sign: bool = True) -> str:
     """Return the ends, and what the interval is over where that is less than seeds and items; empty without one."""
     if statistic.difference is None:
         return ""
-    return f"{format_interval(statistic.difference, column)} {describe_basis(statistic)}".rstrip()
-
-
-def describe_score_interval(statistic: Statistic, column: Column) -> str:
-    """Return the ends of a score's own interval, and what it is over where that is less; empty without one."""
-    gap = statistic.difference
-    if gap is None:
-        return ""
-    ends = f"[{format_number(gap.low, column)}, {format_number(gap.high, column)}]"
-    return f"{ends} {describe_basis(statistic)}".rstrip()
+    return f"{format_interval(statistic.difference, column, sign)} {describe_basis(statistic)}".rstrip()
 
 
 # CSV and metrics
@@ -497,14 +489,15 @@ def _latex_score(statistic: Statistic | None, column: Column) -> str:
     """Format a score with its own interval, which `difference` holds."""
     if statistic is None:
         return "--"
-    text = to_latex(format_number(statistic.mean, column))
-    ends = describe_score_interval(statistic, column)
-    return text + rf" {{\scriptsize {to_latex(ends)}}}" if ends else text
+    return _with_ends(to_latex(format_number(statistic.mean, column)), describe_interval(statistic, column, sign=False))
 
 
 def _latex_contrast(statistic: Statistic | None, column: Column) -> str:
     if statistic is None or statistic.change is None:
         return "--"
     text = to_latex(format_number(statistic.change, column, sign=True)) + (r"$^\ast$" if statistic.verdict else "")
-    ends = describe_contrast_interval(statistic, column)
+    return _with_ends(text, describe_interval(statistic, column))
+
+
+def _with_ends(text: str, ends: str) -> str:
     return text + rf" {{\scriptsize {to_latex(ends)}}}" if ends else text

@@ -286,8 +286,20 @@ def column_value(run: Evaluated, column: Column) -> float | None:
     """Return the column's number for one run; None where the run lacks it, or a member of a mean."""
     if not column.members:
         return run.number(column.benchmark, column.metric)
-    values = [v for member in column.members if (v := column_value(run, member)) is not None]
-    return float(np.mean(values)) if len(values) == len(column.members) else None
+    values = [column_value(run, member) for member in column.members]
+    present = [value for value in values if value is not None]
+    return float(np.mean(present)) if len(present) == len(values) else None
+
+
+def summary_names(groups: Sequence[ResultTable]) -> list[str]:
+    """Return the names of all summary columns of some tables."""
+    return list(dict.fromkeys(name for group in groups for name in group.summaries))
+
+
+def format_summaries(group: ResultTable, names: Sequence[str], value: Callable[[Column], float | None]) -> list[str]:
+    """Format a model's summary columns in percent, as files of plots have them; empty for what it has not."""
+    numbers = [value(group.summaries[name]) if name in group.summaries else None for name in names]
+    return ["" if number is None else f"{100 * number:.4f}" for number in numbers]
 
 
 def required_value(run: Evaluated, column: Column) -> float:

@@ -23,7 +23,7 @@ from compclip.report import escape
 from compclip.report.escape import format_csv, layout_markdown, to_markdown
 from compclip.report.report_figures import TradeoffPoint, Trajectory, draw_against_comp
 from compclip.report.run_details import MissingResult
-from compclip.report.tables import Column, ResultTable, column_value
+from compclip.report.tables import Column, ResultTable, column_value, format_summaries, summary_names
 from compclip.report.tuned_rows import RowName
 from compclip.runs import result_files, run_folder
 from compclip.runs.picture_splits import PictureSplit
@@ -123,20 +123,19 @@ def build_trajectories(
 
 
 def _mean_percent(lines: Sequence[WiseFtLine], alpha: float, column: Column) -> float | None:
-    values = [v for line in lines if (v := column_value(line.at(alpha), column)) is not None]
-    return 100 * float(np.mean(values)) if len(values) == len(lines) else None
+    values = [column_value(line.at(alpha), column) for line in lines]
+    present = [value for value in values if value is not None]
+    return 100 * float(np.mean(present)) if len(present) == len(values) else None
 
 
 def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine]) -> str:
     """Run, alpha and the summary columns in percent; empty without lines."""
-    names = list(dict.fromkeys(name for group in groups for name in group.summaries))
+    names = summary_names(groups)
     rows = []
     for group in groups:
-        columns = group.summaries
         for line in (line for line in lines if group.holds(line.cell)):
             for mixture in line.mixtures:
-                numbers = [column_value(mixture, columns[n]) if n in columns else None for n in names]
-                percents = ["" if v is None else f"{100 * v:.4f}" for v in numbers]
+                percents = format_summaries(group, names, functools.partial(column_value, mixture))
                 rows.append([line.cell.name, f"{mixture.alpha:g}", *percents])
     return escape.format_csv([["run", "alpha", *names], *rows]) if rows else ""
 
@@ -297,16 +296,15 @@ def lay_out_section(group: ResultTable, curves: Sequence[TrainingCurve]) -> Curv
 
 def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
     """Format a line a run and share: its step, whether it is shown, the choice's value, summary columns in percent."""
-    names = list(dict.fromkeys(name for group in groups for name in group.summaries))
+    names = summary_names(groups)
     rows = []
     for group in groups:
         for curve in (curve for curve in curves if _is_of(curve, curve.cell.method, group)):
             for mixture in curve.line.mixtures:
-                share, columns = mixture.alpha, group.summaries
-                numbers = [column_value(mixture, columns[name]) if name in columns else None for name in names]
+                share = mixture.alpha
                 head = [curve.cell.name, f"{share:g}", curve.steps[share], int(share == curve.row_share), curve.column]
                 value = curve.values.get(share)
-                percents = ["" if number is None else f"{100 * number:.4f}" for number in numbers]
+                percents = format_summaries(group, names, functools.partial(column_value, mixture))
                 rows.append([*head, "" if value is None else f"{value:.6g}", *percents])
     head = ["run", "share", "step", "shown", "chosen_by", "validation_value", *names]
     return format_csv([head, *rows]) if rows else ""
