@@ -19,9 +19,10 @@ from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
-from compclip.interface.views import Rule, Views
+from compclip.interface.views import Views
 from compclip.text import true_edits
 from compclip.text.blind_language import FOLDS, FoldedLanguage, split_words
+from compclip.text.text_groups import Rule
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
 

@@ -2,82 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compclip.base.errors import UserError
+from compclip.text.text_groups import Rule, TextGroup, draw_nothing
 
 if TYPE_CHECKING:
     import numpy as np
 
     from compclip.text.annotation import Annotation
 
-# A rule makes a text of a caption, by a generator; None where it has nothing to say of this one.
-Rule = Callable[["Annotation", "np.random.Generator"], "str | None"]
 # A rule makes captions and the negative of a composite: given the sentences of its caption and of the partner's (None:
 # a single picture), how many captions, a generator, whether a common noun made them partners, and `Views.ends`.
 CompositeRule = Callable[
     ["tuple[Annotation, ...]", "tuple[Annotation, ...] | None", int, "np.random.Generator", bool, str],
     "tuple[list[str], str | None]",
 ]
-# A rule makes a text that is true of the picture and its foil, which differs in a detail; None where it has neither.
-PairRule = Callable[["Annotation", "np.random.Generator"], "tuple[str, str] | None"]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
-
-
-@dataclass(frozen=True)
-class SampleTexts:
-    """What the rule of a group reads of a sample: the caption that is shown, and on demand all of the picture's."""
-
-    caption: Annotation
-    read_captions: Callable[[], Sequence[Annotation]]
-
-
-@dataclass(frozen=True)
-class DrawnTexts:
-    """What the rule of a group drew, fewer where there are no more; None where it has no text for a place.
-
-    `redraws`: what draws a false text anew that the model reads as a true one, in the order of `false`; one without is
-    masked. `pictures`: numbers of pictures stored with the sample, to be shown in place of the first ones.
-    """
-
-    true: Sequence[str | None] = ()
-    false: Sequence[str | None] = ()
-    named: Sequence[str | None] = ()
-    redraws: Sequence[Callable[[np.random.Generator], str | None]] = ()
-    pictures: Sequence[int] | None = None
-
-
-GroupRule = Callable[[SampleTexts, "np.random.Generator"], DrawnTexts]
-
-
-@dataclass(frozen=True)
-class TextGroup:
-    """Texts that one rule draws together: so many true and false ones, and others in a block of the group's name.
-
-    True ones stand behind the positives, false ones behind the negatives, group by group, under the group's name in the
-    shares of samples (`train.view_shares`); the loss finds the others as `f.named[name]`.
-    """
-
-    name: str
-    draw: GroupRule
-    true: int = 0
-    false: int = 0
-    named: int = 0
-    stream: int = 0  # of the sample's randomness, whose draws change those of no other group; 0: the rules' own
-    required_key: str = ""  # of the stored texts that the rule needs, as "texts.dense"
-    is_pair: bool = False  # its false text is the foil of its true one
-
-
-def pair(name: str, rule: PairRule) -> TextGroup:
-    """Return the group of a true text and its foil."""
-
-    def draw(sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
-        true_text, foil = rule(sample.caption, rng) or (None, None)
-        return DrawnTexts((true_text,), (foil,))
-
-    return TextGroup(name, draw, true=1, false=1, is_pair=True)
 
 
 @dataclass(frozen=True)
@@ -167,13 +110,9 @@ class Views:
 
     def work_kind(self) -> tuple[int, int, Views]:
         """Return what decides a step's work: how many rules there are, not which, as these may be new in every step."""
-        groups = tuple(TextGroup(group.name, _draw_nothing, named=group.named) for group in self.groups if group.named)
+        groups = tuple(TextGroup(group.name, draw_nothing, named=group.named) for group in self.groups if group.named)
         bare = replace(self, negatives=(), positives=(), groups=groups)
         return self.negative_texts, self.positive_texts, bare
-
-
-def _draw_nothing(_sample: SampleTexts, _rng: np.random.Generator) -> DrawnTexts:
-    return DrawnTexts()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compclip.interface.views import Rule
 from compclip.text import masked_words, replace, swap
+from compclip.text.text_groups import Rule
 
 KINDS = ("ADJ", "NOUN", "VERB")
 RULES: dict[str, tuple[Rule, ...]] = {

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Views, pair
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import swap as text_swap
 from compclip.text import units as text_units
+from compclip.text.text_groups import pair
 from compclip.train import losses
 
 if TYPE_CHECKING:

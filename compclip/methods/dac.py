@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Rule, Views
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import dense_texts, masked_words
+from compclip.text.text_groups import Rule
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 

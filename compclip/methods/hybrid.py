@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Composite, Rule, Views
+from compclip.interface.views import Composite, Views
 from compclip.methods import _check
 from compclip.methods._parts import captions, hard_negative, local_scores, mean_over, uni
 from compclip.text import composite_captions, masked_words, negate, positives, replace, shuffle, stored_texts, swap
+from compclip.text.text_groups import Rule
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from compclip.base.ablation_parts import part
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import DrawnTexts, SampleTexts, TextGroup, Views
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import sub_graphs, swap
+from compclip.text.text_groups import DrawnTexts, SampleTexts, TextGroup
 from compclip.train import losses
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.interface.views import Rule, Views
+from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import masked_words, stored_texts
+from compclip.text.text_groups import Rule
 from compclip.text.wordlists import WordLists
 from compclip.train import losses
 

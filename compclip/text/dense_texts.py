@@ -6,9 +6,9 @@ import functools
 
 import numpy as np
 
-from compclip.interface.views import DrawnTexts, Rule, SampleTexts, TextGroup
 from compclip.text import word_edits
 from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation, required_key
+from compclip.text.text_groups import DrawnTexts, Rule, SampleTexts, TextGroup
 
 ANY_POS = "X"  # these texts were not parsed
 

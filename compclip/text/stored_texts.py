@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compclip.interface.views import DrawnTexts, SampleTexts, TextGroup
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR, Annotation, requires_stored
+from compclip.text.text_groups import DrawnTexts, SampleTexts, TextGroup
 
 WORDED, VARIED = 4, 6  # streams of a sample's randomness (`train.view_maker` has the others)
 LEAST_WEIGHT = 0.5  # of the variation with the lowest score

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.lazy_torch import torch
-from compclip.interface.views import Rule as Rule  # methods of other packages import these two from here
 from compclip.interface.views import Views as Views
+from compclip.text.text_groups import Rule as Rule  # methods of other packages import these two from here
 
 if TYPE_CHECKING:
     import numpy as np

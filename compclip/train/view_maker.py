@@ -21,10 +21,11 @@ from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
-from compclip.interface.views import SampleTexts, Views
+from compclip.interface.views import Views
 from compclip.runs.run_folder import CUT
 from compclip.text import sentences
 from compclip.text.annotation import Annotation
+from compclip.text.text_groups import SampleTexts
 from compclip.train.batch import FURTHER, PARTNER, REGION_LEFT, TARGET, RegionView, View
 from compclip.train.picture_views import (
     WHOLE,

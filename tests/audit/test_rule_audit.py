@@ -11,8 +11,9 @@ from compclip.audit import rule_audit
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.data.sample import Sample
-from compclip.interface.views import Views, pair
+from compclip.interface.views import Views
 from compclip.text.annotation import Annotation
+from compclip.text.text_groups import pair
 from tests.conftest import ROOT
 from tests.prepared_set import prepared
 

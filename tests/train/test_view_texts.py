@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from compclip.data.sample import Sample
-from compclip.interface.views import Composite, DrawnTexts, TextGroup, Views, pair
+from compclip.interface.views import Composite, Views
 from compclip.methods import cs_clip, hard_positives, hybrid, mosaiclip
 from compclip.text import composite_captions, dense_texts, positives, swap
 from compclip.text.spacy_parser import annotate
+from compclip.text.text_groups import DrawnTexts, TextGroup, pair
 from compclip.train import view_shares
 from compclip.train.view_maker import ViewMaker
 from tests.prepared_set import prepared

@@ -94,7 +94,7 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
 
     def make(folder: Path) -> None:
         from compclip.base import plugins
-        from compclip.evaluate.picture_references import parse_reference
+        from compclip.evaluate.benchmark import parse_reference
 
         formats.write(folder / "files", files)
         formats.pictures(folder / "pictures", (*formats.PICTURES, "red_cup/a.png", "table/b.jpg"))
