@@ -83,7 +83,8 @@ def _locate_files(
     for name in [*files, *folders]:
         if name not in names:
             raise UserError(f"files, images: {name!r} is not among the benchmarks {list(names)}; correct the name")
-        path, pictures = files.get(name, sections[name].path), folders.get(name, sections[name].images)
+        path = files.get(name, sections[name].path)
+        pictures = folders.get(name, sections[name].images)
         relocated[name] = replace(sections[name], path=str(path), images=str(pictures))
     return relocated
 

@@ -127,7 +127,7 @@ def make(root: Path, data: Path, methods: list[str], models: list[str], steps: i
 
 
 def format_negatives(coco: dict[str, Any]) -> str:
-    """A list of what stands beside each photograph: the next two, what is said about them, and regions."""
+    """A list of what is beside each photograph: the next two, what is said about them, and regions."""
     captions = {a["image_id"]: a["caption"] for a in coco["annotations"]}
     captioned = [(image["file_name"], captions[image["id"]]) for image in coco["images"] if image["id"] in captions]
     rows = []

@@ -39,7 +39,7 @@ HEAD = """# As their authors ran them, value by value
 Ten grids, `experiments/grids/<method>_released.yaml`: what the released programs set, and what ours sets in its place.
 `python -m perf.as_released` writes this page from their comments; a test holds it to them. A place is a file and a line
 of the release, at the commit that the method's first sentence names; `:40` is a line of the file before. Where ours
-differs, the reason stands behind the place. `threads`, `workers`, and how often a run logs and saves, are ours. The
+differs, the reason is behind the place. `threads`, `workers`, and how often a run logs and saves, are ours. The
 schedules are the programs' own, step by step ([training.md](training.md#options-of-train)). None was trained here.
 """
 NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value

@@ -1,7 +1,7 @@
 """Which published numbers have a method in the grids and a metric of ours: `python -m perf.published_coverage`.
 
 Writes coverage.md beside the papers' tables (experiments/published). A number has a home where its method, variant
-included, stands in a grid of experiments/grids or in params.yaml; reasons.yaml says why a row cannot have one, and
+included, is in a grid of experiments/grids or in params.yaml; reasons.yaml says why a row cannot have one, and
 columns.yaml what a column is and how it differs from ours.
 """
 

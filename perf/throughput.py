@@ -107,7 +107,7 @@ def write_params(root: Path, args: argparse.Namespace) -> None:
 
 
 def write_captions(root: Path, count: int) -> None:
-    """Write two captions a photograph, of one and two sentences, for every rule, and what stands beside each."""
+    """Write two captions a photograph, of one and two sentences, for every rule, and what is beside each."""
     names = [f"{index:06d}.jpg" for index in range(count)]
     captions = [
         [draw_caption(np.random.default_rng((index, which))) + FURTHER * which for which in range(2)]

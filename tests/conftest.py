@@ -62,7 +62,7 @@ def no_fake_device():
     yield
     module = sys.modules.get("compclip.train.fake_device")
     registered = module is not None and module.register_device.cache_info().currsize
-    assert not registered or "FAKE_DEVICE_TESTS" in os.environ, "a test of the simulated device stands in its folder"
+    assert not registered or "FAKE_DEVICE_TESTS" in os.environ, "a test of the simulated device is in its folder"
 
 
 @pytest.fixture(scope="session")

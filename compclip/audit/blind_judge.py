@@ -52,7 +52,8 @@ def cross_judge(gap_NF: np.ndarray, fold_N: np.ndarray) -> np.ndarray:
     """Return each pair's margin by the judge that was trained on the other folds; 0 where those are empty."""
     margin_N = np.zeros(len(gap_NF))
     for fold in range(FOLDS):
-        train_N, test_N = fold_N != fold, fold_N == fold
+        train_N = fold_N != fold
+        test_N = fold_N == fold
         if train_N.any() and test_N.any():
             scale_F = np.sqrt((gap_NF[train_N] ** 2).mean(axis=0))
             scale_F[scale_F == 0] = 1.0

@@ -26,7 +26,10 @@ from compclip.text.text_groups import Rule
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
 
-NEGATIVE, POSITIVE, FOIL, COMPOSITE = "negative", "positive", "foil", "composite"
+NEGATIVE = "negative"
+POSITIVE = "positive"
+FOIL = "foil"
+COMPOSITE = "composite"
 PICTURES = 5_000  # looked at, evenly spaced
 SAMPLES = 20
 EXAMPLES = 12  # new words that are named
@@ -36,7 +39,7 @@ EXAMPLES = 12  # new words that are named
 class RuleTexts:
     """The texts of one rule: pairs of a caption and a text, with the number of the picture; `attempts` counts captions.
 
-    A foil stands beside the part of the caption that it belies, and `attempts` counts parts.
+    A foil is beside the part of the caption that it belies, and `attempts` counts parts.
     """
 
     method: str
@@ -156,7 +159,8 @@ def _audit_rule(
     caption_words: frozenset[str],
     pos_of: Mapping[str, str],
 ) -> RuleAudit:
-    pairs, count = texts.pairs, max(1, len(texts.pairs))
+    pairs = texts.pairs
+    count = max(1, len(texts.pairs))
     folds = [fold_of[index] for index in texts.pictures]
     new_words = [text_edits.list_new_words(text, caption_words) for _, text in pairs]
     edits = Counter(text_edits.describe_edit(caption, text, pos_of) for caption, text in pairs)

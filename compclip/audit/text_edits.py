@@ -8,19 +8,25 @@ from difflib import SequenceMatcher
 
 from compclip.text.blind_language import split_words
 
-ORDER, ADD, REMOVE, REPLACE, SAME = "order of words", "words added", "words removed", "replaced", "no word"
+ORDER = "order of words"
+ADD = "words added"
+REMOVE = "words removed"
+REPLACE = "replaced"
+SAME = "no word"
 FEW = 3  # words of a replacement whose kind is named
 
 
 def describe_edit(caption: str, text: str, pos_of: Mapping[str, str]) -> str:
     """Return the kind of an edit: order, words added or removed, or the parts of speech exchanged or replaced."""
-    before, after = split_words(caption), split_words(text)
+    before = split_words(caption)
+    after = split_words(text)
     if before == after:
         return SAME
     if Counter(before) == Counter(after):
         exchanged = [word for word, other in zip(before, after, strict=True) if word != other]
         return f"exchanged {name_kinds(exchanged, pos_of)}" if len(exchanged) == 2 else ORDER
-    removed, added = list((Counter(before) - Counter(after)).elements()), Counter(after) - Counter(before)
+    removed = list((Counter(before) - Counter(after)).elements())
+    added = Counter(after) - Counter(before)
     if not removed:
         return ADD
     if not added:
@@ -40,7 +46,8 @@ def list_new_words(text: str, caption_words: Collection[str]) -> list[str]:
 
 def mark_changes(caption: str, text: str) -> list[tuple[str, bool]]:
     """Return the text in pieces, each with whether the caption has it otherwise."""
-    before, after = caption.split(), text.split()
+    before = caption.split()
+    after = text.split()
     pieces = []
     for kind, _, _, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if low < high:

@@ -44,5 +44,6 @@ def is_left_out(values: Any, name: str) -> bool:
     declared_part = list_parts(values).get(name)
     if declared_part is None:
         return not getattr(values, name)
-    alone, wholes = getattr(values, name) == declared_part.off, declared_part.of
+    alone = getattr(values, name) == declared_part.off
+    wholes = declared_part.of
     return alone or (bool(wholes) and all(is_left_out(values, whole_name) for whole_name in wholes))

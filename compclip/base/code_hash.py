@@ -103,7 +103,8 @@ class _Syntax:
     """Lists a module's syntax tree as lines that are equal on every version of Python, and its imports."""
 
     def __init__(self, package: str, without: Sequence[str]) -> None:
-        self.package, self.without = package, without
+        self.package = package
+        self.without = without
         self.lines: list[str] = []
         self.imported: set[str] = set()
 

@@ -25,7 +25,7 @@ NO_LINE = re.compile(r"[\x00-\x1f\x7f]")
 READ = re.compile(rf"\$\{{oc\.env:\s*({NAME.pattern})", re.ASCII)
 PORTS = {"http": ":80", "https": ":443"}
 FILES = ("sqlite:", "file:")  # URLs of files
-SHORTEST = 6  # characters: a shorter value may stand in a URL by chance
+SHORTEST = 6  # characters: a shorter value may be in a URL by chance
 
 
 def read_secret(variable: str) -> str:
@@ -101,3 +101,31 @@ def _origin(server: str) -> str:
     """Return scheme, host and port of an address, which decide who answers."""
     url = urlsplit(server)
     return f"{url.scheme}://{url.netloc.lower().removesuffix(PORTS.get(url.scheme, ':'))}" if url.netloc else server
+
+
+# --- the environment of a child -------------------------------------------------------------------------------------
+# The environment of what is started apart: that of the shell, without the place of an enclosing job in it.
+#
+# A shell inside an allocation, a step of SLURM, MPI or torchrun holds the number, the memory, the cores and the rank
+# of that one. A process that took them for its own would be bound to other cores, or wait for processes that never
+# come.
+
+
+PLACE = re.compile(
+    r"(SLURMD?|SRUN|SALLOC|SUBMITIT|PMI\w*|MASTER|LOCAL|TORCHELASTIC)_\w+|((GROUP|ROLE)_)?(RANK|WORLD_SIZE)|ROLE_NAME"
+)
+# How SLURM's commands reach the cluster, and which signal submitit takes for its warning.
+CONNECTION = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SUBMITIT_PREEMPT_SIGNAL"}
+# What a shell may set for SLURM's commands that ask: a filter hides jobs, a question waits for an answer.
+QUESTIONS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
+
+
+def without_place(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without an enclosing job's variables; those that a grid may read stay."""
+    exempt = CONNECTION.union(list_allowed(environment))
+    return {name: value for name, value in environment.items() if name in exempt or not PLACE.fullmatch(name)}
+
+
+def without_defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which SLURM's commands answer what they are asked, in their own format, of all jobs."""
+    return {name: value for name, value in without_place(environment).items() if not name.startswith(QUESTIONS)}

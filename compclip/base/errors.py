@@ -1,4 +1,4 @@
-"""Errors that the user can mend: one line, exit code 2, no traceback."""
+"""Errors that the user can repair: one line, exit code 2, no traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compclip.base.redact import redact_secrets
 if TYPE_CHECKING:
     from types import TracebackType
 
-# Refusals of the system that the user can mend, with the advice.
+# Refusals of the system that the user can repair, with the advice.
 MENDABLE = {
     errno.ENOSPC: "free space",
     errno.EDQUOT: "free space",
@@ -23,7 +23,7 @@ MENDABLE = {
     errno.ENAMETOOLONG: "give a shorter name",
     errno.EISDIR: "give the path of a file",
     errno.ENOTDIR: "give the path of a folder",
-    errno.ELOOP: "mend the link",
+    errno.ELOOP: "repair the link",
 }
 
 # How much a command says beside its results (messages.py); jobs that it starts inherit the variable.
@@ -60,7 +60,7 @@ def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> User
 def take_options(argv: Sequence[str]) -> list[str]:
     """Set the level that `-v` or `-q` asks for, the last one of several; return the other arguments.
 
-    With `-v` the libraries' own messages are shown as well. What stands behind `--` is left alone.
+    With `-v` the libraries' own messages are shown as well. What is behind `--` is left alone.
     """
     end = argv.index("--") if "--" in argv else len(argv)
     options = [word for word in argv[:end] if word in LEVEL_OPTIONS]
@@ -76,7 +76,7 @@ def take_options(argv: Sequence[str]) -> list[str]:
 def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
-    A UserError, and an OSError that the user can mend, become one line on stderr and exit code 2. Tracebacks of other
+    A UserError, and an OSError that the user can repair, become one line on stderr and exit code 2. Tracebacks of other
     errors are printed without secrets.
     """
     sys.excepthook = _print_traceback

@@ -13,11 +13,10 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compclip.base import json_text
 from compclip.base.errors import UserError
 from compclip.base.shared_folders import explain, make_folder, share_with_group
 
@@ -79,7 +78,8 @@ def _is_gone(process: int) -> bool:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove temporary files of this machine's killed processes; each process looks at a folder once."""
-    if (absolute := folder.absolute()) in _swept_folders:
+    absolute = folder.absolute()
+    if absolute in _swept_folders:
         return
     _swept_folders.add(absolute)
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -155,14 +155,14 @@ def check_regular(path: str | Path) -> str:
 
 def read_json(path: str | Path) -> Any:
     """Return the file's JSON value. Raises UserError naming the line where it is not JSON."""
-    return json_text.parse_json(read_text(path), str(path))
+    return parse_json(read_text(path), str(path))
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """Return the file's JSON object. Raises UserError for anything else."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise UserError(f"{path}: holds a {type(value).__name__} where a mapping belongs; {json_text.FETCH}")
+        raise UserError(f"{path}: holds a {type(value).__name__} where a mapping belongs; {FETCH}")
     return value
 
 
@@ -208,3 +208,51 @@ def hold_exclusively(path: Path, busy: str) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+# --- text that is JSON ----------------------------------------------------------------------------------------------
+# JSON from outside: a value, or one line that says why not; and texts without halves of surrogate pairs.
+#
+# JSON can write such a half, and no file, database or tokenizer takes it.
+
+
+LONE = re.compile("[\ud800-\udfff]")
+FETCH = "fix or fetch the file again"
+
+
+def parse_json(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
+    """Return the value of a JSON text; `line` is the line of its file, for a text of one line.
+
+    Raises UserError naming `where`, the line and `fix` for what is no JSON, nested too deeply, or has a number of
+    thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: not JSON at line {line or error.lineno}: {error.msg}; {fix}") from error
+    except RecursionError:
+        fault = "nested too deeply"
+    except ValueError:  # of int(): its time grows with the square of the digits
+        fault = "has a number of thousands of digits"
+    raise UserError(f"{where}: {f'line {line}: ' if line else ''}{fault}; {fix}")
+
+
+def read_field(file: str | Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
+    """Return field `name` of one record. Raises UserError where it is absent or of another kind."""
+    if not isinstance(row, Mapping):
+        raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
+    if name not in row:
+        raise UserError(f"{file}: record {record}: no field {name!r}; found {', '.join(row)}; fetch the official file")
+    if not isinstance(row[name], kind):
+        raise UserError(f"{file}: record {record}: field {name!r} is {row[name]!r}; fetch the official file")
+    return row[name]
+
+
+def replace_lone(text: str) -> str:
+    """Return `text` with U+FFFD, the replacement character, in place of each half."""
+    return text if text.isascii() else LONE.sub("\ufffd", text)
+
+
+def has_lone(text: str) -> bool:
+    """Return whether `text` holds half a pair."""
+    return not text.isascii() and bool(LONE.search(text))

@@ -17,9 +17,12 @@ from typing import NamedTuple
 
 from compclip.base.errors import UserError, one_line, unknown
 
-METHODS, BENCHMARKS = "compclip.methods", "compclip.benchmarks"
-SOURCES, CAPTIONERS = "compclip.prepare.sources", "compclip.prepare.captioners"
-SAMPLERS, MODELS = "compclip.sweep.samplers", "compclip.evaluate.models"
+METHODS = "compclip.methods"
+BENCHMARKS = "compclip.benchmarks"
+SOURCES = "compclip.prepare.sources"
+CAPTIONERS = "compclip.prepare.captioners"
+SAMPLERS = "compclip.sweep.samplers"
+MODELS = "compclip.evaluate.models"
 # What a module must offer; the tests of ours hold them to more.
 NEEDS = {
     METHODS: ("TRAINS", "Config", "views", "loss"),
@@ -51,7 +54,8 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
     Raises UserError with close matches where there is none, and for an entry point that cannot be meant: a name that
     two packages give, one that cannot be written in params.yaml, or something else than a module.
     """
-    is_own, entry_points = name in _own_plugins(package), _list_entry_points(package).get(name, ())
+    is_own = name in _own_plugins(package)
+    entry_points = _list_entry_points(package).get(name, ())
     what = f"{kind_name(package)} {name!r}"
     if is_own and not entry_points:
         return f"{package}.{name}"
@@ -63,9 +67,9 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
         raise unknown(kind_name(package), name, list_plugins(package), where)
     module, giver = entry_points[0]
     if not NAME.fullmatch(name):
-        raise UserError(f"{what}: {giver}: a name is a letter, then letters, digits and _; mend that package")
+        raise UserError(f"{what}: {giver}: a name is a letter, then letters, digits and _; repair that package")
     if not all(word.isidentifier() for word in module.split(".")):
-        raise UserError(f"{what}: {giver}: {module!r} is no module's name; mend that package")
+        raise UserError(f"{what}: {giver}: {module!r} is no module's name; repair that package")
     return module
 
 
@@ -81,9 +85,10 @@ def load_plugin(package: str, name: str, where: str = "") -> ModuleType:
     try:
         plugin = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{where}: {one_line(f'{type(error).__name__}: {error}')}; mend that package") from error
-    if fault := _find_fault(package, plugin):
-        raise UserError(f"{where}: {fault}; mend that package")
+        raise UserError(f"{where}: {one_line(f'{type(error).__name__}: {error}')}; repair that package") from error
+    fault = _find_fault(package, plugin)
+    if fault:
+        raise UserError(f"{where}: {fault}; repair that package")
     return plugin
 
 

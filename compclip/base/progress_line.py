@@ -10,7 +10,9 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
-TERMINAL_S, LOG_S = 1.0, 30.0  # seconds between two lines
+# seconds between two lines
+TERMINAL_S = 1.0
+LOG_S = 30.0
 
 
 class ProgressLine(tqdm):

@@ -6,10 +6,13 @@ barrier waits for a thread that has no core while the others burn theirs. OpenMP
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
+from multiprocessing import connection
 from typing import TypeVar
 
 TICK_S = 0.2  # between two calls of `allowed`
@@ -46,3 +49,23 @@ def run_within(seconds: float, work: Callable[[], Result]) -> Result:
 def passive_waiting(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables to add to a process's environment; none where the user has chosen already."""
     return {} if any(name in environment for name in CHOICES) else {"OMP_WAIT_POLICY": "passive"}
+
+
+# --- processes of a pool --------------------------------------------------------------------------------------------
+# Processes of a pool that end with the process which started them, however that ends.
+
+
+def end_with_parent() -> None:
+    """Let this process end as soon as its parent has: a pool's `initializer`.
+
+    A worker of concurrent.futures whose parent was killed would wait for its next task for ever, with all its memory:
+    workers hold the other end of the pipe themselves.
+    """
+    parent = multiprocessing.parent_process()
+    if parent:
+        threading.Thread(target=_wait_and_leave, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_leave(parent_sentinel: int) -> None:
+    connection.wait([parent_sentinel])
+    os._exit(1)

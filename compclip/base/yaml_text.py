@@ -33,7 +33,7 @@ FAULTS = (
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 MARK = "${"
 OTHER_NUMBER = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")  # octal, and to the base of 60
-# The interpolations that a text may hold: of the environment, where an inner one stands in an outer one, and of keys.
+# The interpolations that a text may hold: of the environment, where an inner one is in an outer one, and of keys.
 OF_ENVIRONMENT = re.compile(r"\$\{oc\.(?:env:\s*[A-Za-z_]\w*\s*(?:,[^${}]*)?|decode:[^${}]*)\}", re.ASCII)
 OF_KEY = re.compile(r"\$\{[^${}:]*\}")
 EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -164,7 +164,8 @@ def _check_values(value: Any, where: str, key: str) -> None:
         for name, below in value.items():
             if type(name) not in (str, int):
                 raise UserError(f"{where}: {f'{key}: ' if key else ''}key {name!r}: must be a text; put it into quotes")
-            if fault := _find_fault(name):
+            fault = _find_fault(name)
+            if fault:
                 raise UserError(f"{where}: {key or 'a key'}{fault}")
             _check_values(below, where, f"{key}.{name}".lstrip("."))
     elif isinstance(value, list):

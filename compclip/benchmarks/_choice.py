@@ -39,7 +39,8 @@ def compare_texts(
     """Return outcomes by subset and name, from the scores of each record's image with its first `texts` texts."""
     items = {}
     for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        pictures, keys = [record.images[0] for record in subset_records], ids(subset_records)
+        pictures = [record.images[0] for record in subset_records]
+        keys = ids(subset_records)
         scores = [embeddings.matches(pictures, column(subset_records, text)) for text in range(texts)]
         tied = flagged_ids(keys, tied_items(outcomes, *scores))
         for name, outcome_N in outcomes(*scores).items():

@@ -1,6 +1,6 @@
 """Class names and prompt templates of known data sets: `classes/<set>.json`, and ImageNet's from open_clip.
 
-A set's classes stand in the order of its labels. Names are facts; their wording and the templates are those of CLIP's
+A set's classes are in the order of its labels. Names are facts; their wording and the templates are those of CLIP's
 released prompts (MIT) where CLIP_benchmark (MIT) has them too, in CLIP_benchmark's order. ImageNet's names and
 templates are read from the open_clip that is installed, its synsets from timm. `metric` is what ELEVATER
 (arXiv:2204.08790) counts of the set. `aliases` are what releases call a class that the prompts word otherwise.

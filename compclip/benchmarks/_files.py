@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_regular, read_json, read_text
-from compclip.base.json_text import read_field as read_field  # benchmarks take it from here
+from compclip.base.files import read_field as read_field  # benchmarks take it from here
 from compclip.data import tar_members
 from compclip.evaluate import benchmark
 from compclip.evaluate.benchmark import Groups, Record
@@ -55,7 +55,7 @@ def read_lines(file: Path) -> list[tuple[int, Any]]:
     """Read line numbers and values of a JSON-lines file. Raises UserError for a line that is not JSON, or no line."""
     numbered = enumerate(read_text(file).split("\n"), 1)  # splitlines also ends lines inside of JSON strings, at U+2028
     advice = "fetch the official file"
-    parsed = [(n, json_text.parse_json(line, str(file), advice, n)) for n, line in numbered if line.strip()]
+    parsed = [(n, files.parse_json(line, str(file), advice, n)) for n, line in numbered if line.strip()]
     if not parsed:
         raise UserError(f"{file}: holds no records; {advice}")
     return parsed
@@ -150,7 +150,8 @@ def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[
         groups[subset] = {}
         for group in subset_content:
             members = frozenset(map(str, read_field(file, subset, subset_content, group, list)))
-            if stray := sorted(members - ids_of[subset]):
+            stray = sorted(members - ids_of[subset])
+            if stray:
                 raise UserError(f"{file}: {subset}/{group}: no record has id {stray[0]!r}; write the file again")
             groups[subset][group] = members
     return groups, (file,)
@@ -180,7 +181,8 @@ def read_tar_pairs(
             raise UserError(f"{error}; an uncompressed tar belongs there: fetch it again") from error
         keys = set[str]()
         for sample in samples:
-            picture, text = sample.picture, sample.first_of(endings)
+            picture = sample.picture
+            text = sample.first_of(endings)
             if picture is None or text is None or not picture.size:
                 lost["no_picture" if text else missing_count] += 1
                 continue

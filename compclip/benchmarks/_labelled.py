@@ -21,7 +21,9 @@ from compclip.benchmarks._files import first_existing, read_field, read_rows, re
 from compclip.data.picture_names import ENDINGS
 
 LONGEST = 32  # bytes of a label
-PICTURES, LABELS = ("image", "img", "jpg", "png", "webp"), ("label", "fine_label", "labels", "cls")  # columns
+# columns
+PICTURES = ("image", "img", "jpg", "png", "webp")
+LABELS = ("label", "fine_label", "labels", "cls")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def in_folders(pictures: Path, class_set: ClassSet, lost: Counter[str]) -> list[
     ]
     pictures_of = [(file, label) for file, label in files if file.suffix.lower() in ENDINGS]
     lost["not_an_image"] = len(files) - len(pictures_of)
-    if loose := sum(file.suffix.lower() in ENDINGS for file in pictures.iterdir() if file.is_file()):
+    loose = sum(file.suffix.lower() in ENDINGS for file in pictures.iterdir() if file.is_file())
+    if loose:
         lost["no_class"] = loose
     return [Labelled(str(file.relative_to(pictures)), str(file), (label,)) for file, label in pictures_of]
 
@@ -224,7 +227,8 @@ def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tu
     that were read. Raises UserError for a table without such columns, and a class that there is not or whose name fits
     none.
     """
-    tables, rows = _tables.list_tables(path, split), _tables.read_rows(path, pictures, split)
+    tables = _tables.list_tables(path, split)
+    rows = _tables.read_rows(path, pictures, split)
     labels, release = find_labels(path if path.is_dir() else path.parent)
     numbers: Sequence[int] = ()
     labelled = []

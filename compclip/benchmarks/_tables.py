@@ -68,7 +68,8 @@ def read_columns(table: Path, needed: Sequence[str]) -> list[KeyedRow]:
     reader = csv.DictReader(io.StringIO(read_text(table), newline=""), strict=True)
     rows: list[KeyedRow] = []
     try:
-        if absent := [name for name in needed if name not in (reader.fieldnames or ())]:
+        absent = [name for name in needed if name not in (reader.fieldnames or ())]
+        if absent:
             present = ", ".join(reader.fieldnames or ()) or "none"
             raise UserError(f"{table}: no column {absent[0]!r}; found {present}; fetch the official file")
         for index, row in enumerate(reader):

@@ -38,7 +38,8 @@ from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
-RELATION, ATTRIBUTION = "visual_genome_relation", "visual_genome_attribution"
+RELATION = "visual_genome_relation"
+ATTRIBUTION = "visual_genome_attribution"
 TASKS = (RELATION, ATTRIBUTION, "flickr30k_order", "coco_order")
 MEANS = {"average": TASKS}
 METRICS = (*TASKS, *MEANS)
@@ -76,7 +77,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     A picture is `<image_path>` (Visual Genome) or `<image>` (order) in `images`, with its folders (`val2014`,
     `flickr30k-images`) or without. Raises UserError for a missing file, or a case without a field.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
     files = subsets(folder, TASKS, split)
     cases = {
         task: [_read_case(task, file, str(i), row, pictures) for i, row in enumerate(read_rows(file, list))]
@@ -94,7 +96,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _read_case(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:
-    """Read a case: of an order task the first option is the caption; else the wrong caption stands before the right."""
+    """Read a case: of an order task the first option is the caption; else the wrong caption is before the right."""
     if task not in (RELATION, ATTRIBUTION):
         image = _image(pictures, read_field(file, key, row, "image"))
         return Record(task, key, (image,), read_texts(file, key, row, "caption_options")), ""

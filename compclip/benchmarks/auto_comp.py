@@ -6,7 +6,7 @@ in places): `<set>_swap`, the caption against all others in which colours (or th
 where ties go to the first, it is the first caption's, as the authors choose (argmax).
 
 The wrong captions are made by the authors' rules when the files are read. Exchanged: all words at once, articles before
-colours mended, the first letter alone large. Confused: word by word, so that an exchange gives a repetition, and the
+colours repaired, the first letter alone large. Confused: word by word, so that an exchange gives a repetition, and the
 things as the list spells them; equal texts stand once.
 
 Checklist. Source: hf.co/AutoComp (a data set for each set: AutoComp-Minimal-N2-C); the paper's code supplement
@@ -110,7 +110,7 @@ def exchange(caption: str, things: Sequence[str], attributes: Sequence[str], kin
 
 
 def _substitute(caption: str, words: Sequence[str], new_words: Sequence[str], kind: str) -> str:
-    """Put new words for old ones, all at once, the longest first; mend articles before colours."""
+    """Put new words for old ones, all at once, the longest first; repair articles before colours."""
     new_of = {word.lower(): new.lower() for word, new in zip(words, new_words, strict=True)}
     longest_first = sorted(new_of, key=len, reverse=True)
     pattern = "|".join(rf"\b{re.escape(word)}\b" for word in longest_first)

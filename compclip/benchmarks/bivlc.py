@@ -43,7 +43,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     or a record without a field.
     """
     files, rows = read_table(Path(path), "test", images)
-    pictures, types = images_folder(files[0].parent, images), selected_names(files[0], TYPES, split)
+    pictures = images_folder(files[0].parent, images)
+    types = selected_names(files[0], TYPES, split)
     records = tuple(_record(files[0], key, row, pictures) for key, row in rows)
     selected = tuple(record for record in records if record.subset in types)
     return Benchmark(selected, files, evaluate, kind=COMPOSITION)

@@ -40,7 +40,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     authors' program does, and further ones are counted. Raises UserError for a missing file, or a record without a
     field.
     """
-    folder, dropped = Path(path), {"further_group": 0}
+    folder = Path(path)
+    dropped = {"further_group": 0}
     pictures = images_folder(folder, images)
     annotations = folder / "annotations" if (folder / "annotations").is_dir() else folder
     files = {name: existing_file(annotations / FILES[name]) for name in selected_names(folder, FILES, split)}

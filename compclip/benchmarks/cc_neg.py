@@ -26,7 +26,8 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 FILE = "ccneg.jsonl"
 HELD_OUT = 40_000  # rows at the end of the list
 SPLITS = ("test", "train", "all")
-SUBSET, METRIC = "all", "accuracy"
+SUBSET = "all"
+METRIC = "accuracy"
 METRICS = (METRIC,)
 HEADLINE = (METRIC,)
 
@@ -40,7 +41,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     if split and split not in SPLITS:
         raise unknown("split", split, SPLITS, str(path))
     file = one_file(Path(path), FILE)
-    pictures, rows = images_folder(file.parent, images), read_lines(file)
+    pictures = images_folder(file.parent, images)
+    rows = read_lines(file)
     first_held_out = max(0, len(rows) - HELD_OUT)
     selected = {"train": rows[:first_held_out], "all": rows}.get(split, rows[first_held_out:])
     records = tuple(_read_record(file, str(number), row, pictures) for number, row in selected)

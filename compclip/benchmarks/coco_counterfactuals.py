@@ -34,7 +34,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     number of pairs.
     """
     files, rows = _tables.lines_or_rows(Path(path), FILE, images)
-    file, pictures = files[0], images_folder(files[0].parent, images)
+    file = files[0]
+    pictures = images_folder(files[0].parent, images)
     pairs = [_pair(file, number, row, pictures) for number, row in rows]
     if split and not (split.isdecimal() and 1 <= int(split) <= len(pairs)):
         numbers = f"a number of pairs, 1 to {len(pairs)}"

@@ -44,7 +44,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     pictures = images_folder(folder, images)
     files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split)}
-    records, labels = [], {}
+    records = []
+    labels = {}
     for name, file in files.items():
         classes, rows = _read_content(file)
         entries = [_read_entry(file, str(i), row, len(classes)) for i, row in enumerate(rows)]
@@ -58,7 +59,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _read_content(file: Path) -> tuple[list[str], list[Any]]:
-    """Return the classes and the rows, which stand in an object or in a list of the two."""
+    """Return the classes and the rows, which are in an object or in a list of the two."""
     content = read_json(file)
     if isinstance(content, list) and len(content) == 2:
         content = dict(zip(("labels", "data"), content, strict=True))

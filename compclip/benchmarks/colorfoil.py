@@ -2,7 +2,7 @@
 
 Made from COCO's captions of val2017, as the authors' program makes it: of each picture the first caption with the name
 of a colour of CSS (which `snow`, `tan` and `wheat` are as well); each such word gives way to one of ten common colours,
-drawn at random, wherever its letters stand. The authors' draw has no seed, so that their foils cannot be had again;
+drawn at random, wherever its letters stand. The authors' draw has no seed, so that their foils cannot be repeated;
 ours has one (`options: {seed: 0}`). Their replacement of letters makes "coveblue" of "covered"; `options: {replace:
 word}` exchanges whole words, and `options: {colors: common}` looks for the ten alone. Right where the picture is nearer
 to its caption; a tie is wrong, as in the authors' code.
@@ -56,7 +56,8 @@ COLORS = {"css": frozenset(_NAMED.split()), "common": frozenset((*COMMON, "gray"
 REPLACE = ("letters", "word")
 GREY_PICTURES = (550, 1164, 1752, 2236)  # places among the pictures chosen from the whole of val2017
 PICTURES = 5000  # of val2017
-SUBSET, METRIC = "all", "accuracy"
+SUBSET = "all"
+METRIC = "accuracy"
 METRICS = (METRIC,)
 HEADLINE = (METRIC,)
 
@@ -86,7 +87,8 @@ def load(
     refuse_split("colorfoil", split)
     config = options or Config()
     file = one_file(Path(path), *FILES)
-    pictures, entries = images_folder(file.parent, images), read_coco(file, read_json(file), Counter())
+    pictures = images_folder(file.parent, images)
+    entries = read_coco(file, read_json(file), Counter())
     rng = np.random.default_rng(config.seed)
     captions = _choose_captions(entries, COLORS[config.colors])
     records = [

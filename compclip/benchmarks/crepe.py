@@ -45,7 +45,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     A picture is `<image_id>.jpg` in `images`, or in VG_100K or VG_100K_2 there. Raises UserError for an unknown type, a
     missing file, or a row without a value.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
     files = {
         (kind, n): existing_file(folder / kind / f"prod_vg_hard_negs_{kind}_complexity_{n}.csv")
         for kind in selected_names(folder, TYPES, split)

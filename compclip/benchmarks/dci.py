@@ -21,7 +21,9 @@ from compclip.benchmarks._files import existing_file, first_existing, images_fol
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
-SPLITS_FILE, FOLDERS, PHOTOS = "splits.json", ("annotations", "complete"), "photos"
+SPLITS_FILE = "splits.json"
+FOLDERS = ("annotations", "complete")
+PHOTOS = "photos"
 SPLITS = ("train", "valid", "test")
 LONGEST_NAME = 100  # characters of an annotation file's name
 METRICS = retrieval.METRICS
@@ -52,7 +54,8 @@ def read_names(folder: Path, split: str) -> list[str]:
     content = read_json(file)
     splits = [split] if split else SPLITS
     names = [name for split_name in splits for name in read_field(file, "(whole file)", content, split_name, list)]
-    if strange := [name for name in names if not isinstance(name, str) or len(name) > LONGEST_NAME]:
+    strange = [name for name in names if not isinstance(name, str) or len(name) > LONGEST_NAME]
+    if strange:
         raise UserError(f"{file}: {strange[0]!r} is no file's name; fetch the official file")
     return names
 

@@ -37,7 +37,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures are `<image_file>` in `images`, in the folder `images` beside the file or, in FLAIR's tree, beside its
     folder. Raises UserError for a missing file, two of them, an unknown split, or a record without a field.
     """
-    folder, split = Path(path), split or "test"
+    folder = Path(path)
+    split = split or "test"
     if split not in SPLITS:
         raise unknown("split", split, SPLITS, str(folder))
     by_split = folder.is_dir() and ((folder / f"{split}.csv").is_file() or bool(list_tables(folder, split)))

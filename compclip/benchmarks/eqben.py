@@ -80,7 +80,8 @@ def load(
         files = tuple(sorted(p for p in Path(path).glob("*.json") if p.name != GROUPS))
     if not files:
         raise UserError(f"{path}: no *.json there; give the folder of the annotations, or their file")
-    pictures, cap = images_folder(files[0].parent, images), (options or Config()).cap
+    pictures = images_folder(files[0].parent, images)
+    cap = (options or Config()).cap
     samples_of: dict[str, list[Record]] = {}
     file_of: dict[str, Path] = {}
     for file in files:
@@ -150,7 +151,8 @@ def _crossed(file: Path, rows: list[Any]) -> list[Record]:
     for index, row in enumerate(rows):
         key = str(index)
         info = read_field(file, key, row, "private_info", dict)
-        number, subset = read_field(file, key, info, "sample_cnt", int), read_field(file, key, info, "dataset")
+        number = read_field(file, key, info, "sample_cnt", int)
+        subset = read_field(file, key, info, "dataset")
         name = read_choice(file, key, info, "name", CROSSED)
         sample = samples.setdefault((number, subset), {})
         for field, slot in zip(("caption", "image"), CROSSED[name], strict=True):
@@ -164,7 +166,8 @@ def _crossed(file: Path, rows: list[Any]) -> list[Record]:
 def _record(file: Path, subset: str, key: str, sample: Mapping[str, str]) -> Record:
     if subset not in SUBTASKS:
         raise unknown("sub-task", subset, SUBTASKS, f"{file}: record {key}")
-    if absent := [name for name in PAIR if name not in sample]:
+    absent = [name for name in PAIR if name not in sample]
+    if absent:
         raise UserError(f"{file}: sample {key} of {subset}: no {absent[0]}; fetch the file again")
     return Record(subset, key, (sample["image0"], sample["image1"]), (sample["caption0"], sample["caption1"]))
 

@@ -78,7 +78,7 @@ def _read_record(
     name: str, file: Path, row: Any, position: int, text_of: Mapping[int, str], picture_of: Mapping[int, str],
     pictures: Path,
 ) -> Record:  # fmt: skip
-    """Read an annotation; the right description stands before the wrong ones."""
+    """Read an annotation; the right description is before the wrong ones."""
     key = str(read_field(file, f"at place {position}", row, "id", int))
     numbers = [read_field(file, key, row, "category_id", int), *read_field(file, key, row, "neg_category_ids", list)]
     image_number = read_field(file, key, row, "image_id", int)

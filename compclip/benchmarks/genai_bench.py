@@ -36,7 +36,8 @@ from compclip.evaluate.benchmark import Benchmark, Record, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
-FILE, SKILLS_FILE = "genai_image.json", "genai_skills.json"
+FILE = "genai_image.json"
+SKILLS_FILE = "genai_skills.json"
 MODELS = ("DALLE_3", "SDXL_Turbo", "DeepFloyd_I_XL_v1", "Midjourney_6", "SDXL_2_1", "SDXL_Base")
 SKILLS = (
     "attribute", "scene", "spatial relation", "action relation", "part relation", "basic",
@@ -55,9 +56,12 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     field or with ratings that are no numbers.
     """
     folder = Path(path)
-    models, pictures = selected_names(folder, MODELS, split), images_folder(folder, images)
-    file, skills_file = existing_file(folder / FILE), existing_file(folder / SKILLS_FILE)
-    records, ratings = [], {}
+    models = selected_names(folder, MODELS, split)
+    pictures = images_folder(folder, images)
+    file = existing_file(folder / FILE)
+    skills_file = existing_file(folder / SKILLS_FILE)
+    records = []
+    ratings = {}
     rows = read_rows(file, dict)
     for model in models:  # in the authors' order
         for key, row in rows.items():
@@ -116,7 +120,8 @@ def pairs_in_order(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
     first_P, second_P = np.triu_indices(len(score_N), 1)
     difference_P = score_N[first_P] - score_N[second_P]
     rated_P = np.sign(rating_N[first_P] - rating_N[second_P])
-    in_order_P, rated_tied_P = np.sign(difference_P) * rated_P > 0, rated_P == 0
+    in_order_P = np.sign(difference_P) * rated_P > 0
+    rated_tied_P = rated_P == 0
     threshold = find_best_threshold(np.abs(difference_P), in_order_P, rated_tied_P)
     right_P = np.where(np.abs(difference_P) <= threshold, rated_tied_P, in_order_P)
     share_N = _shares_of_pictures(first_P, second_P, right_P, len(score_N))

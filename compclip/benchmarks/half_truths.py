@@ -42,7 +42,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures are `<image>` in `images`. Raises UserError for a missing file, an unknown set or kind, or a record without
     a field.
     """
-    folder, names = Path(path), selected_names(Path(path), SETS, split or SETS[0])
+    folder = Path(path)
+    names = selected_names(Path(path), SETS, split or SETS[0])
     pictures = images_folder(folder, images)
     kinds: dict[tuple[str, str], str] = {}
     records: list[Record] = []

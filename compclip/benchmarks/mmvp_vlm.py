@@ -41,7 +41,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     and 4, each of one pattern.
     """
     refuse_split("mmvp_vlm", split)
-    file, base = Path(path) / FILE, Path(images or path)
+    file = Path(path) / FILE
+    base = Path(images or path)
     pictures = next((base / name for name in FOLDERS if (base / name).is_dir()), base)
     rows = [row for _, row in _tables.read_columns(file, COLUMNS)]
     if len(rows) % 2:

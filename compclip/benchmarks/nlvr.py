@@ -60,7 +60,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _read_example(file: Path, split: str, identifier: str, row: Any, pictures: Path) -> Example:
-    sentence, directory = read_field(file, identifier, row, "sentence"), read_field(file, identifier, row, "directory")
+    sentence = read_field(file, identifier, row, "sentence")
+    directory = read_field(file, identifier, row, "directory")
     is_true = read_choice(file, identifier, row, "label", LABELS) == "true"
     names = tuple(str(pictures / directory / f"{split}-{identifier}-{order}.png") for order in range(ORDERS))
     return sentence, is_true, names
@@ -84,15 +85,18 @@ def make_benchmark(file: Path, examples: Mapping[str, Sequence[Example]], merge:
 
 def evaluate(truths: Truths, merge: Merge, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return the share of pairs of a true and a false example that are in order, and whether all are, by sentence."""
-    shares, tied = [], []
+    shares = []
+    tied = []
     scored = readable(records, embeddings)
     for record in scored:
         score_P = embeddings.matches(record.images, record.texts * len(record.images))
         is_true_E = np.array(truths[record.id])
         score_EP = merge(score_P.reshape(len(is_true_E), -1))
-        true_P, false_P = score_EP[is_true_E].ravel(), score_EP[~is_true_E].ravel()
+        true_P = score_EP[is_true_E].ravel()
+        false_P = score_EP[~is_true_E].ravel()
         shares.append(np.mean(true_P[:, None] > false_P))
         tied += [record.id] * bool(np.any(true_P[:, None] == false_P))
-    keys, share_N = tuple(record.id for record in scored), np.array(shares)
+    keys = tuple(record.id for record in scored)
+    share_N = np.array(shares)
     values = {"pairs": share_N, "all_pairs": (share_N == 1).astype(np.float64)}
     return {name: Items(keys, values_N, SUBSET, tuple(tied)) for name, values_N in values.items()}

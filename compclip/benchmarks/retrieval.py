@@ -1,7 +1,7 @@
 """Image-text retrieval: Recall@1, 5, 10 in both directions, several captions an image. Ties are wrong.
 
-Where ties go to the first, equals stand in the order of the file. CLIP_benchmark's topk, FLAIR's and CLIC's argsort
-take any of them: what hangs on equal scores cannot be repeated.
+Where ties go to the first, equals are in the order of the file. CLIP_benchmark's topk, FLAIR's and CLIC's argsort
+take any of them: what depends on equal scores cannot be repeated.
 
 I images, T texts.
 
@@ -61,7 +61,9 @@ def load(
     images without any, captions of no image and a split file's names without a caption.
     Raises UserError for another format, an unknown split, a record without a field, a caption with a line break.
     """
-    lost, clean, folder = Counter[str](), CLEANINGS[(options or Config()).clean], Path(path)
+    lost = Counter[str]()
+    clean = CLEANINGS[(options or Config()).clean]
+    folder = Path(path)
     files: tuple[Path, ...] = ()
     if tar_files(folder / split):
         captioned: Iterable[_captioned.Captioned] = _captioned.read_tars(folder / split, lost)

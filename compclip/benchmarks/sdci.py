@@ -62,7 +62,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     or a record whose picture or mask is of another form.
     """
     folder = Path(path)
-    tests, pictures = selected_names(folder, TESTS, split), dci.photos_folder(folder, images)
+    tests = selected_names(folder, TESTS, split)
+    pictures = dci.photos_folder(folder, images)
     files = [existing_file(dci.find_annotation(folder, name, ("complete",))) for name in dci.read_names(folder, "test")]
     records: list[Record] = []
     dropped = dict.fromkeys((f"incomplete_picture_{test}" for test in tests), 0)
@@ -89,7 +90,8 @@ def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Recor
     Raises IncompletePicture where the authors' program leaves the picture out.
     """
     picture = str(pictures / read_field(file, file.stem, row, "image"))
-    summaries, negatives = _lookup(row, "summaries", dict), _lookup(row, "negatives", dict)
+    summaries = _lookup(row, "summaries", dict)
+    negatives = _lookup(row, "negatives", dict)
     parts: list[Part] = [(WHOLE, None)]
     if test != "base_swaps":
         if len(negatives) == 1:
@@ -125,9 +127,12 @@ def _list_parts(file: Path, row: Any) -> Iterator[Part]:
         if "label" not in mask or "caption" not in mask:
             raise IncompletePicture
         width, height = read_mask_size(file, name, read_field(file, name, mask, "outer_mask"))
-        around_x, around_y = int((right - left) * AROUND), int((bottom - top) * AROUND)
-        left, top = max(left - around_x, 0), max(top - around_y, 0)
-        right, bottom = min(right + around_x, width), min(bottom + around_y, height)
+        around_x = int((right - left) * AROUND)
+        around_y = int((bottom - top) * AROUND)
+        left = max(left - around_x, 0)
+        top = max(top - around_y, 0)
+        right = min(right + around_x, width)
+        bottom = min(bottom + around_y, height)
         yield f"m-{mask.get('idx', name)}-sc", [left, top, right - left, bottom - top]
 
 

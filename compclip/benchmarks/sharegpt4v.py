@@ -31,7 +31,9 @@ FIRST = 1000
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
-CHUNK, LONGEST = 1 << 16, 1 << 20  # characters: read at once, and of one record
+# characters: read at once, and of one record
+CHUNK = 1 << 16
+LONGEST = 1 << 20
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -44,7 +46,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     file = one_file(Path(path), *FILES)
     if split and not (split.isdecimal() and len(split) < 8 and int(split)):
         raise UserError(f"{file}: split={split!r}: must be a number of records, as 1000")
-    pictures, count = images_folder(file.parent, images), int(split or FIRST)
+    pictures = images_folder(file.parent, images)
+    count = int(split or FIRST)
     captioned = [_captioned_picture(file, str(i), row, pictures) for i, row in enumerate(_first_rows(file, count))]
     if len(captioned) < count:
         raise UserError(f"{file}: holds {len(captioned)} records, not {count}; lower split, or fetch the official file")

@@ -53,7 +53,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _record(subset_way: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
     """Read a record, the match first. Raises UserError where there is no choice."""
-    query, texts = read_field(file, key, row, "query"), read_texts(file, key, row, "keys")
+    query = read_field(file, key, row, "query")
+    texts = read_texts(file, key, row, "keys")
     label = read_field(file, key, row, "label", int)
     if not 0 <= label < len(texts):
         raise UserError(f"{file}: record {key}: label {label} of {len(texts)} candidates; fetch the file again")

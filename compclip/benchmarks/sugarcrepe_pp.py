@@ -36,7 +36,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
     Raises UserError for a missing file, or a record without a field.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
     files = subsets(folder, SUBSETS, split)
     records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
     group_ids, sidecar = read_groups(folder, records)

@@ -38,8 +38,10 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     img2dataset numbers what it fetches by itself, so its files are to be renamed to the ids. Raises UserError for a
     missing file, an unknown kind, or a row without a column or with an unreadable one.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
-    file, kinds = folder / FILE, selected_names(folder, KINDS, split)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
+    file = folder / FILE
+    kinds = selected_names(folder, KINDS, split)
     table = _tables.read_columns(file, ("sentence", *IMAGES, *KINDS))
     kind_rows = [(_kind(file, key, row), key, row) for key, row in table]
     records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in kind_rows if kind in kinds)

@@ -19,7 +19,9 @@ from compclip.benchmarks._files import refuse_split
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
-CAPTIONS, PICTURES, UNPACKED = "caption", ("image", "images"), "Urban1k"
+CAPTIONS = "caption"
+PICTURES = ("image", "images")
+UNPACKED = "Urban1k"
 FLAIR = "annotations.json"
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE

@@ -65,7 +65,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     A picture is `<image_file>` in `images`, or in its folder `<dataset>` or one of FOLDERS. Raises UserError for a
     missing file, or a record without a field.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
     files = subsets(folder, PIECES, split)
     validated = {piece: _records(piece, file, pictures) for piece, file in files.items()}
     records = tuple(record for piece_records in validated.values() for record, valid in piece_records if valid)
@@ -84,7 +85,8 @@ def _records(piece: str, file: Path, pictures: Path) -> list[tuple[Record, bool]
     """Read each record, and whether the annotators found it valid."""
     records = []
     for key, row in read_rows(file, dict).items():
-        name, source = read_field(file, key, row, "image_file"), read_field(file, key, row, "dataset")
+        name = read_field(file, key, row, "image_file")
+        source = read_field(file, key, row, "dataset")
         image = first_existing(pictures / folder / name for folder in (source, "", *FOLDERS.get(source, ())))
         texts = read_field(file, key, row, "caption"), read_field(file, key, row, "foil")
         votes = read_field(file, key, read_field(file, key, row, "mturk", Mapping), "caption", int)

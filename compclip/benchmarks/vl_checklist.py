@@ -32,7 +32,8 @@ TEXTS = ("POS", "NEG")
 
 
 def _object(kind: str, name: str) -> Sources:
-    at, roles = f"Object/{kind}", ("agent", "destination", "item", "tool")
+    at = f"Object/{kind}"
+    roles = ("agent", "destination", "item", "tool")
     low = kind.lower()
     return {
         "vg": {f"vg_{role}": f"{at}/vg_{low}/vg_{role}_{name}.json" for role in ("obj", "subj")},
@@ -67,11 +68,13 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `<task>_<corpus>` a file, `<task>`, `average`, `Object`, `Attribute`, `Relation`, `average_kinds`. Raises UserError
     for a missing file, an unknown task, or a record of another form.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
     corpora_files = [(f"{task}_{corpus}", existing_file(folder / name), pictures / FOLDERS[source])
              for task in selected_names(folder, TASKS, split)
              for source, corpora in TASKS[task].items() for corpus, name in corpora.items()]  # fmt: skip
-    records, beyond_limit = [], 0
+    records = []
+    beyond_limit = 0
     for subset, file, corpus_pictures in corpora_files:
         rows = read_rows(file, list)
         beyond_limit += max(0, len(rows) - LIMIT)

@@ -49,7 +49,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures lie in `controlled_images`, `controlled_clevr`, `val2017` (COCO) and `vg_images` below `images`. Raises
     UserError for a missing file, an unknown subset, or a record of another form.
     """
-    folder, pictures = Path(path), images_folder(Path(path), images)
+    folder = Path(path)
+    pictures = images_folder(Path(path), images)
     files = {subset: existing_file(folder / FILES[subset]) for subset in selected_names(folder, FILES, split)}
     records = tuple(record for subset, file in files.items() for record in _records(subset, file, pictures))
     return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)

@@ -68,7 +68,8 @@ def items_by_subset(
     """
     items = {}
     for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        keys, scores_N22 = ids(subset_records), np.empty((len(subset_records), 2, 2))
+        keys = ids(subset_records)
+        scores_N22 = np.empty((len(subset_records), 2, 2))
         for caption in (0, 1):
             for image in (0, 1):
                 pictures = [record.images[image] for record in subset_records]

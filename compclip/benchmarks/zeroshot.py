@@ -43,7 +43,8 @@ from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, rea
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import CLASSIFICATION, Items
 
-CLASSES, TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
+CLASSES = "classnames.txt"
+TEMPLATES = "zeroshot_classification_templates.txt"
 SUBSET = "all"
 KS = (1, 5)
 TEMPERATURE = 100.0  # ELEVATER ranks by the softmax over the classes of 100 times the cosines
@@ -88,7 +89,9 @@ def load(
     `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_sets`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
-    folder, config, lost = Path(path), options or Config(), Counter[str]()
+    folder = Path(path)
+    config = options or Config()
+    lost = Counter[str]()
     class_set, files = _class_set(folder, config.classes)
     labelled, label_files = _labelled(folder, images, split, class_set, lost)
     records = tuple(Record(SUBSET, picture.id, (picture.ref,), ()) for picture in labelled)
@@ -279,7 +282,8 @@ def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
     order_N = np.argsort(-score_N, kind="stable")
     last_N = np.append(np.diff(score_N[order_N]) != 0, True)  # of equal scores
     hit_T = np.cumsum(shown_N[order_N])[last_N]
-    recall_T, precision_T = hit_T / shown_N.sum(), hit_T / (np.flatnonzero(last_N) + 1)
+    recall_T = hit_T / shown_N.sum()
+    precision_T = hit_T / (np.flatnonzero(last_N) + 1)
     return float(np.mean([1.0, *(precision_T[recall_T >= point].max() for point in POINTS[:-1])]))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 
 PARAMS = "params.yaml"
 
@@ -46,7 +46,8 @@ def main(argv: list[str]) -> int:
         elif args.command == "show":
             print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
         else:
-            cells, benchmarks = [cell.name for cell in grid.list_cells(params)], params.evaluate.benchmarks
+            cells = [cell.name for cell in grid.list_cells(params)]
+            benchmarks = params.evaluate.benchmarks
             if args.json:
                 print(json.dumps({"cells": cells, "benchmarks": list(benchmarks)}, indent=1))
             else:
@@ -59,7 +60,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse arguments and overrides (`key=value`), which may also stand behind an option."""
     parser = _parser()
     args, unparsed = parser.parse_known_args(argv)
-    if strange := [word for word in unparsed if word.startswith("-") or "=" not in word or "overrides" not in args]:
+    strange = [word for word in unparsed if word.startswith("-") or "=" not in word or "overrides" not in args]
+    if strange:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
     args.overrides = [*getattr(args, "overrides", ()), *unparsed]
     return args

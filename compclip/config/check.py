@@ -68,7 +68,8 @@ def _check_names(kind: str, names: Iterable[str], table: Collection[str], where:
 
 def _check_validation_set(params: Params, name: str, validation: str) -> None:
     """Raise UserError for a validation set that is not scored, or that measures something else."""
-    where, scored = f"benchmarks.{name}.validation", params.evaluate.benchmarks
+    where = f"benchmarks.{name}.validation"
+    scored = params.evaluate.benchmarks
     if not validation or name not in scored:
         return
     if validation not in scored or validation == name:
@@ -121,7 +122,8 @@ def _check_grid(params: Params) -> None:
             _check_method_on_data(params, method, name)
     _check_versions(params)
     names = [cell.name for cell in list_cells(params)]
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
         raise UserError(f"the names of the grid's cells: {twice[0]!r} stands twice; rename one")
 
 
@@ -135,13 +137,15 @@ def _check_versions(params: Params) -> None:
             raise UserError(f"{where}: is a backbone's name, and so a table's; give the versions another")
         if len(backbones) < 2:
             raise UserError(f"{where}={backbones}: must name two or more backbones of the grid; or remove it")
-        if twice := [backbone for backbone in backbones if members.count(backbone) > 1]:
+        twice = [backbone for backbone in backbones if members.count(backbone) > 1]
+        if twice:
             raise UserError(f"{where}: {twice[0]} is a version of another group as well; name it once")
 
 
 def _check_method_on_data(params: Params, method: str, name: str) -> None:
     """Raise UserError where a data set lacks texts, pictures or settings that a method asks for."""
-    data, where = params.data[name], f"methods.{method}"
+    data = params.data[name]
+    where = f"methods.{method}"
     config, _ = method_config(params, method, name)
     views = first_views(method, config)
     if views.negative_images and not data.negative_images:
@@ -175,7 +179,8 @@ def check_consistency(params: Params) -> None:
         raise UserError("evaluate.benchmarks=[]: must name at least one")
     seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
     for name, values in (("methods", params.wise_ft.methods), ("seeds", seeds)):
-        if absent := [value for value in values if value not in getattr(params.grid, name)]:
+        absent = [value for value in values if value not in getattr(params.grid, name)]
+        if absent:
             raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
     columns.check_columns(params)
     _check_world(params)

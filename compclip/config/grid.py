@@ -76,7 +76,8 @@ def list_line_cells(params: Params) -> list[Cell]:
 
 def resolve(params: Params, cell: Cell | str) -> Run:
     """Return a cell's run. Raises UserError for a cell that is not in the grid."""
-    cells_by_name, name = {c.name: c for c in list_cells(params)}, cell if isinstance(cell, str) else cell.name
+    cells_by_name = {c.name: c for c in list_cells(params)}
+    name = cell if isinstance(cell, str) else cell.name
     if name not in cells_by_name:
         raise unknown("cell", name, cells_by_name, "grid")
     return resolve_cell(params, cells_by_name[name])

@@ -25,7 +25,7 @@ from compclip.base import plugins, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.base.files import read_text
-from compclip.config import benchmark_groups, mieb_names, project_files, read
+from compclip.config import benchmark_groups, project_files, read
 from compclip.config.sections import BenchmarkSection, Params
 
 STUDIES = Path("experiments/studies")
@@ -72,7 +72,7 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
     for module in list_plugins(plugins.BENCHMARKS):
         group = benchmark_groups.find_group(module.name)
         paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
-        tasks = mieb_names.describe_tasks(module.name) if module.package == "compclip" else {}
+        tasks = describe_tasks(module.name) if module.package == "compclip" else {}
         yield replace(module, files=_look_for(paths), group=group, mieb=tasks)
 
 
@@ -151,7 +151,7 @@ def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     listed = {item.name: item for item in KINDS[kind](params)}
-    names = [mieb_names.find_benchmark(name) if kind == "benchmarks" else name for name in names]
+    names = [find_benchmark(name) if kind == "benchmarks" else name for name in names]
     for name in names:
         if name not in listed:
             raise unknown(kind.removesuffix("s"), name, listed)
@@ -214,3 +214,41 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(entry(main))
+
+
+# --- names of MIEB --------------------------------------------------------------------------------------------------
+# What MIEB (Xiao et al., 2025, arXiv:2504.10471) calls the compositional tasks that are also benchmarks here.
+#
+# Its numbers are accuracies over all rows of its own copies on the hub, in which the first of equals is chosen and
+# the right one stands first, so that ties are right but for Winoground's, where one of the two choices is.
+# `evaluate.ties: first` counts so in ARO's two orders alone. Read in embeddings-benchmark/mteb,
+# AbsTaskImageTextPairClassification and its tasks.
+
+
+# MIEB's task -> our metric, and what differs beside ties.
+MIEB_TASKS = {
+    "AROCocoOrder": ("aro/coco_order", ""),
+    "AROFlickrOrder": ("aro/flickr30k_order", ""),
+    "AROVisualAttribution": (
+        "aro/visual_genome_attribution",
+        "over all cases; ours is the mean over pairs of attributes",
+    ),
+    "AROVisualRelation": ("aro/visual_genome_relation", "over all cases; ours is the mean over relations"),
+    "ImageCoDe": ("imagecode/average", ""),
+    "SugarCrepe": ("sugarcrepe/average", "over all records; ours is the mean over seven subsets"),
+    "Winoground": ("winoground/group", ""),
+}
+
+
+def describe_tasks(benchmark: str) -> dict[str, str]:
+    """Return MIEB's tasks that are this benchmark, with our metric and what differs."""
+    return {
+        task: f"{metric}{difference and f' ({difference})'}"
+        for task, (metric, difference) in MIEB_TASKS.items()
+        if metric.partition("/")[0] == benchmark
+    }
+
+
+def find_benchmark(name: str) -> str:
+    """Return the benchmark that is MIEB's task of this name; another name as it is."""
+    return MIEB_TASKS[name][0].partition("/")[0] if name in MIEB_TASKS else name

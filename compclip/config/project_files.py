@@ -85,10 +85,12 @@ def compare(source: Path, folder: Path) -> list[FileDifference]:
 
 
 def _compare_file(name: str, source: Path, folder: Path, laid_out: dict[str, str]) -> Change | None:
-    package_hash, path = _hash(source / name), folder / name
+    package_hash = _hash(source / name)
+    path = folder / name
     if not path.exists():
         return "removed" if name in laid_out else "new"
-    if (current := _hash(path)) == package_hash:
+    current = _hash(path)
+    if current == package_hash:
         return None
     if current == laid_out.get(name):
         return "changed"
@@ -162,7 +164,7 @@ def _require(process: subprocess.CompletedProcess[str], folder: Path) -> None:
     if process.returncode:
         words = [word for word in process.args if not word.startswith("-")]
         message = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
-        raise UserError(f"{folder}: `{' '.join(words[-2:])}` failed: {''.join(message)}; mend that and run it again")
+        raise UserError(f"{folder}: `{' '.join(words[-2:])}` failed: {''.join(message)}; repair that and run it again")
 
 
 def describe(differences: Sequence[FileDifference]) -> Iterator[str]:
@@ -187,7 +189,8 @@ def show_difference(source: Path, folder: Path, difference: FileDifference) -> s
 def main(argv: list[str]) -> int:
     """Lay out a project, or say what the package would change in one."""
     args = _parse_arguments(argv)
-    source, folder = find_source(), args.folder
+    source = find_source()
+    folder = args.folder
     if any((folder / name).exists() for name in (PARAMS, MANIFEST)):
         if args.grid:
             _find_grid(source, args.grid)

@@ -240,7 +240,8 @@ def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = Fal
 
 def _has_edits(path: Path) -> bool:
     """Whether something would be lost: not as last committed (or unknown to git), and no copy of a kept file."""
-    text, folder = read_text(path), path.resolve().parent
+    text = read_text(path)
+    folder = path.resolve().parent
     copies = (copy for pattern in TRACKED_GRIDS for copy in folder.glob(pattern))
     # a grid is written out where its head says that it may be the one
     if any(text.startswith(read_head(read_text(copy))) and text == write_out(copy) for copy in copies):

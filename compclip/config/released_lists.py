@@ -28,7 +28,8 @@ BY_CAPTION = "caption"  # joined to a caption by its text, and not to a picture
 FROM = re.compile(r"[1-9][0-9]*-")  # a column of a list without header, and all behind it
 NUMBER = re.compile(r"[1-9][0-9]*-?")
 NEGATIVE = "negative"
-DENSE, VARIATION = "dense", "variation"
+DENSE = "dense"
+VARIATION = "variation"
 TEXT_KINDS = (NEGATIVE, "paraphrase", DENSE, VARIATION)
 
 
@@ -247,7 +248,8 @@ def texts_config(data: Data, where: str = "texts") -> dict[str, TextSection]:
             raise unknown("kind of texts", kind, TEXT_KINDS, where)
     sections: dict[str, TextSection] = {}
     for kind in filter(data.texts.__contains__, TEXT_KINDS):
-        raw, where_kind = mapping(data.texts[kind], f"{where}.{kind}"), f"{where}.{kind}"
+        raw = mapping(data.texts[kind], f"{where}.{kind}")
+        where_kind = f"{where}.{kind}"
         sections[kind] = load_section(_declared_class(raw, kind), raw, where_kind)
     return sections
 
@@ -282,7 +284,7 @@ def masked_config(data: Data, where: str = "masked") -> MaskedSection | None:
 def rewrites_config(data: Data, where: str = "rewrites") -> ReleasedRewrites | None:
     """Return the released hard positives of a data set; None without. Raises UserError beside a rewriter."""
     if data.rewrites and data.rewriter:
-        raise UserError(f"{where}: stands beside a rewriter; remove one of them")
+        raise UserError(f"{where}: is beside a rewriter; remove one of them")
     return load_section(ReleasedRewrites, data.rewrites, where) if data.rewrites else None
 
 

@@ -13,8 +13,12 @@ from compclip.config.validation import Axis, Distinct, RequiredText, Seed, Share
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 BetweenZeroAndOne = Annotated[float, Field(gt=0, lt=1)]
-WRONG, FIRST = "wrong", "first"  # what becomes of equal scores: nobody's, or the first candidate's
-HOLM, BENJAMINI_HOCHBERG = "holm", "benjamini_hochberg"  # corrections for the number of comparisons
+# what becomes of equal scores: nobody's, or the first candidate's
+WRONG = "wrong"
+FIRST = "first"
+# corrections for the number of comparisons
+HOLM = "holm"
+BENJAMINI_HOCHBERG = "benjamini_hochberg"
 WHOLE, VALIDATION, TEST = SPLITS = ("whole", "validation", "test")  # items of a benchmark that are read
 COSINE, LOCAL, ATTENDED = SCORERS = ("cosine", "local", "attended")
 
@@ -206,7 +210,7 @@ class Evaluate(Scoring):
     """What every checkpoint is scored on, and how."""
 
     benchmarks: Distinct[str] = field(default_factory=list)
-    # what is had without pictures: rows of their own in the report, once a data set
+    # what is scored without pictures: rows of their own in the report, once a data set
     blind: Distinct[Literal["length", "frequency", "bigram"]] = field(
         default_factory=lambda: ["length", "frequency", "bigram"]
     )

@@ -1,7 +1,7 @@
 """Name the code that decides the numbers of a method's runs, for their run keys and for plan/train/<method>.json.
 
 `numbers.json` has for each method the version of its numbers, and of each module the hash that was shown to give them
-(`make numbers`). A module with another hash, such as one that somebody edits, stands in the key by that hash, so that
+(`make numbers`). A module with another hash, such as one that somebody edits, is in the key by that hash, so that
 nothing stale is served; one that is listed adds nothing, so that an edit which changes no number trains nothing again.
 """
 
@@ -82,7 +82,8 @@ def name_code(method: str, modules: Mapping[str, str]) -> str:
 
     `modules` may be those of a run that was trained before there were versions.
     """
-    name, numbers = method.partition(".")[0], read_numbers()
+    name = method.partition(".")[0]
+    numbers = read_numbers()
     is_older = numbers.older.get(name) == code_hash.join_hashes(modules)
     uncovered = {} if is_older else list_uncovered(modules)
     text = json.dumps([numbers.versions.get(name, 0), uncovered], sort_keys=True)

@@ -30,7 +30,8 @@ Values = Mapping[str, Any]  # of a method: its own parameters by name, and `trai
 
 def check_tune(params: Params) -> None:
     """Raise UserError for a section `tune` that does not fit the grid."""
-    tune, evaluated = params.tune, params.evaluate.benchmarks
+    tune = params.tune
+    evaluated = params.evaluate.benchmarks
     if not tune.trials:
         return
     for objective in tune.objectives:
@@ -140,7 +141,8 @@ def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
     values: dict[str, dict[str, Values]] = {method: {} for method in documents}
     for cell in list_cells(params):
         tuned_at = place_name(cell, params.tune.backbone)
-        if document := documents.get(str(cell.method), {}).get(tuned_at):
+        document = documents.get(str(cell.method), {}).get(tuned_at)
+        if document:
             values[str(cell.method)][place_name(cell)] = document["values"]
     return values
 

@@ -82,7 +82,7 @@ def load_section(kind: type[Section], raw: Any, where: str) -> Section:
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
     except (PydanticUserError, NameError, ArithmeticError, TypeError) as error:  # of another package's Config
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; mend it") from error
+        raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; repair it") from error
 
 
 def _validate(kind: type[Section], values: dict[str, Any]) -> Section:
@@ -119,7 +119,9 @@ def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
     # a list whose entries are wrong counts as too short as well: the entry is what is wrong
     causes = [f for f in faults if not any(other["loc"] and f["loc"] == other["loc"][:-1] for other in faults)]
     fault = min(causes, key=lambda fault: (fault["type"] != UNKNOWN_KEY, fault["type"] == "value_error"))
-    path, value, rule = [str(key) for key in fault["loc"]], fault["input"], fault["type"]
+    path = [str(key) for key in fault["loc"]]
+    value = fault["input"]
+    rule = fault["type"]
     key_path = ".".join([where, *path])
     if rule == UNKNOWN_KEY:
         return unknown("key", path[-1], _keys(kind, path[:-1]), ".".join([where, *path[:-1]]))

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_bytes
-from compclip.base.json_text import read_field
+from compclip.base.files import read_bytes, read_field
 
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
 UNQUOTED = "_karpathy.txt"  # how CLIP_benchmark's files end
@@ -139,7 +138,7 @@ def _parse_token(line: str) -> tuple[str, str]:
 
 
 def _parse_quoted(line: str) -> tuple[str, str]:
-    """Return name and caption: whatever stands behind the first comma, where quotes do not say otherwise."""
+    """Return name and caption: whatever is behind the first comma, where quotes do not say otherwise."""
     try:
         name, *pieces = next(csv.reader([line], strict=True)) if '"' in line else line.split(",")
     except csv.Error as error:

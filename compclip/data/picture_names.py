@@ -22,7 +22,8 @@ class PictureFinder:
     """
 
     def __init__(self, images: str, file: str = "") -> None:
-        self._images, self._file = images, file
+        self._images = images
+        self._file = file
         self._names: dict[str, dict[str, list[str]]] = {}
         self._names_of: dict[str, dict[str, None]] = {}  # of pictures in `images` itself: the names that mean each
 

@@ -24,7 +24,8 @@ from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import AnnotationRows, ListColumn, StringColumn, to_numpy
 
-STAGE, NEIGHBOURS_STAGE = "annotate", "neighbours"
+STAGE = "annotate"
+NEIGHBOURS_STAGE = "neighbours"
 NOUNS_FILE = "nouns.arrow"
 SHAPES = ("tall", "wide")  # indexed by the boolean `wide`
 NOUNS_SCHEMA = pa.schema([("noun", pa.string()), *((shape, pa.large_list(pa.uint32())) for shape in SHAPES)])
@@ -154,7 +155,8 @@ class NegativeImageColumn:
     """The negative images of a shard's samples, by row."""
 
     def __init__(self, column: pa.ListArray) -> None:
-        self._ends, self._images = to_numpy(column.offsets), StringColumn(column.values.field("image"))
+        self._ends = to_numpy(column.offsets)
+        self._images = StringColumn(column.values.field("image"))
         self._numbers = [to_numpy(column.values.field(name)) for name in ("offset", "length")]
 
     def __getitem__(self, row: int) -> tuple[ImageLocation, ...]:
@@ -185,7 +187,8 @@ class _TextLists:
     """A column of lists of texts, each as it is written."""
 
     def __init__(self, column: pa.ListArray) -> None:
-        self._ends, self._texts = to_numpy(column.offsets), StringColumn(column.values)
+        self._ends = to_numpy(column.offsets)
+        self._texts = StringColumn(column.values)
 
     def __getitem__(self, row: int) -> tuple[str, ...]:
         return tuple(text.decode() for text in self._texts.take(np.arange(*self._ends[row : row + 2].tolist())))
@@ -195,7 +198,8 @@ class _NounIndex:
     """The captions of each noun."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._nouns, self._count = StringColumn(batch["noun"]), len(batch)
+        self._nouns = StringColumn(batch["noun"])
+        self._count = len(batch)
         self._captions = [ListColumn(batch[shape]) for shape in SHAPES]
 
     def captions(self, noun: str, wide: bool) -> np.ndarray:

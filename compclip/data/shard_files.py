@@ -18,7 +18,9 @@ import pyarrow as pa
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 
-SAMPLES, SHARDS, MANIFEST = "samples", "shards", "manifest.json"
+SAMPLES = "samples"
+SHARDS = "shards"
+MANIFEST = "manifest.json"
 VERSION = 1
 
 

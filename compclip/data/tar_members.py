@@ -76,7 +76,8 @@ def iterate_samples(path: str) -> Iterator[TarSample]:
 
     Raises DamagedTar after the last sample before the damage.
     """
-    sample, damage = TarSample(""), None
+    sample = TarSample("")
+    damage = None
     try:
         for member in iterate_members(path):
             key, suffix = split_name(member.name)

@@ -27,7 +27,7 @@ from compclip.base import plugins
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.lazy_torch import torch
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.doctor import installation
 from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
 from compclip.interface.method import load_method
@@ -96,7 +96,7 @@ def check_device(args: argparse.Namespace) -> int:
         if not value >= 0:
             raise UserError(f"{option} {value}: must be >= 0")
     if device == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; mend that, or give --device cpu")
+        raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; repair that, or give --device cpu")
     settings = DeviceSettings(device, methods, args.minutes, args.model, args.batch)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
     started = time.monotonic()

@@ -13,11 +13,14 @@ from pathlib import Path
 from compclip.base.errors import one_line, shorten
 from compclip.base.redact import redact_secrets
 
-OK, FAILED, SKIPPED = "ok", "FAILED", "skipped"
+OK = "ok"
+FAILED = "FAILED"
+SKIPPED = "skipped"
 MEASURED = "measured"  # in a tolerance's place, where nothing can be too little
 ADMINISTRATOR = "root"  # nobody's name
 LONGEST = 300  # characters of a reason
-HEADS, WIDTHS = ("check", "value", "tolerance", "result"), (36, 44, 12, 0)
+HEADS = ("check", "value", "tolerance", "result")
+WIDTHS = (36, 44, 12, 0)
 # Largest errors of a step: of its terms relative to their sum's size, and of its gradient relative to its norm. Against
 # float64 a CPU's are up to 2e-7 and 2e-6 in float32, 3e-3 and 6e-2 in bf16; a product in TF32 errs by 1e-3.
 STEP_TOLERANCES = {"float32": (1e-5, 1e-4), "bf16": (0.02, 0.2)}

@@ -141,9 +141,13 @@ def write_report(path: Path, settings: DeviceSettings, rows: Sequence[CheckRow],
     })  # fmt: skip
 
 
-READ_BYTES, BLOCK = 256 << 20, 8 << 20
-PHOTOGRAPHS, SIDE = 8, 224
-DECODE_S, COPY_BYTES, COPIES = 2.0, 64 << 20, 10
+READ_BYTES = 256 << 20
+BLOCK = 8 << 20
+PHOTOGRAPHS = 8
+SIDE = 224
+DECODE_S = 2.0
+COPY_BYTES = 64 << 20
+COPIES = 10
 
 
 def check_reading(folder: Path, size: int = READ_BYTES) -> Iterator[CheckRow]:
@@ -208,7 +212,9 @@ def check_copying(device: str) -> Iterator[CheckRow]:
     yield CheckRow("copying to the device", f"{rate:.1f} GB/s from pinned memory", MEASURED)
 
 
-RUN_BATCH, RUN_STEPS, STOP = 8, 6, 3
+RUN_BATCH = 8
+RUN_STEPS = 6
+STOP = 3
 TOLERANCE = 1e-2  # of the way that the weights went, where kernels may differ from run to run
 
 

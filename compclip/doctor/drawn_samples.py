@@ -90,7 +90,8 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     if views.target:
         texts[TARGET] = (draw_text(rng)[0],)
     regions: list[RegionView | None] = []
-    if asked := views.regions:
+    asked = views.regions
+    if asked:
         regions = [_draw_or_none(rng, _draw_region(asked, picture, rng)) for _ in range(asked.count)]
     return View(picture, caption, negatives, positives, concepts, pictures, texts, tuple(regions))
 
@@ -112,7 +113,9 @@ class DrawnSampler:
 
     def __init__(self, batch_size: int, side: int, seed: int = 0, per_epoch: int = 1000) -> None:
         self.batch_size = self.share = batch_size
-        self.per_epoch, self.side, self.seed = per_epoch, side, seed
+        self.per_epoch = per_epoch
+        self.side = side
+        self.seed = seed
 
     def prepare_epoch(self, step: int) -> None:
         """Do nothing: nothing has an order."""

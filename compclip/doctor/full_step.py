@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from compclip.base import child_environment
+from compclip.base import environment_variables
 from compclip.base.errors import entry
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
@@ -38,7 +38,8 @@ from compclip.train.fitting_batch import count_turns
 
 EVERY_S = 0.002
 TOLERANCE = 0.15  # of a peak
-WARM_STEPS, LONGEST_S = 3, 8.0
+WARM_STEPS = 3
+LONGEST_S = 8.0
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16), "MALLOC_ARENA_MAX": "1"}
 ROOM = 1.25  # times the predicted peak that has to be free
 
@@ -155,7 +156,7 @@ def open_step(run: Run, device: str) -> Callable[[int], None]:
 def run_apart(action: str, job: StepJob, timeout_s: float | None = None) -> dict[str, Any]:
     """Predict or measure a step in a process of its own, on the CPU; return what it prints."""
     command = [sys.executable, "-m", "compclip.doctor.full_step", action, json.dumps(asdict(job))]
-    environment = child_environment.without_place(os.environ) | LARGE | {VISIBLE: ""}
+    environment = environment_variables.without_place(os.environ) | LARGE | {VISIBLE: ""}
     process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or ["it said nothing"]

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compclip.base import child_environment
+from compclip.base import environment_variables
 from compclip.base.errors import entry
 from compclip.config.sections import Train
 from compclip.doctor import drawn_samples
@@ -46,7 +46,8 @@ from compclip.train import accumulate, distributed, extras, fine_tuning, loader,
 from compclip.train.batch import Batch
 from compclip.train.fitting_batch import count_turns
 
-BATCH, SEED = 8, 0
+BATCH = 8
+SEED = 0
 PER_EPOCH = 1000
 TEACHER_NOISE = 0.02  # added to a teacher's weights, which else equals the model and has nothing to say
 REASON = "differs from float64 on the CPU; try another build of torch or driver, and report it"
@@ -186,7 +187,7 @@ def count_processes(device: str) -> int:
 
 def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterator[CheckRow]:
     """Start the processes, wait so long at most, and yield the rows that they tell of."""
-    environment = child_environment.without_place(os.environ)
+    environment = environment_variables.without_place(os.environ)
     environment |= {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(process_group.find_port())}
     if job["device"] == "cpu":
         environment |= {VISIBLE: "", PROFILE_GPUS: "0"}

@@ -26,10 +26,13 @@ from compclip.runs import gpus
 
 PYTHON = (3, 11)
 # Free disk for a run: two checkpoints of a ViT-B/32 with its optimiser, or of a model whose weights are a small file.
-LEAST_GIB, LEAST_SMALL_GIB, SMALL_WEIGHTS_BYTES = 5, 1, 32 << 20
+LEAST_GIB = 5
+LEAST_SMALL_GIB = 1
+SMALL_WEIGHTS_BYTES = 32 << 20
 LEAST_SHARED_GIB = 1  # free memory that workers share
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
-COMMAND_S, SERVER_S = 5, 3
+COMMAND_S = 5
+SERVER_S = 3
 COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": lambda version, bound: version >= bound,
     "<": lambda version, bound: version < bound,
@@ -243,7 +246,7 @@ def check_gpus() -> Iterator[CheckRow]:
         yield CheckRow("GPUs", "none", state=SKIPPED, reason="no GPU is asked for or present: all runs on the CPU")
         return
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    fix = f"{reason}, and torch sees none: {gpus.describe_cuda()}; mend that, or {to_cpu}"
+    fix = f"{reason}, and torch sees none: {gpus.describe_cuda()}; repair that, or {to_cpu}"
     value = f"{', '.join(names)}; `compclip doctor --gpu` checks them" if names else "none"
     yield judge("GPUs", value, "", bool(names), fix)
 

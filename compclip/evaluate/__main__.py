@@ -31,7 +31,7 @@ from compclip.base import safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
@@ -72,7 +72,8 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
     with reading(path):
         document = read_mapping(path)
         grid_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
-        task, snapshots = result_store.task_from_plan(document, root), result_store.snapshots_from_plan(document)
+        task = result_store.task_from_plan(document, root)
+        snapshots = result_store.snapshots_from_plan(document)
     list_other_runs = functools.partial(_list_other_runs, method, document, root)
     outcome = result_store.publish_results(grid_cells, task, list_other_runs, snapshots)
     ahead = f"; {outcome.scored_ahead} of other methods in the same pass" if outcome.scored_ahead else ""
@@ -101,7 +102,8 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
-    report_metrics, scorers = columns.select_metrics(params, name), params.evaluate.scorers
+    report_metrics = columns.select_metrics(params, name)
+    scorers = params.evaluate.scorers
     print(json.dumps(benchmark_module.write_census(name, params.benchmarks[name], root, report_metrics, scorers)))
     return 0
 
@@ -113,14 +115,16 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
 
     run = grid.resolve(params, name)
     cell = run.cell
-    published, checkpoint = Published(root, cell), str(result_store.find_checkpoint(cell, root))
+    published = Published(root, cell)
+    checkpoint = str(result_store.find_checkpoint(cell, root))
     benchmark_names = params.evaluate.benchmarks
     if cell.method == PRETRAINED and not published.trained.environment.is_file():
         loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
         documents = score.score_checkpoint(score.checkpoint_at(checkpoint, device=score.device()), loaded)
         result_store.write_documents(documents, published.results)
     else:
-        task, snapshots = result_store.task_from_params(params, root), result_store.snapshots_from_run(run, params)
+        task = result_store.task_from_params(params, root)
+        snapshots = result_store.snapshots_from_run(run, params)
         outcome = result_store.publish_results([cell], task, snapshots=snapshots)
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")
@@ -135,7 +139,8 @@ def _score_checkpoints(args: argparse.Namespace, overrides: Sequence[str], root:
     from compclip.evaluate import score
     from compclip.model import backbone
 
-    out, device = scoring_options.check_output(args), args.device or score.device()
+    out = scoring_options.check_output(args)
+    device = args.device or score.device()
     backbone.check_device(device, args.activation)
     score_all = _score_foreign if args.loader else _score_own
     outcomes = dict(score_all(params, args, device, root))

@@ -84,7 +84,8 @@ def compute_maps(
     pretrained: ClipModel, tuned: ClipModel, image: str | Path, texts: list[str], caption: str, kind: str
 ) -> list[AttentionRow]:
     """Return the maps of each text by both models. Raises UserError for models with different patches or input."""
-    picture, attention_rows = images.load_image(image), []
+    picture = images.load_image(image)
+    attention_rows = []
     pixels = [model.transform(picture) for model in (pretrained, tuned)]
     with torch.inference_mode():
         for text in texts:
@@ -200,7 +201,8 @@ def main(argv: list[str]) -> int:
     names = Path(against).name, Path(args.checkpoint).name
     draw_figure(attention_rows, model_input(tuned, args.image), names, args.map, args.out)
     for row in attention_rows:
-        gain, loss = row.difference_PP.max(), row.difference_PP.min()
+        gain = row.difference_PP.max()
+        loss = row.difference_PP.min()
         print(f"{row.text}: {args.map} changes by {loss:+.4f} to {gain:+.4f}")
     print(args.out)
     return 0

@@ -72,7 +72,8 @@ def number_picture(ref: str, subset: str = "") -> int:
     picture = parse_reference(ref)[0]
     path = PurePath(file_of(picture))
     name = f"{subset}/{path.parent.name}/{path.name}" if subset else path.name
-    if match := _COCO.fullmatch(name):
+    match = _COCO.fullmatch(name)
+    if match:
         name = f"COCO {match['number']}"
     if isinstance(picture, ImageLocation):
         name += f" {picture.offset}"
@@ -257,7 +258,8 @@ class Benchmark:
             if metrics.keys() >= set(members):  # an average over fewer subsets must not bear the same name
                 means[name] = members
                 metrics[name] = float(np.mean([metrics[m] for m in members]))
-        counts, coverage = self._counts(records, items, embeddings), self._coverage(items, embeddings)
+        counts = self._counts(records, items, embeddings)
+        coverage = self._coverage(items, embeddings)
         return Outcomes(metrics, items, means, counts, coverage)
 
     def _all_means(self) -> dict[str, list[str]]:
@@ -288,7 +290,7 @@ class Benchmark:
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
         """Count every record under exactly one of scored, empty_text and the reasons of its pictures; groups by name.
 
-        `tied` are the items of which some outcome hangs on equal scores, however ties are counted.
+        `tied` are the items of which some outcome depends on equal scores, however ties are counted.
         """
         reasons = Counter(
             next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")

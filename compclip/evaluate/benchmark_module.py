@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compclip.base import json_text, messages, plugins
+from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.config import benchmark_groups
@@ -86,7 +86,8 @@ def _check_names(name: str, module: ModuleType) -> None:
     """Raise UserError for a public name that is probably a misspelt hook."""
     absent_hooks = {hook.upper(): hook for hook in HOOKS if hook not in vars(module)}
     for public_name in vars(module):
-        if matches := get_close_matches(public_name.upper(), absent_hooks, n=1, cutoff=0.8):
+        matches = get_close_matches(public_name.upper(), absent_hooks, n=1, cutoff=0.8)
+        if matches:
             raise UserError(
                 f"benchmark {name!r}: unknown hook {public_name!r}; did you mean {absent_hooks[matches[0]]!r}?"
             )
@@ -97,7 +98,8 @@ def load_benchmark(name: str, section: Section) -> Benchmark:
 
     Raises UserError for a picture outside of the section's `images`, and for an id that no file can hold.
     """
-    module, options = load_module(section.benchmark or name), {}
+    module = load_module(section.benchmark or name)
+    options = {}
     if section.options:
         from compclip.config import grid  # and with it OmegaConf, which nobody needs who has no options
 
@@ -142,7 +144,7 @@ def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
         sample_cleaning.check_images(pictures, section.images, section.path)
     group_names = [group for groups in benchmark.groups.values() for group in groups]
     for key in [record.id for record in records] + group_names:
-        if json_text.has_lone(key):
+        if files.has_lone(key):
             raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
 
 
@@ -151,10 +153,10 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
     marked = sum(map(has_special_token, texts))
     if marked:
         benchmark = replace(benchmark, dropped={**benchmark.dropped, SPECIAL_TOKENS: marked})
-    spoilt = sum(map(json_text.has_lone, texts))
+    spoilt = sum(map(files.has_lone, texts))
     if not spoilt:
         return benchmark
-    records = tuple(replace(r, texts=tuple(map(json_text.replace_lone, r.texts))) for r in benchmark.records)
+    records = tuple(replace(r, texts=tuple(map(files.replace_lone, r.texts))) for r in benchmark.records)
     return replace(benchmark, records=records, dropped={**benchmark.dropped, "repaired_texts": spoilt})
 
 
@@ -189,7 +191,8 @@ def score_made_vectors(benchmark: Benchmark) -> Outcomes:
         def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[Any, Any]:
             return np.zeros((len(refs), 3)), np.zeros((len(texts), 3))
 
-    keys, generator = (benchmark.images, benchmark.texts), np.random.default_rng(0)
+    keys = (benchmark.images, benchmark.texts)
+    generator = np.random.default_rng(0)
     image_ID, text_TD = (generator.standard_normal((len(names), 2), dtype=np.float32) for names in keys)
     image_row, text_row = ({key: row for row, key in enumerate(names)} for names in keys)
     return benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {}))

@@ -4,7 +4,7 @@ compclip blind --data NAME                                 the blind rows of a d
 compclip blind --captions F [--benchmarks a b] [--out DIR] the same of any captions, a table on stdout
 
 F is a text file (a caption a line), a CSV with a column `caption`, COCO's JSON, or a folder of data/. A blind score
-stands in the place of the score of picture and text in each benchmark's own code: its metrics and ties apply as they
+is in the place of the score of picture and text in each benchmark's own code: its metrics and ties apply as they
 are, ties wrong. Only benchmarks of composition are scored; metrics of texts alone and mean scores are left out.
 Rows are results/_blind/<data>/<row>/<benchmark>.json, with items as any results have. Parameters follow as key=value.
 """
@@ -49,7 +49,7 @@ STAGE = "annotate"
 
 @dataclass(frozen=True)
 class TextScores(Embeddings):
-    """Scores of texts in the place of cosines, whatever picture stands beside them."""
+    """Scores of texts in the place of cosines, whatever picture is beside them."""
 
     score_of: Mapping[str, float] = field(kw_only=True)
 
@@ -158,7 +158,7 @@ def _captions_of_file(path: Path) -> Iterator[str]:
         try:
             yield from (line.get("caption") or "" for line in csv.DictReader(io.StringIO(text)))
         except csv.Error as error:
-            raise UserError(f"--captions {path}: not a CSV: {error}; mend it, or give a caption a line") from error
+            raise UserError(f"--captions {path}: not a CSV: {error}; repair it, or give a caption a line") from error
     else:
         yield from text.splitlines()
 
@@ -170,13 +170,15 @@ def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
     """Write the blind rows of a data set as its plan asks, in the place of those before."""
     from compclip.evaluate import result_store, score
 
-    path, out = root / PLAN / f"{data}.json", run_folder.blind_folder(root, data)
+    path = root / PLAN / f"{data}.json"
+    out = run_folder.blind_folder(root, data)
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro blind@{data}`")
     with reading(path):
         document = read_mapping(path)
         sections = {name: Section(**section) for name, section in document["benchmarks"].items()}
-        rows, how = document["rows"], Scoring(ties=document["ties"])
+        rows = document["rows"]
+        how = Scoring(ties=document["ties"])
     links.remove(out)
     out.mkdir(parents=True)
     documents: dict[str, dict[str, dict]] = {}

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, shorten
 from compclip.base.files import read_json, read_text
-from compclip.base.number_text import format_count, format_share
+from compclip.base.messages import format_count, format_share
 from compclip.report.statistics import ItemDifferences, compute_interval, item_units
 from compclip.runs import result_files
 from compclip.runs import run_folder as folders
@@ -160,7 +160,8 @@ def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) 
         matches = get_close_matches(next(iter(theirs)), list(ours), n=1, cutoff=0.4)
         hint = f"did you mean {matches[0]!r}?" if matches else f"ours are {_first_names(list(ours))}"
         raise UserError(f"no name of theirs is one of ours: {_first_names(list(theirs))}; {hint}")
-    only_theirs, only_ours = tuple(n for n in theirs if n not in ours), tuple(n for n in ours if n not in theirs)
+    only_theirs = tuple(n for n in theirs if n not in ours)
+    only_ours = tuple(n for n in ours if n not in theirs)
     return NumberComparison(tuple(lines), only_theirs, only_ours, percent)
 
 
@@ -168,7 +169,7 @@ def read_numbers(path: str | Path) -> dict[str, float]:
     """Read numbers by "benchmark/metric". Raises UserError for another form, and for what is no number."""
     text = read_text(path)
     is_csv = str(path).endswith(".csv")
-    named = _csv_values(text, path) if is_csv else _json_values(json_text.parse_json(text, str(path)), path)
+    named = _csv_values(text, path) if is_csv else _json_values(files.parse_json(text, str(path)), path)
     numbers = {name: _finite_number(name, value, path) for name, value in named}
     if not numbers:
         raise UserError(f"{path}: holds no numbers; give JSON as {{'benchmark/metric': number}}, or a CSV")
@@ -191,7 +192,8 @@ def _json_values(content: Any, path: str | Path) -> Iterator[tuple[str, Any]]:
     elif not isinstance(content, dict):
         raise UserError(f"{path}: expected an object of numbers by name, not {type(content).__name__}")
     elif isinstance(content.get("metrics"), dict):
-        benchmark, data_set = content.get("benchmark"), content.get("dataset")
+        benchmark = content.get("benchmark")
+        data_set = content.get("dataset")
         if isinstance(benchmark, str):
             yield from ((f"{benchmark}/{metric}", value) for metric, value in content["metrics"].items())
         elif isinstance(data_set, str):
@@ -212,7 +214,8 @@ def _our_name(data_set: str, metric: str) -> str:
     data, _, subset = data_set.removeprefix("wds/").partition("/")
     if data == "sugar_crepe":
         return f"sugarcrepe/{subset}"
-    if match := _RECALL.fullmatch(metric):
+    match = _RECALL.fullmatch(metric)
+    if match:
         metric = f"{'t2i' if match[1] == 'image' else 'i2t'}_recall_at_{match[2]}"
     name = DATA_SETS.get(data) or "_".join(filter(None, ("zeroshot", data, subset)))
     return f"{name}/{METRICS.get(metric, metric)}"
@@ -225,7 +228,7 @@ def _finite_number(name: str, value: Any, path: str | Path) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise UserError(
-            f"{path}: {shorten(one_line(name), 100)}: {str(value)[:50]!a} is no finite number; mend or remove it"
+            f"{path}: {shorten(one_line(name), 100)}: {str(value)[:50]!a} is no finite number; repair or remove it"
         )
     return number
 

@@ -67,7 +67,9 @@ def encode_all(
     if how.precision != "float32" and any(device(model).type == "cpu" for model in models):
         # a CPU's bf16 is other arithmetic than a GPU's, and slower than float32 on most; results would not tell which
         raise UserError(f"evaluate.precision={how.precision}: only on a GPU; set evaluate.precision=float32")
-    refs, texts, clip = sorted(set(refs)), sorted(set(texts)), models[0].clip
+    refs = sorted(set(refs))
+    texts = sorted(set(texts))
+    clip = models[0].clip
     replicas = ReplicaPool([models, *copies], how.threads)
     modules = [m.clip for group in replicas.replicas for m in group]
     with evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
@@ -194,7 +196,8 @@ def encode_images(model: ClipModel, image_B3HW: Tensor) -> Tensor:
     """Return the unit vectors [B, D] by which pictures are compared: the tower's, or what the head makes of them."""
     head = model.head
     if head is None or not head.needs_tokens:
-        image_BD, patch_BND = inference_towers.encode_images(model.clip, image_B3HW), None
+        image_BD = inference_towers.encode_images(model.clip, image_B3HW)
+        patch_BND = None
     else:
         image_BD, patch_BND = towers.encode_images(model.clip, image_B3HW, tokens=True)
     return image_BD if head is None else head.map_images(image_BD, patch_BND)

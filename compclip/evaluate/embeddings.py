@@ -74,7 +74,8 @@ class Embeddings:
 
     def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count texts before each image's best own one, and images before each text's own: `count_ranks`."""
-        image_ID, text_TD = self.image_ID[_rows(refs, self.image_row)], self.text_TD[_rows(texts, self.text_row)]
+        image_ID = self.image_ID[_rows(refs, self.image_row)]
+        text_TD = self.text_TD[_rows(texts, self.text_row)]
         return metrics.count_ranks(image_ID, text_TD, owner_T)
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
@@ -102,7 +103,8 @@ class Paired(Embeddings):
     def matches(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the score of image n with text n, shape N."""
         pairs = list(zip(refs, texts, strict=True))
-        if unscored := [pair for pair in dict.fromkeys(pairs) if pair not in self.score_of]:
+        unscored = [pair for pair in dict.fromkeys(pairs) if pair not in self.score_of]
+        if unscored:
             self.score_of.update(zip(unscored, self.ask(unscored).tolist(), strict=True))
         return np.array([self.score_of[pair] for pair in pairs])
 

@@ -14,7 +14,7 @@ score(picture, text) = how likely the answer "Yes" is to `Does this figure show 
 
 As in the authors' program each family of models has words of its own. The model is a folder of transformers' (an
 image-to-text model, with or without a chat) or an OpenAI-compatible endpoint that tells the probabilities of tokens; it
-stands in a checkpoint's place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or
+is in a checkpoint's place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or
 average texts, cannot be scored so.
 
 Checklist. Source: github.com/linzhiqiu/t2v_metrics. Read side by side with the authors' code: questions, answers, score
@@ -63,7 +63,8 @@ SIDE = 1024  # pixels of a picture that is sent
 BATCH = 8
 CACHE = ".work/vqascore.sqlite"
 ANSWER_LIKELIHOOD, FIRST_TOKEN = SCORES = ("answer_likelihood", "first_token")
-SQUARE_PADDED, SQUARE_CUT = "square_padded", "square_cut"
+SQUARE_PADDED = "square_padded"
+SQUARE_CUT = "square_cut"
 VICUNA = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
     "and polite answers to the user's questions. USER: <image>\n{} ASSISTANT: "
@@ -300,7 +301,9 @@ def open_scorer(
 
 # --- models that encode pictures and texts, or score pairs, opened by a plug-in
 
-PAIRS, PICTURES, TEXTS = "score_pairs", "encode_images", "encode_texts"
+PAIRS = "score_pairs"
+PICTURES = "encode_images"
+TEXTS = "encode_texts"
 
 
 def load_model(loader: str, ref: str, device: str) -> Any:
@@ -343,7 +346,7 @@ def using(model: Any) -> Iterator[None]:
         raise
     except Exception as error:  # of a model that is somebody else's
         reason = f"{type(error).__name__}: {one_line(str(error))[:300]}"
-        raise UserError(f"{type(model).__name__}: {reason}; mend that model") from error
+        raise UserError(f"{type(model).__name__}: {reason}; repair that model") from error
 
 
 def embed(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) -> Embeddings:
@@ -420,7 +423,8 @@ def _score_batch(model: Any, pairs: Sequence[Pair], upright: bool) -> np.ndarray
     pictures = {ref: load_picture(ref, upright) for ref in dict.fromkeys(ref for ref, _ in pairs)}
     score_P = _to_array(model.score_pairs([pictures[ref] for ref, _ in pairs], [text for _, text in pairs]))
     if score_P.shape != (len(pairs),) or not np.isfinite(score_P).all():
-        name, shape = type(model).__name__, list(score_P.shape)
+        name = type(model).__name__
+        shape = list(score_P.shape)
         raise UserError(f"{name}.{PAIRS}: gave {shape} for {len(pairs)} pairs; give as many finite numbers")
     return score_P
 
@@ -429,7 +433,9 @@ class OpenClipEncoder:
     """An open_clip model as a training loop has it: module, `preprocess` of a picture, and `tokenizer` of texts."""
 
     def __init__(self, model: Any, preprocess: Callable, tokenizer: Callable) -> None:
-        self.model, self.preprocess, self.tokenizer = model, preprocess, tokenizer
+        self.model = model
+        self.preprocess = preprocess
+        self.tokenizer = tokenizer
         self.device = next(model.parameters()).device
 
     def encode_images(self, pictures: Sequence[Image]) -> torch.Tensor:

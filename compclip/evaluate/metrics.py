@@ -28,11 +28,12 @@ Beats = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def tied_items(outcomes: Callable[..., PerItem], *scores: np.ndarray) -> np.ndarray:
-    """Return which items hang on equal scores: an outcome of theirs is another if ties are won. Shape N, bool.
+    """Return which items depend on equal scores: an outcome of theirs is another if ties are won. Shape N, bool.
 
     `outcomes` is one of the functions below that take `beats`.
     """
-    strict, lenient = outcomes(*scores), outcomes(*scores, beats=np.greater_equal)
+    strict = outcomes(*scores)
+    lenient = outcomes(*scores, beats=np.greater_equal)
     changed = [(strict[name] != lenient[name]) & ~np.isnan(strict[name]) for name in strict]
     return np.any(changed, axis=0)
 
@@ -84,7 +85,8 @@ def hard_positives_outcomes(
     score that is NaN. `mean_score`: c itself, not an outcome in [0, 1].
     """
     c, n, p = _check_scores("hard_positives", original_N, negative_N, positive_N)
-    original, reworded = beats(c, n), beats(p, n)
+    original = beats(c, n)
+    reworded = beats(p, n)
     between = (original & beats(n, p)) | (reworded & beats(n, c))
     return _numbers(
         original=original, augmented=original & reworded, brittleness=between | np.isnan(c + n + p), mean_score=c
@@ -92,7 +94,7 @@ def hard_positives_outcomes(
 
 
 def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], ties: str = WRONG) -> PerItem:
-    """`i2t_r<k>` per image and `t2i_r<k>` per text; `i2t_tied` and `t2i_tied` where one of them hangs on equal scores.
+    """`i2t_r<k>` per image and `t2i_r<k>` per text; `i2t_tied` and `t2i_tied` where equal scores decide.
 
     The ranks are those of `count_ranks`. i2t: one of the image's own texts is among the k best, which do not compete
     with each other. t2i: the text's image is among the k best.
@@ -103,7 +105,7 @@ def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], t
 def top_k_outcomes(
     scores_NC: np.ndarray, label_N: np.ndarray, ks: Iterable[int], ties: str = WRONG, same_C: np.ndarray | None = None
 ) -> PerItem:
-    """`top_<k>` per item: its class is among the k best; `tied` where one of them hangs on equal scores.
+    """`top_<k>` per item: its class is among the k best; `tied` where one of them depends on equal scores.
 
     Classes of one number in `same_C` are one: they do not compete with each other.
     """
@@ -126,7 +128,7 @@ def _numbers(**outcomes: np.ndarray) -> PerItem:
 
 
 def _outcomes_within_k(way: str, rank_Q3: np.ndarray, ks: Iterable[int], ties: str, name: str) -> PerItem:
-    """`<way><name><k>`: whether each rank is among the k best; `<way>tied`: whether that hangs on ties for some k."""
+    """`<way><name><k>`: whether each rank is among the k best; `<way>tied`: whether that depends on ties for some k."""
     ks = sorted(set(ks))
     losing_Q, first_Q, winning_Q = rank_Q3.T
     outcomes = {f"{way}{name}{k}": (first_Q if ties == FIRST else losing_Q) < k for k in ks}
@@ -192,7 +194,8 @@ def _rank_block(scores_BC: np.ndarray, query_P: np.ndarray, own_P: np.ndarray) -
     best_P = equal_BC[query_P, own_P]
     np.minimum.at(ahead_B, query_P[best_P], own_P[best_P])
     above_BC[query_P, own_P] = equal_BC[query_P, own_P] = False
-    above_B, equal_B = above_BC.sum(1), equal_BC.sum(1)
+    above_B = above_BC.sum(1)
+    equal_B = equal_BC.sum(1)
     equal_BC &= np.arange(scores_BC.shape[1]) < ahead_B[:, None]
     rank_B3 = np.stack([above_B + equal_B, above_B + equal_BC.sum(1), above_B], axis=1).astype(np.float64)
     rank_B3[np.isnan(best_B)] = np.inf

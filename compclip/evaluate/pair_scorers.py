@@ -96,7 +96,8 @@ def _batch(
         ids_BL = model.tokenize(texts).to(device)
         text_BD, token_BTD = towers.encode_texts(model.clip, ids_BL, tokens=True)
         assert patch_BND is not None and token_BTD is not None
-        patch_BND, text_BD = patch_BND[image_B], text_BD[text_B]
+        patch_BND = patch_BND[image_B]
+        text_BD = text_BD[text_B]
         if scorer == LOCAL:
             mask_BT = towers.mask_own_tokens(ids_BL, token_BTD.shape[1], model.tokenizer.layout)[text_B]
             scale = model.clip.get_parameter("logit_scale").exp()
@@ -108,7 +109,8 @@ def _batch(
 
 def attended_cosines(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
     """[B] cosines of texts with the patches that they attend to: v^(t)·t, v^(t) = normalise(V'ᵀ softmax(V' t))."""
-    patch_BND, text_BD = F.normalize(patch_BND.float(), dim=-1), text_BD.float()
+    patch_BND = F.normalize(patch_BND.float(), dim=-1)
+    text_BD = text_BD.float()
     weight_BN = torch.einsum("bnd,bd->bn", patch_BND, text_BD).softmax(dim=-1)
     pooled_BD = F.normalize(torch.einsum("bn,bnd->bd", weight_BN, patch_BND), dim=-1)
     return (pooled_BD * text_BD).sum(dim=-1)
@@ -116,7 +118,9 @@ def attended_cosines(patch_BND: Tensor, text_BD: Tensor) -> Tensor:
 
 # --- what a model's head makes of pictures and texts: vectors in place of the towers', or scores of pairs
 
-PICTURES, TEXTS = 32, 256  # that are compared at once, all with all
+# that are compared at once, all with all
+PICTURES = 32
+TEXTS = 256
 PATCH_BYTES = 1 << 30  # of a model's patches, kept in the host's memory
 Compare = Callable[[Sequence[str], np.ndarray], np.ndarray]  # pictures by reference, and texts' vectors -> [I, T]
 
@@ -193,7 +197,8 @@ def _score_pairs(embeddings: Embeddings, compare: Compare, pairs: Sequence[Pair]
     texts_of: dict[str, list[str]] = {}
     for ref, text in pairs:
         texts_of.setdefault(ref, []).append(text)
-    pictures, score_of = sorted(texts_of), dict[Pair, float]()
+    pictures = sorted(texts_of)
+    score_of = dict[Pair, float]()
     for start in range(0, len(pictures), PICTURES):
         block = pictures[start : start + PICTURES]
         block_texts = sorted({text for ref in block for text in texts_of[ref]})
@@ -240,7 +245,8 @@ def _find_patches(
 ) -> torch.Tensor:
     """Return the patches of different pictures, on the model's device; those that are not kept are encoded together."""
     patches = {ref: patch_ND for ref in refs if (patch_ND := store.get(ref)) is not None}
-    missing, device = [ref for ref in refs if ref not in patches], embed.device(model)
+    missing = [ref for ref in refs if ref not in patches]
+    device = embed.device(model)
     if missing:
         prepared = [pictures.prepare(ref, model, how.upright) for ref in missing]
         pixels = model.pixels([picture for picture in prepared if not isinstance(picture, str)])

@@ -27,7 +27,7 @@ import numpy as np
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module
@@ -83,7 +83,8 @@ def plan_run(params: Params) -> FinishedRun:
 
 def _plan_result(name: str, params: Params) -> Result:
     benchmark = benchmark_module.load_benchmark(name, params.benchmarks[name]).counted(params.evaluate.ties)
-    outcomes, pictures = benchmark_module.score_made_vectors(benchmark), benchmark.unit_pictures
+    outcomes = benchmark_module.score_made_vectors(benchmark)
+    pictures = benchmark.unit_pictures
     items = {
         metric: make_items(of_metric.ids, of_metric.values, benchmark.kind, of_metric.units, pictures)  # type: ignore[arg-type]
         for metric, of_metric in outcomes.items.items()
@@ -108,7 +109,8 @@ def assume_spread(
         weight_I = np.concatenate([np.full(len(d.ids), d.weight / len(d.ids)) for d in group])
         unit_I = np.unique([str(unit) for d in group for unit in d.units], return_inverse=True)[1].reshape(-1)
         weight_U = np.bincount(unit_I, weight_I)
-        independent, together = float(weight_I @ weight_I), float(weight_U @ weight_U)
+        independent = float(weight_I @ weight_I)
+        together = float(weight_U @ weight_U)
         share = (1 - assumed.correlation) * independent + assumed.correlation * together
         by_unit.append(Variance(assumed.discordance * share, max(len(weight_U) - 1, 1)))
     of_training = 2 * assumed.seed_std**2 / (seeds * backbones)

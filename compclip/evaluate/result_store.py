@@ -189,7 +189,9 @@ def publish_results(
     which costs less than one of their own; their stages find the results, or say why there are none. Snapshots that
     `snapshots` asks for are scored in the same pass.
     """
-    outcome, unscored, snapshots = PublishedResults(), list[_UnscoredCell](), snapshots or SnapshotTask()
+    outcome = PublishedResults()
+    unscored = list[_UnscoredCell]()
+    snapshots = snapshots or SnapshotTask()
     for cell in cells:
         try:
             folder = _finished_run(cell, task.root)
@@ -252,7 +254,8 @@ def _finished_run(cell: Cell, root: Path) -> RunFolder:
 
 
 def _publish(waiting: _UnscoredCell, task: EvaluationTask, snapshots: SnapshotTask, outcome: PublishedResults) -> None:
-    cell, root = waiting.cell, task.root
+    cell = waiting.cell
+    root = task.root
     try:
         snapshot_folders = {share: waiting.folder.snapshot(share) for share in snapshots.list_shares(cell)}
         all_results = {
@@ -396,7 +399,8 @@ def snapshots_from_run(run: Run, params: Params) -> SnapshotTask:
     """Return what params.yaml asks of one run's snapshots."""
     from compclip.runs.picture_splits import make_split
 
-    request, split = SnapshotRequest(tuple(run.train.snapshots), run.train.choose), make_split(params, VALIDATION)
+    request = SnapshotRequest(tuple(run.train.snapshots), run.train.choose)
+    split = make_split(params, VALIDATION)
     terms = ChoiceTerms(split.share, split.authors, tuple(params.report.columns))
     return SnapshotTask({run.cell.name: request}, terms)
 
@@ -408,7 +412,8 @@ def publish_snapshots(
 
     `results` has a folder for each share, the end among them.
     """
-    published, request = Published(root, cell).snapshots, task.requests.get(cell.name, SnapshotRequest())
+    published = Published(root, cell).snapshots
+    request = task.requests.get(cell.name, SnapshotRequest())
     if not request.shares:
         links.remove(published.path)
         return results[END]
@@ -465,7 +470,8 @@ def _read_validation(folder: Path, terms: ChoiceTerms) -> FinishedRun:
 
     split = PictureSplit(VALIDATION, terms.share, terms.authors)
     results = {path.stem: result_files.read_result(path) for path in run_folder.result_paths(folder)}
-    trained, cell = run_folder.Trained(folder), Cell("snapshot", "backbone", "data", 0)
+    trained = run_folder.Trained(folder)
+    cell = Cell("snapshot", "backbone", "data", 0)
     return result_files.FinishedRun(trained, folder, cell, {}, [], {}, split.select_results(results))
 
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import torch
 
-from compclip.base import json_text, messages
+from compclip.base import files, messages
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import fingerprint, read_mapping, read_text
-from compclip.base.number_text import format_share
+from compclip.base.messages import format_share
 from compclip.base.shared_folders import open_plain
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import benchmark_module, embed, pair_scorers
@@ -319,7 +319,8 @@ def metric_table(documents: Mapping[str, dict]) -> str:
             n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
             scored, records = doc["coverage"].get(metric, (0, 0))
             mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
-            if lost := doc["counts"].get(LOST_NAMES):
+            lost = doc["counts"].get(LOST_NAMES)
+            if lost:
                 mark += f"  {SMALLER} {lost:,} names without a caption"
             is_cosine = metric in doc["scores"]
             mark = ("  a cosine, no percent" if is_cosine else "") + mark
@@ -335,9 +336,11 @@ def print_warnings(documents: Mapping[str, dict]) -> None:
         if left_out or not counts["scored"]:
             reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
             messages.warn(f"{name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
-        if cut := counts.get(CUT_TEXTS):
+        cut = counts.get(CUT_TEXTS)
+        if cut:
             messages.warn(f"{name}: {cut} texts are longer than the model reads and were cut; equal ones tie")
-        if marked := counts.get(benchmark_module.SPECIAL_TOKENS):
+        marked = counts.get(benchmark_module.SPECIAL_TOKENS)
+        if marked:
             messages.warn(f"{name}: {marked} texts spell a mark of a tokenizer, at which a model may stop reading")
 
 
@@ -393,7 +396,8 @@ def score_line(
 
     `devices` are those of `score_models`.
     """
-    next_alpha, pictures = iter(alphas), PreparedPictures(CACHE_BYTES)
+    next_alpha = iter(alphas)
+    pictures = PreparedPictures(CACHE_BYTES)
     for batch in models_on_line(pretrained, tuned, alphas, budget):
         for scored in score_models(batch, benchmarks, how, pictures=pictures, devices=devices):
             metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
@@ -418,7 +422,8 @@ class Rungs:
     @classmethod
     def load(cls, folder: RunFolder, params: Params) -> Rungs:
         """Read what a pruner asks of a run, scored as `params.evaluate` says."""
-        request, how = read_mapping(folder.rungs), params.evaluate.scoring
+        request = read_mapping(folder.rungs)
+        how = params.evaluate.scoring
         benchmarks = load_benchmarks(params.benchmarks, request["benchmarks"]).benchmarks
         return cls(tuple(request["shares"]), benchmarks, how, folder.intermediate)
 
@@ -427,7 +432,8 @@ class Rungs:
         reached = {max(1, round(share * steps)) for share in self.shares} - {steps}
         if step not in reached or step in self._scored_steps():
             return
-        mode, threads = model.clip.training, torch.get_num_threads()
+        mode = model.clip.training
+        threads = torch.get_num_threads()
         with torch.random.fork_rng():
             scored = score_model(model, self.benchmarks, self.how)
         model.clip.train(mode)
@@ -446,4 +452,4 @@ class Rungs:
             with open_plain(self.out, "ab") as file:
                 file.truncate(len(complete_lines.encode()))
         lines = enumerate(complete_lines.splitlines(), 1)
-        return {json_text.parse_json(line, str(self.out), "remove the file", i)["step"] for i, line in lines}
+        return {files.parse_json(line, str(self.out), "remove the file", i)["step"] for i, line in lines}

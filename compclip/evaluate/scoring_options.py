@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import check_output_folder
-from compclip.base.number_text import format_share
+from compclip.base.messages import format_share
 from compclip.config.benchmark_groups import expand_groups
 from compclip.config.read import DEFAULT
 

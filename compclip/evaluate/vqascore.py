@@ -24,7 +24,8 @@ def main(argv: Sequence[str]) -> int:
     from compclip.evaluate import foreign_models, result_store, score
     from compclip.model import backbone
 
-    out, device = scoring_options.check_output(args), args.device or score.device()
+    out = scoring_options.check_output(args)
+    device = args.device or score.device()
     backbone.check_device(device)
     loaded = scoring_options.load_benchmarks(params, args)
     words = {"question": args.question, "answer": args.answer, "score": args.score}

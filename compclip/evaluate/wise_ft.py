@@ -26,7 +26,7 @@ from compclip.base import code_hash, plugins, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
-from compclip.base.number_text import format_share
+from compclip.base.messages import format_share
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
@@ -133,7 +133,8 @@ def bring_lines(method: SafeName, root: Path, device: str) -> None:
         raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
     with reading(path):
         document = read_mapping(path)
-        task, method_cells = LineTask.planned(document), [Cell(**item["cell"]) for item in document["cells"].values()]
+        task = LineTask.planned(document)
+        method_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
     failed = []
     for cell in method_cells:
         try:
@@ -170,7 +171,8 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
 
 def line_table(document: Mapping[str, Any]) -> str:
     """Return one line a metric in percent, cosines as they are, one column an alpha."""
-    points, cosines = document["points"], document.get("scores", ())
+    points = document["points"]
+    cosines = document.get("scores", ())
     lines = [f"{'metric, in percent':<44}" + "".join(f"{p['alpha']:>8.2g}" for p in points)]
     for name in points[0]["metrics"]:
         texts = (format_share(p["metrics"][name], name in cosines) for p in points)

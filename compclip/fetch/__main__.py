@@ -18,7 +18,7 @@ from pathlib import Path
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, unknown
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.fetch import catalogue, offer_files, picture_lists
 from compclip.fetch.catalogue import Offer
 from compclip.fetch.picture_lists import PictureOptions
@@ -31,7 +31,8 @@ UNKNOWN = "-"
 def main(argv: list[str]) -> int:
     """Fetch entries of the catalogue, or list them; return 2 where one failed, after the others were fetched."""
     args = _parser().parse_args(argv)
-    entries, root = catalogue.load_catalogue(args.catalogue), Path(args.root)
+    entries = catalogue.load_catalogue(args.catalogue)
+    root = Path(args.root)
     if args.list or not args.names:
         print(format_listing(entries, root))
         return 0
@@ -119,7 +120,8 @@ def format_listing(entries: Mapping[str, Offer], root: Path) -> str:
         section = offer.section
         here = UNKNOWN if section.cache else "yes" if offer_files.is_complete(offer, root) else "no"
         what = section.what + (" ?" if section.unchecked else "") + (" (gated)" if section.gated else "")
-        size, licence = format_size(offer.size) or UNKNOWN, section.licence or UNKNOWN
+        size = format_size(offer.size) or UNKNOWN
+        licence = section.licence or UNKNOWN
         rows.append((offer.name, section.kind, size, here, licence, what))
     wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER) - 1)]
     lines = ["  ".join((*(text.ljust(n) for text, n in zip(row, wide, strict=False)), row[-1])) for row in rows]

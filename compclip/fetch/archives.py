@@ -26,7 +26,9 @@ from typing import IO
 from compclip.base.errors import UserError
 from compclip.data.tar_members import open_tar
 
-LEAST, GROWTH = 4 << 30, 20  # an archive may unpack to GROWTH times its size, or to LEAST bytes
+# an archive may unpack to GROWTH times its size, or to LEAST bytes
+LEAST = 4 << 30
+GROWTH = 20
 MOST_FILES = 5_000_000
 CHUNK = 1 << 20
 TAIL = 1024  # chunks behind the last member

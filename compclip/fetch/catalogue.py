@@ -137,7 +137,8 @@ def _parse_offer(text: str, raw: Any, path: str) -> Offer:
     name = SafeName(text, f"{path}: entry")
     where = f"{path}: {name}"
     options = mapping(raw, where)
-    files, pictures = mapping(options.pop("files", None), f"{where}.files"), options.pop("pictures", None)
+    files = mapping(options.pop("files", None), f"{where}.files")
+    pictures = options.pop("pictures", None)
     section = load_section(OfferSection, options, where)
     for file in files:
         relative_path(file, f"{where}.files")
@@ -161,7 +162,8 @@ def _check_addresses(offer: Offer, where: str) -> None:
             relative_path(offer.address(name), source)
             continue
         address = urls.check_url(offer.address(name), source)
-        url, shown_url = urlsplit(address), urls.mask_url(address)
+        url = urlsplit(address)
+        shown_url = urls.mask_url(address)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise UserError(f"{source}={shown_url!r}: must be an http or https address; give one, or http:")
         if url.username is not None:

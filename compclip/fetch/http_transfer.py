@@ -24,7 +24,8 @@ from compclip.base import thread_waiting, urls
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
 
-CONNECT_S, SILENT_S = 10.0, 60.0
+CONNECT_S = 10.0
+SILENT_S = 60.0
 ATTEMPTS = 5  # without a step forward
 STEP = 1 << 20  # bytes that make an attempt a step forward
 PAUSE_S = 2.0  # before the second attempt; doubled before each further one
@@ -73,8 +74,10 @@ class Pace:
     """Measures whether bytes come fast enough. Those of a body that begins anew count once."""
 
     def __init__(self, already: int, clock: Callable[[], float]) -> None:
-        self._clock, self._start = clock, clock()
-        self._first, self._most = already, 0
+        self._clock = clock
+        self._start = clock()
+        self._first = already
+        self._most = 0
 
     def restart(self) -> None:
         """Count from the body's first byte on."""
@@ -95,7 +98,9 @@ def download_file(download: Download, part_file: Path, tell: Tell, clock: Callab
     Raises UserError where there is no network, the server refuses or is too slow, or the body has another size than it
     must have; a file that can be resumed stays.
     """
-    pace, shown_url, failures = Pace(_downloaded_bytes(part_file), clock), urls.mask_url(download.url), 0
+    pace = Pace(_downloaded_bytes(part_file), clock)
+    shown_url = urls.mask_url(download.url)
+    failures = 0
     while True:
         size_before = _downloaded_bytes(part_file)
         try:

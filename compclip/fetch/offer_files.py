@@ -70,7 +70,8 @@ def _is_present(offer: Offer, name: str, folder: Path, counts: Counter[str]) -> 
 
     Raises UserError for a file that differs from the catalogue's.
     """
-    path, file = folder / name, offer.files[name]
+    path = folder / name
+    file = offer.files[name]
     if not _is_unpacked(offer, name, folder):
         if not path.exists():
             return False
@@ -115,7 +116,8 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
     if offer.section.hub and names:
         sources = [offer.address(name) for name in names]
         others_too = f" (and {len(names) - 1} more, likewise)" if names[1:] else ""
-        page, target = page_address(offer.section, sources[0]), Path(offer.section.folder) / names[0]
+        page = page_address(offer.section, sources[0])
+        target = Path(offer.section.folder) / names[0]
         with _with_advice(offer, f"{page} elsewhere and put it at {target}{others_too}"):
             hub_files = _list_hub_files(offer, sources)
             staging = _download_from_hub(offer, hub_files, folder / STATE / f"{offer.name}.hub")
@@ -123,7 +125,8 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
         shutil.rmtree(staging, ignore_errors=True)
         return
     for name in names:
-        part_file, address = _state_file(folder, name, ".part"), offer.address(name)
+        part_file = _state_file(folder, name, ".part")
+        address = offer.address(name)
         with _with_advice(offer, f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"):
             _download(http_transfer.Download(address, offer.files[name].size, MOST), name, part_file)
         yield name, part_file
@@ -142,7 +145,8 @@ def _download(download: http_transfer.Download, name: str, part_file: Path) -> N
 
 def _put_in_place(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[str]) -> None:
     """Move a downloaded file into its place, or unpack it."""
-    file, target = offer.files[name], folder / name
+    file = offer.files[name]
+    target = folder / name
     counts.update({"fetched": 1, "bytes": path.stat().st_size})
     try:
         _check(path, target, file)
@@ -188,7 +192,8 @@ def _list_hub_files(offer: Offer, sources: list[str], patterns: Sequence[str] = 
     Raises UserError for a source that is absent, another size than the catalogue says, and too large a file.
     """
     hub_files = list_files(offer.section, [*sources, *patterns])
-    if absent := [source for source in sources if source not in {file.name for file in hub_files}]:
+    absent = [source for source in sources if source not in {file.name for file in hub_files}]
+    if absent:
         raise UserError(f"{page_address(offer.section)}: has no file {absent[0]}; correct the catalogue")
     sizes = {offer.address(name): file.size for name, file in offer.files.items()}
     for file in hub_files:
@@ -237,7 +242,8 @@ def _pattern_identity(offer: Offer) -> str:
 
 
 def _fetch_patterns(offer: Offer, folder: Path, counts: Counter[str]) -> None:
-    if present := _recorded_files(offer, folder):
+    present = _recorded_files(offer, folder)
+    if present:
         counts["there"] += len(present)
         return
     staging = folder / STATE / f"{offer.name}.hub"

@@ -79,7 +79,8 @@ def _check_columns(list_path: Path, pictures: PictureList) -> None:
     if not files or not files[0].is_file():
         raise UserError(f"{list_path}: no .{pictures.format} file there; correct `list` of the catalogue")
     for name in filter(None, (pictures.url, pictures.caption)):
-        if (columns := _columns(files[0], pictures.format)) and name not in columns:
+        columns = _columns(files[0], pictures.format)
+        if columns and name not in columns:
             raise unknown("column", name, columns, str(files[0]))
 
 

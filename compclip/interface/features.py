@@ -131,7 +131,8 @@ def pad_text(f: Features, T: int) -> Features:
 def join(features: Sequence[Features]) -> Features:
     """Return one batch of several, in order; scale and bias are the first one's."""
     T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in features)
-    start, parts = 0, []
+    start = 0
+    parts = []
     for f in features:
         padded = pad_text(f, T)
         parts.append(list_rows(replace(padded, owner_M=f.owner_M + start)))

@@ -114,12 +114,15 @@ def load_method(name: str) -> Method:
     name = name.partition(".")[0]
     module = plugins.load_plugin(plugins.METHODS, name)
     method = Method()
-    method.name, method.module = name, module
-    method.TRAINS, method.Config = getattr(module, "TRAINS", True), module.Config
+    method.name = name
+    method.module = module
+    method.TRAINS = getattr(module, "TRAINS", True)
+    method.Config = module.Config
     for hook in HOOKS:
-        if (function := getattr(module, hook, None)) is not None:
+        function = getattr(module, hook, None)
+        if function is not None:
             if not callable(function):
-                raise UserError(f"method {name!r}: {module.__name__}: {hook} is no function; mend it")
+                raise UserError(f"method {name!r}: {module.__name__}: {hook} is no function; repair it")
             setattr(method, hook, function)
     _refuse_misspelt(method)
     return method

@@ -82,7 +82,8 @@ def _read_results(params: Params, method: str, args: argparse.Namespace, root: P
     cells = [c for c in list_cells(params) if c.method == method]
     if not cells:
         raise unknown("method", method, params.grid.methods, "grid.methods")
-    backbone, data = args.backbone or cells[0].backbone, args.data or cells[0].data
+    backbone = args.backbone or cells[0].backbone
+    data = args.data or cells[0].data
     folders = [run_folder.Published(root, c).results for c in cells if (c.backbone, c.data) == (backbone, data)]
     paths = [run_folder.result_path(folder, SafeName(args.benchmark, "benchmark")) for folder in folders]
     results = [result_files.read_result(path) for path in paths if path.is_file()]
@@ -95,13 +96,16 @@ def _read_results(params: Params, method: str, args: argparse.Namespace, root: P
 
 def _describe_item(items: JoinedItems, index: int) -> dict[str, Any]:
     metric, item = items.keys[index]
-    ours, theirs = float(items.ours_I[index]), float(items.theirs_I[index])
+    ours = float(items.ours_I[index])
+    theirs = float(items.theirs_I[index])
     return {"item": f"{metric}/{item}", "ours": ours, "theirs": theirs, "texts": list(items.texts[index])}
 
 
 def format_table(document: dict[str, Any]) -> str:
     """Format what differs for a terminal: means, slices, items; numbers in percent."""
-    means, ours, theirs = document["means"], document["ours"], document["theirs"]
+    means = document["means"]
+    ours = document["ours"]
+    theirs = document["theirs"]
     lines = [
         f"{document['benchmark']}, {document['items']:,} items: {ours} {100 * means['ours']:.1f}, "
         f"{theirs} {100 * means['theirs']:.1f}, difference {100 * means['difference']:+.1f}",

@@ -48,7 +48,8 @@ def join_rows(
     if len(fingerprints) > 1:
         raise UserError(f"{ours[0].benchmark}: the rows were scored on different files; score them again")
     every = [name for name, items in ours[0].items.items() if not is_repetition(name, items, ours[0])]
-    if unknown := [name for name in metrics if name not in ours[0].items]:
+    unknown = [name for name in metrics if name not in ours[0].items]
+    if unknown:
         raise UserError(
             f"{ours[0].benchmark}: keeps no items of {unknown[0]!r}; give one of {', '.join(ours[0].items)}"
         )

@@ -23,11 +23,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip.base import child_environment, messages
+from compclip.base import environment_variables, messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.grid import Run
@@ -91,8 +91,10 @@ def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
     """
     if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
         return
-    command, output = [sys.executable, "-m", "dvc", "repro", *targets], ""  # --quiet would hide its errors too
-    environment = child_environment.without_place(os.environ)
+    # --quiet would hide its errors too
+    command = [sys.executable, "-m", "dvc", "repro", *targets]
+    output = ""
+    environment = environment_variables.without_place(os.environ)
     with subprocess.Popen(command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, env=environment) as dvc:  # fmt: skip
         for line in dvc.stdout or ():

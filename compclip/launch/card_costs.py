@@ -119,20 +119,23 @@ class CostPredictor:
     """Predicts cells' costs; steps that are equal are simulated once."""
 
     def __init__(self, card: Card, processes: int = 1) -> None:
-        self.card, self.processes = card, processes
+        self.card = card
+        self.processes = processes
         self._steps: dict[str, StepCost] = {}
         self._models: dict[str, tuple[dict[str, Any], int]] = {}
 
     def predict(self, run: Run) -> CellCost:
         """Return a cell's cost; about 2 to 20 CPU seconds where it is not known yet.
 
-        Raises UserError where the backbone's config cannot be had, or the step cannot be simulated.
+        Raises UserError where the backbone's config is not available, or the step cannot be simulated.
         """
-        size, usable = run.train.batch_size, self.card.usable_bytes
+        size = run.train.batch_size
+        usable = self.card.usable_bytes
         if size % self.processes:
             raise UserError(f"train.batch_size={size}: not a multiple of the {self.processes} processes; change one")
         configured = self._simulate(run, run.train.micro_batch)
-        fits, micro_batch = configured.peak_bytes <= usable, 0
+        fits = configured.peak_bytes <= usable
+        micro_batch = 0
         if not fits:
             rows = count_rows(run, self.processes)
             below = run.train.micro_batch or rows

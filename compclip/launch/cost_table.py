@@ -65,7 +65,8 @@ def describe_costs(runs: Sequence[Run], profile: Profile, card_name: str | None,
     Raises UserError for an unknown card.
     """
     card = card_costs.find_card(card_name) if card_name else card_costs.choose_card(profile.constraint)
-    groups, predictor = card_costs.group_runs(runs), CostPredictor(card, profile.nodes * max(1, profile.gpus))
+    groups = card_costs.group_runs(runs)
+    predictor = CostPredictor(card, profile.nodes * max(1, profile.gpus))
     yield from _describe_card(card, predictor.processes)
     yield from card_costs.describe_float32(groups, card)
     names = [_name_group(group) for group in groups]
@@ -103,7 +104,8 @@ def _join(names: Sequence[str], widths: Sequence[int], values: Sequence[str]) ->
 
 def _format_cost(cost: CellCost, card: Card, group: Sequence[Run], root: Path) -> list[str]:
     """Return the columns of HEADS; what is bound by the step is of that with the `micro_batch` that fits."""
-    train, million = cost.run.train, cost.million_hours(card)
+    train = cost.run.train
+    million = cost.million_hours(card)
     samples = [count_samples(run, root) for run in group]
     fitting = f"{cost.micro_batch}: {cost.step.peak_bytes / GIB:.2f}" if cost.micro_batch else "none fits"
     values = (

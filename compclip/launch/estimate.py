@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.runs import progress, result_files, run_store, run_table
 from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import Trained
@@ -62,7 +62,8 @@ def estimate_cost(
 
 
 def _is_comparable(run: Mapping[str, Any], cost: FinishedCost) -> bool:
-    cell, finished_cell = run["cell"], cost.config["cell"]
+    cell = run["cell"]
+    finished_cell = cost.config["cell"]
     same_method = _base_method(cell["method"]) == _base_method(finished_cell["method"])
     same_model = same_method and cell["backbone"] == finished_cell["backbone"]
     return same_model and all(run["train"][name] == cost.config["train"].get(name) for name in ALIKE)

@@ -60,8 +60,8 @@ class Profile:
         count = len(gpus.list_gpus()) if self.gpus else 0
         if count < self.gpus:
             raise UserError(
-                f"gpus={self.gpus} of the profile: {count} on this machine: {gpus.describe_cuda()}; mend that, or set "
-                "gpus: 0 to use the CPU"
+                f"gpus={self.gpus} of the profile: {count} on this machine: {gpus.describe_cuda()}; repair that, "
+                "or set gpus: 0 to use the CPU"
             )
 
     def of_shards(self, costly: bool) -> Profile:
@@ -84,7 +84,7 @@ def load_profile(path: str | Path) -> Profile:
 
 def _check_profile(profile: Profile, path: str | Path) -> None:
     notify.check_variable(profile.notify, f"{path}: notify")
-    # what stands behind an option in a job's script: a line break would end it there
+    # what is behind an option in a job's script: a line break would end it there
     texts = {name: getattr(profile, name) for name in ("partition", "account", "qos", "constraint")}
     texts |= {f"options.{name}": value for name, value in profile.options.items()}
     texts |= {f"srun.{name}": value for name, value in profile.srun.items()}

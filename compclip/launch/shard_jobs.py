@@ -20,7 +20,7 @@ from pathlib import Path
 
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as cells
 from compclip.config.sections import Data, Params

@@ -28,10 +28,10 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmJobEnvironment
 
-from compclip.base import child_environment, environment_variables, thread_waiting
+from compclip.base import environment_variables, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
@@ -42,7 +42,9 @@ from compclip.runs.shard_tasks import Task
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
-WARNED_S, STOPPED_S = 600, 20  # that other processes wait for the first one, after the warning and after SIGTERM
+# that other processes wait for the first one, after the warning and after SIGTERM
+WARNED_S = 600
+STOPPED_S = 20
 QUEUE_FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*")  # SLURM's words for a limit of jobs in the queue
 WARNING = getattr(signal, f"SIG{SlurmJobEnvironment.USR_SIG}")
 JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
@@ -226,7 +228,7 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     if profile.gpus:
         setup.append(f"export {gpus.PROFILE_GPUS}={profile.gpus}")
     if not f"{root.resolve()}{code.resolve()}".isprintable():
-        raise UserError(f"{str(root.resolve())!a}: cannot stand in a job's script; rename the folder")
+        raise UserError(f"{str(root.resolve())!a}: cannot be in a job's script; rename the folder")
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
     cpus = profile.cpus or threads
     settings = {
@@ -380,7 +382,8 @@ OTHERS = (
 SECRETS = ("COMPCLIP_STORAGE", "COMPCLIP_WEBHOOK", "HF_TOKEN")
 # of the machine or job that submits: the job's own are others
 OF_SENDER = (gpus.PROFILE_GPUS, gpus.CORES)
-SBATCH_PREFIX, EXPORT = "SBATCH_", "SBATCH_EXPORT"
+SBATCH_PREFIX = "SBATCH_"
+EXPORT = "SBATCH_EXPORT"
 # sbatch's variables whose option a job's script always has, or may have in the place of another one
 ALWAYS = ("array_inx", "error", "job_name", "no_requeue", "open_mode", "output", "requeue", "signal", "wait")
 REPLACED = {
@@ -414,7 +417,7 @@ def submission_environment(environment: Mapping[str, str], options: Iterable[str
     hidden.update(OF_SENDER)
     if "SLURM_JOB_ID" in environment:  # these GPUs are that job's
         hidden.add(gpus.VISIBLE)
-    clean = child_environment.without_place(environment)
+    clean = environment_variables.without_place(environment)
     submitted = {name: value for name, value in clean.items() if name not in hidden}
     exported = environment.get(EXPORT, "ALL").split(",")
     if "ALL" not in exported:

@@ -77,7 +77,8 @@ def load_answer(key: str, *caches: sqlite3.Connection) -> Answer | None:
     """Return the answer to a key of the first file that has one, None where none has."""
     query = "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?"
     for cache in caches:
-        if row := cache.execute(query, (key,)).fetchone():
+        row = cache.execute(query, (key,)).fetchone()
+        if row:
             return Answer(row[0], bool(row[1]), row[2], row[3])
     return None
 

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compclip.base import environment_variables, json_text
+from compclip.base import environment_variables, files
 from compclip.base.errors import UserError, one_line
-from compclip.base.json_text import has_lone, replace_lone
+from compclip.base.files import has_lone, replace_lone
 from compclip.base.redact import hide_known, redact_secrets
 from compclip.config.servers import Server
 from compclip.data import images
@@ -64,7 +64,8 @@ class _QuestionFailed(Exception):
 
     def __init__(self, reason: str, detail: str, retries: int = 0) -> None:
         super().__init__(detail)
-        self.reason, self.retries = reason, retries
+        self.reason = reason
+        self.retries = retries
 
 
 def ask_questions(
@@ -205,8 +206,9 @@ def _excerpt(raw: bytes, length: int) -> str:
 
 def _parse(raw: bytes, retries: int, question: Question) -> _Success:
     try:
-        value = json_text.parse_json(raw.decode("utf-8"), "answer")
-        choice, usage = value["choices"][0], value.get("usage") or {}
+        value = files.parse_json(raw.decode("utf-8"), "answer")
+        choice = value["choices"][0]
+        usage = value.get("usage") or {}
         text = chat_question.parse_choice(choice, question)
         tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
         cut_short = choice.get("finish_reason") == "length"

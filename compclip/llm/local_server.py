@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from compclip.base import child_environment
+from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line, shorten
 from compclip.config.servers import PORT, Server
 from compclip.llm import server_guard
@@ -32,7 +32,8 @@ HOST = "127.0.0.1"
 REQUEST_TIMEOUT_S = 2.0  # of a request whether it is ready
 TICK_S = 0.1
 PATIENCE_S = 15.0  # between SIGTERM and SIGKILL
-TAIL_LINES, TAIL_BYTES = 3, 4096
+TAIL_LINES = 3
+TAIL_BYTES = 4096
 ServerConfig = TypeVar("ServerConfig", bound=Server)
 
 
@@ -76,7 +77,7 @@ def _start(command: str, port: int, log: Path) -> subprocess.Popen[bytes]:
     command_line = [sys.executable, "-I", server_guard.__file__, str(os.getpid()), str(PATIENCE_S), *words]
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as file:
-        environment = child_environment.without_place(os.environ)
+        environment = environment_variables.without_place(os.environ)
         return subprocess.Popen(command_line, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                                 start_new_session=True, env=environment)  # fmt: skip
 
@@ -100,7 +101,8 @@ class _ServerProcess:
 
     def check(self) -> None:
         """Raise UserError where the server has ended."""
-        if (code := self.guard.poll()) is not None:
+        code = self.guard.poll()
+        if code is not None:
             raise self._error(f"ended with exit code {code}")
 
     def stop(self) -> None:

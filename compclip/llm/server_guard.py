@@ -15,7 +15,9 @@ import sys
 import time
 
 TICK_S = 0.1
-DEATH_SIGNAL, SUBREAPER = 1, 36  # of prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+# of prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+DEATH_SIGNAL = 1
+SUBREAPER = 36
 
 
 class ServerGuard:
@@ -43,7 +45,8 @@ class ServerGuard:
     def end(self, patience_s: float) -> None:
         """Send SIGTERM to the group, and SIGKILL after `patience_s`."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            until, is_alive = time.monotonic() + patience_s, self._send_signal(number)
+            until = time.monotonic() + patience_s
+            is_alive = self._send_signal(number)
             while is_alive and time.monotonic() < until:
                 time.sleep(TICK_S)
                 self.reap()
@@ -65,7 +68,9 @@ def _prctl(option: int, value: int) -> None:
 
 def main(argv: list[str]) -> int:
     """Guard one server; return its exit code, 128 and more where a signal ended it."""
-    parent, patience_s, command = int(argv[0]), float(argv[1]), argv[2:]
+    parent = int(argv[0])
+    patience_s = float(argv[1])
+    command = argv[2:]
     signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: signals.append(number))

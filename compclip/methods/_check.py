@@ -34,7 +34,8 @@ def fraction(cfg: object, *fields: str) -> None:
 def one_of(cfg: object, **allowed: Iterable[str]) -> None:
     """Raise UserError unless each of these fields is one of its names."""
     for field, names in allowed.items():
-        value, names = getattr(cfg, field), tuple(names)
+        value = getattr(cfg, field)
+        names = tuple(names)
         if value not in names:
             choices = ", ".join(name or '""' for name in names)
             _, stop, hint = str(unknown(field, value, names)).partition("; did you mean")
@@ -48,7 +49,8 @@ def split_names(text: str) -> tuple[str, ...]:
 
 def joined_names(cfg: object, field: str, allowed: Iterable[str]) -> None:
     """Raise UserError unless a field is none, or different names of some joined by +."""
-    value, allowed = getattr(cfg, field), tuple(allowed)
+    value = getattr(cfg, field)
+    allowed = tuple(allowed)
     names = split_names(value)
     for name in names:
         if name not in allowed:

@@ -28,7 +28,8 @@ def candidate_scores(f: Features) -> Tensor:
 
 def mean_leads(f: Features) -> Tensor:
     """Return how far the batch's captions lead its negatives of each kind, on average: [K]."""
-    scores_BC, count_K = candidate_scores(f), f.mask_BK.sum(dim=0)
+    scores_BC = candidate_scores(f)
+    count_K = f.mask_BK.sum(dim=0)
     negative_K = scores_BC[:, 1:].masked_fill(~f.mask_BK, 0.0).sum(dim=0) / count_K.clamp_min(1)
     return scores_BC[:, 0].mean() - negative_K
 

@@ -75,7 +75,8 @@ def intra(f: Features, cfg: Config) -> Tensor:
     """A caption is nearer to its image than to negative captions: one softmax over both."""
     own_B1 = _parts.candidate_scores(f)[:, :1]
     if cfg.imc == "own":
-        text_BN, mask_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:], f.mask_BK
+        text_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:]
+        mask_BN = f.mask_BK
     else:
         text_BN = losses.similarities(f.text_BD, f.negative_BKD.flatten(0, 1), f.scale)
         mask_BN = f.mask_BK.flatten().expand(len(text_BN), -1)

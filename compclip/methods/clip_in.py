@@ -87,7 +87,8 @@ def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
     """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
     image_BD = f.image_BD
     pictures = f.named["negative_images"]
-    edited_image_BD, edited_text_BD = pictures.values[:, 0], f.negative_BKD[:, 0]
+    edited_image_BD = pictures.values[:, 0]
+    edited_text_BD = f.negative_BKD[:, 0]
     whole_B = pictures.mask[:, 0] & f.mask_BK[:, 0]
     terms = [(image_BD, text_BD, edited_text_BD), (edited_image_BD, edited_text_BD, text_BD)]
     if symmetric:
@@ -97,6 +98,7 @@ def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
 
 def _told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
     """NegCLIP's loss of valid rows: queries with keys and foils, and keys with queries."""
-    key_ND, valid_N = torch.cat([key_BD, foil_BD]), torch.cat([valid_B, valid_B])
+    key_ND = torch.cat([key_BD, foil_BD])
+    valid_N = torch.cat([valid_B, valid_B])
     forth = losses.matching_of(query_BD, key_ND, scale, valid_B, valid_N)
     return (forth + losses.matching_of(key_BD, query_BD, scale, valid_B, valid_B)) / 2

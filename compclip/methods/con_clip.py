@@ -48,9 +48,12 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """The three terms, a third of each, scalars; without distractors NegCLIP's."""
     if not cfg.distractors:
         return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
-    text_BD, negation_BD, negated_B = f.text_BD, f.negative_BKD[:, 0], f.mask_BK[:, 0]
+    text_BD = f.text_BD
+    negation_BD = f.negative_BKD[:, 0]
+    negated_B = f.mask_BK[:, 0]
     distractors = f.named["negative_images"]
-    distractor_BD, there_B = distractors.values[:, 0], distractors.mask[:, 0]
+    distractor_BD = distractors.values[:, 0]
+    there_B = distractors.mask[:, 0]
     every_B = torch.ones_like(negated_B)
     to_text = losses.matching(f.image_BD, torch.cat([text_BD, negation_BD]), f.scale, torch.cat([every_B, negated_B]))
     to_image = losses.matching(text_BD, torch.cat([f.image_BD, distractor_BD]), f.scale, torch.cat([every_B, there_B]))

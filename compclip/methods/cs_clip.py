@@ -67,7 +67,8 @@ def contrast_units(f: Features, cfg: Config) -> Tensor:
     places = []
     for u in range(cfg.units):
         there_B = f.positive_mask_BP[:, u] & f.mask_BK[:, first + u]
-        unit_BD, foil_BD = f.positive_BPD[:, u], f.negative_BKD[:, first + u]
+        unit_BD = f.positive_BPD[:, u]
+        foil_BD = f.negative_BKD[:, first + u]
         to_unit = losses.matching_with_own(f.image_BD, unit_BD, foil_BD, f.scale, there_B)
         places.append((to_unit + losses.matching_of(unit_BD, f.image_BD, f.scale, there_B, there_B)) / 2)
     return torch.stack(places).mean()

@@ -39,7 +39,7 @@ class Config:
     words: dict[str, list[str]] = field(default_factory=dict)  # of SVLC's rule, by kind, in place of ours
     negatives: str = "lists"  # SVLC's rule; "both": or a masked model's words, by a fair coin (released: rand_both)
     lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
-    own: str = "twice"  # how often a bag stands in its own denominator: in both directions, as released, or "once"
+    own: str = "twice"  # how often a bag is in its own denominator: in both directions, as released, or "once"
     caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:

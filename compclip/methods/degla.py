@@ -78,11 +78,13 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def text_grounded(f: Features, cfg: Config) -> Tensor:
     """Eq. 9: a caption tells what the teacher makes of itself from its negatives, at a fixed scale."""
-    negative_BKD, mask_BK = f.negative_BKD, f.mask_BK
+    negative_BKD = f.negative_BKD
+    mask_BK = f.mask_BK
     if cfg.text_negatives == "released":
         B, K = mask_BK.shape
         place_BK = torch.arange(B, device=mask_BK.device)[:, None] + B * torch.arange(K, device=mask_BK.device)
-        negative_BKD, mask_BK = negative_BKD.flatten(0, 1)[place_BK], mask_BK.flatten()[place_BK]
+        negative_BKD = negative_BKD.flatten(0, 1)[place_BK]
+        mask_BK = mask_BK.flatten()[place_BK]
     scale = f.scale.new_full((), cfg.text_scale)
     return losses.s_neg(f.text_BD, f.teacher.text_BD, negative_BKD, mask_BK, scale)
 

@@ -170,7 +170,8 @@ def contrast(f: Features, text_BD: Tensor, cfg: Config) -> Tensor:
 
 def contrast_regions(f: Features, cfg: Config) -> Tensor:
     """CLIP's contrast of the batch's regions and their captions, by a scale of its own."""
-    scale, there_M = f.heads.log_scale_regions.exp(), f.named["regions"].mask.flatten()
+    scale = f.heads.log_scale_regions.exp()
+    there_M = f.named["regions"].mask.flatten()
     return losses.clip_of(region_vectors(f), region_texts(f, cfg)[:, 0], scale, there_M)
 
 
@@ -192,7 +193,8 @@ def region_texts(f: Features, cfg: Config) -> Tensor:
 
 def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits of each region with its first caption [M] and with its false texts, and which are there [M, K]."""
-    text_MCD, region_MD = region_texts(f, cfg), region_vectors(f)
+    text_MCD = region_texts(f, cfg)
+    region_MD = region_vectors(f)
     logits_MC = losses.candidate_scores(region_MD, text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp())
     there_MC = f.named["region_texts"].mask.flatten(0, 1)
     return logits_MC[:, 0], logits_MC[:, 1:], there_MC[:, 2:]
@@ -200,8 +202,11 @@ def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
 
 def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
     """What tells regions' first captions from false texts, where a region has any, weights applied."""
-    text_MCD, region_MD = region_texts(f, cfg), region_vectors(f)
-    own_MD, false_MKD, scale = text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp()
+    text_MCD = region_texts(f, cfg)
+    region_MD = region_vectors(f)
+    own_MD = text_MCD[:, 1]
+    false_MKD = text_MCD[:, 2:]
+    scale = f.heads.log_scale_hard.exp()
     own_M, false_MK, there_MK = hard_logits(f, cfg)
     terms = {}
     if cfg.lambda_choice:
@@ -217,7 +222,8 @@ def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
 def contrast_hard(region_MD: Tensor, own_MD: Tensor, false_MKD: Tensor, there_MK: Tensor, scale: Tensor) -> Tensor:
     """Regions find their first caption among those of all and all false texts, and captions their region."""
     there_M = there_MK.any(dim=1)
-    key_ND, valid_N = torch.cat([own_MD, false_MKD.flatten(0, 1)]), torch.cat([there_M, there_MK.flatten()])
+    key_ND = torch.cat([own_MD, false_MKD.flatten(0, 1)])
+    valid_N = torch.cat([there_M, there_MK.flatten()])
     to_text = losses.matching_of(region_MD, key_ND, scale, there_M, valid_N)
     return (to_text + losses.matching_of(own_MD, region_MD, scale, there_M, there_M)) / 2
 

@@ -70,13 +70,16 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 def contrast_regions(f: Features) -> Tensor:
     """CLIP's contrast of the batch's regions and their captions."""
-    regions, text_BRCD = f.named["regions"], f.named["region_texts"].values
-    region_MD, there_M = regions.values.flatten(0, 1), regions.mask.flatten()
+    regions = f.named["regions"]
+    text_BRCD = f.named["region_texts"].values
+    region_MD = regions.values.flatten(0, 1)
+    there_M = regions.mask.flatten()
     return losses.clip_of(region_MD, text_BRCD[:, :, 0].flatten(0, 1), f.scale, there_M)
 
 
 def distill_crops(f: Features, detached: bool) -> Tensor:
     """1 − cosine of regions' vectors and their crops', mean over regions."""
-    regions, crop_BRD = f.named["regions"], f.named["region_crops"].values
+    regions = f.named["regions"]
+    crop_BRD = f.named["region_crops"].values
     crop_BRD = crop_BRD.detach() if detached else crop_BRD
     return losses.masked_mean(1 - losses.cosines(regions.values, crop_BRD), regions.mask)

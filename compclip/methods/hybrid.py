@@ -118,7 +118,8 @@ class Config:
 
 def _fit(cfg: Config) -> None:
     """Raise UserError for parts that cannot stand together, and for one that no step would have."""
-    places, rules = _check.split_names(cfg.place), _check.split_names(cfg.negatives)
+    places = _check.split_names(cfg.place)
+    rules = _check.split_names(cfg.negatives)
     has_single_pictures = cfg.steps in (SINGLE, WITH_SINGLE)
     if cfg.contrast == "sigmoid" and CONTRAST in places:
         raise UserError(f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out")
@@ -211,7 +212,8 @@ def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...])
 
 def negative_terms(f: Features, captions: list[Tensor], cfg: Config) -> dict[str, Tensor]:
     """An image's captions against its own negatives: plain (CLIC Eq. 3, 5), global and local (FSC-CLIP Eq. 3–10)."""
-    places, terms = _check.split_names(cfg.place), {}
+    places = _check.split_names(cfg.place)
+    terms = {}
     if S_NEG in places and cfg.lambda_s_neg:
         s_neg = mean_over(captions, lambda p_BD: losses.s_neg(f.image_BD, p_BD, f.negative_BKD, f.mask_BK, f.scale))
         terms["s_neg"] = cfg.lambda_s_neg * s_neg
@@ -233,7 +235,8 @@ def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
         return {}
     from compclip.train import own_rows
 
-    terms, concept_features = {}, (f.concept_MD, f.owner_M, f.scale, f.bias)
+    terms = {}
+    concept_features = (f.concept_MD, f.owner_M, f.scale, f.bias)
     if cfg.lambda_npc:
         terms["npc"] = cfg.lambda_npc * losses.sigmoid(f.image_BD, *concept_features)
     if cfg.lambda_xac:

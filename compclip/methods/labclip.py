@@ -4,7 +4,7 @@ B images, K negatives, D dim. A text is compared as normalise(A t), with A the i
 finished model. Both towers are frozen (`train.trainable: none`). `scale: own` as released: a temperature of its own,
 which starts at exp(0). The negatives shuffle nouns and adjectives, as released; `swap` names another rule.
 Departures: a caption that the shuffle leaves as it is has no negative (released: it is its own negative); captions keep
-their full stops and brackets, and their length (released: lose them, and what stands behind forty words).
+their full stops and brackets, and their length (released: lose them, and what is behind forty words).
 """
 
 from __future__ import annotations
@@ -60,5 +60,6 @@ def keeps_heads(cfg: Config) -> bool:
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP of images and mapped texts, with the batch's mapped negatives among them; a scalar."""
     scale = f.heads.log_scale.exp() if cfg.scale == "own" else f.scale
-    text_BD, negative_BKD = f.heads.map_texts(f.text_BD), f.heads.map_texts(f.negative_BKD)
+    text_BD = f.heads.map_texts(f.text_BD)
+    negative_BKD = f.heads.map_texts(f.negative_BKD)
     return {"negclip": losses.negclip(f.image_BD, text_BD, negative_BKD, f.mask_BK, scale)}

@@ -74,9 +74,11 @@ def sub_graph_group(
     sets: sub_graphs.WordSets, shares: tuple[float, ...], positives: int, negatives: int, is_single: bool
 ) -> TextGroup:
     """Return the group of a stage, the same object in each of its steps."""
-    name, rule = "sub_graphs.draw", partial(sub_graphs.draw, sets, shares, positives, negatives)
+    name = "sub_graphs.draw"
+    rule = partial(sub_graphs.draw, sets, shares, positives, negatives)
     if is_single:
-        name, rule = "sub_graphs.draw_one", partial(sub_graphs.draw_one, sets, shares)
+        name = "sub_graphs.draw_one"
+        rule = partial(sub_graphs.draw_one, sets, shares)
     return TextGroup(name, partial(draw_sub_graphs, rule), true=positives, false=negatives)
 
 
@@ -88,7 +90,8 @@ def draw_sub_graphs(rule: SubGraphRule, sample: SampleTexts, rng: np.random.Gene
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """Half of the image-to-multi-text and half of the text-to-image loss (Sec. 3.5), scalars."""
-    B, T = f.positive_mask_BP.shape[0], 1 + f.positive_mask_BP.shape[1]
+    B = f.positive_mask_BP.shape[0]
+    T = 1 + f.positive_mask_BP.shape[1]
     text_ND = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1).flatten(0, 1)  # N = B T
     there_N = losses.with_original(f.positive_mask_BP).flatten()
     own_BN = torch.eye(B, dtype=torch.bool, device=there_N.device).repeat_interleave(T, dim=1) & there_N

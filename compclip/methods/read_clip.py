@@ -87,6 +87,7 @@ def reconstruct(f: Features, cfg: Config) -> Tensor:
 
 def align(f: Features, cfg: Config) -> Tensor:
     """A caption's other wording finds it among those of the batch, or it finds the wording; pairs that are whole."""
-    other_BD, there_B = f.positive_BPD[:, 0], f.positive_mask_BP[:, 0]
+    other_BD = f.positive_BPD[:, 0]
+    there_B = f.positive_mask_BP[:, 0]
     query_BD, key_BD = (other_BD, f.text_BD) if cfg.align == "released" else (f.text_BD, other_BD)
     return losses.matching_of(query_BD, key_BD, f.scale, there_B, there_B)

@@ -69,9 +69,10 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
     """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
     from compclip.model import backbone, weight_files
 
-    cfg, path = run.method, root / run.method.path
+    cfg = run.method
+    path = root / run.method.path
     if cfg.layout and (layout := weight_files.find_layout(path)) != cfg.layout:
-        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {layout}; mend methods.{run.cell.method}")
+        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {layout}; repair methods.{run.cell.method}")
     is_open_clip = weight_files.find_layout(path) == "open_clip"
     released = backbone.load(
         path,

@@ -86,7 +86,8 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 def classify(f: Features, cfg: Config) -> Tensor:
     """Cross entropy of the words read from the patches with the caption's, mean over images."""
     word_BV = words_of(f, cfg.vocabulary)
-    seen, B = counted(f, word_BV), len(word_BV)
+    seen = counted(f, word_BV)
+    B = len(word_BV)
     weight_V = ((seen["batches"] + 1 / B) / (seen["frequency_V"] + 1 / B)).log()
     weight_BV = word_BV * weight_V
     share_BV = weight_BV / weight_BV.abs().sum(dim=1, keepdim=True).clamp_min(1e-12)

@@ -52,8 +52,10 @@ def negative(f: Features) -> Tensor:
     """The negative images with their captions, told from all captions of the batch: the second half."""
     pictures = f.named["negative_images"]
     whole_B = pictures.mask[:, 0] & f.mask_BK[:, 0]
-    image_BD, text_BD = pictures.values[:, 0], f.negative_BKD[:, 0]
-    key_ND, valid_N = torch.cat([text_BD, f.text_BD]), torch.cat([whole_B, torch.ones_like(whole_B)])
+    image_BD = pictures.values[:, 0]
+    text_BD = f.negative_BKD[:, 0]
+    key_ND = torch.cat([text_BD, f.text_BD])
+    valid_N = torch.cat([whole_B, torch.ones_like(whole_B)])
     to_text = losses.matching_of(image_BD, key_ND, f.scale, whole_B, valid_N)
     to_image = losses.matching_of(text_BD, image_BD, f.scale, whole_B, whole_B)
     return (to_text + to_image) / 2

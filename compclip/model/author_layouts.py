@@ -38,7 +38,8 @@ from compclip.model.heads import Head
 State = dict[str, Tensor]
 IMAGENET: dict[str, Any] = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 ATTENTION_HEADS = 8  # of FLAIR's and Llip's pooling
-CODE_TEMPERATURE, MIXTURE_TEMPERATURE = 1000.0, 5
+CODE_TEMPERATURE = 1000.0
+MIXTURE_TEMPERATURE = 5
 ROTARY_POSITIONS = 200  # of CLIP-IN's texts
 
 

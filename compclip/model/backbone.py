@@ -86,10 +86,12 @@ def create(
     cfg = open_clip.get_model_config(name)
     _check_kind(cfg, f"model {model}", captioner)
     torch.manual_seed(seed)
-    head, resized = None, ""
+    head = None
+    resized = ""
     if weights and (Path(weights).exists() or Path(weights).suffix or "/" in weights):  # no hub's tag
         clip, coder, theirs = _load_file(name, cfg, Path(weights), tokenizer, activation, alpha, choice)
-        preprocess, head = weight_files.default_preprocessing(name) | theirs.preprocess_cfg, theirs.head
+        preprocess = weight_files.default_preprocessing(name) | theirs.preprocess_cfg
+        head = theirs.head
         resized = weight_files.describe_resizing(clip, theirs.state)
     else:
         coder = _load_tokenizer(name, cfg, tokenizer)
@@ -200,7 +202,9 @@ def _check_kind(model_cfg: dict, where: str, captioner: bool) -> None:
     if captioner and DECODER not in model_cfg:
         raise UserError(f"{where}: has no {DECODER}, and so writes no captions; give a CoCa model")
     if not captioner and DECODER in model_cfg:
-        raise UserError(f"{where}: a CoCa model is no backbone; as a captioner of data it can be had: captioner: coca")
+        raise UserError(
+            f"{where}: a CoCa model is no backbone; as a captioner of data it is available: captioner: coca"
+        )
 
 
 # --- modules --------------------------------------------------------------------------------------------------
@@ -209,7 +213,8 @@ def _check_kind(model_cfg: dict, where: str, captioner: bool) -> None:
 def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, captioner: bool) -> ClipModel:
     run_weights.check_recorded(folder)
     config = model_config.read_config(folder / CONFIG)
-    model_cfg, preprocess = config["model_cfg"], config.get("preprocess_cfg") or {}
+    model_cfg = config["model_cfg"]
+    preprocess = config.get("preprocess_cfg") or {}
     _check_kind(model_cfg, str(folder), captioner)
     file = weight_files.find_weights(folder)
     weight_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
@@ -223,7 +228,8 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
 
 def _check_sizes(head: heads.Head, model_cfg: dict, folder: Path) -> None:
     """Raise UserError for a head of other vectors, or of other class tokens, than its towers give."""
-    width, vision_cfg = head.options["width"], model_cfg["vision_cfg"]
+    width = head.options["width"]
+    vision_cfg = model_cfg["vision_cfg"]
     if width != model_cfg["embed_dim"]:
         raise UserError(f"{folder}: its head takes vectors of {width}, not {model_cfg['embed_dim']}")
     given = (vision_cfg.get(class_tokens.OPTION, 1), vision_cfg.get("width", 768))
@@ -274,7 +280,8 @@ def _build_checked(
 
     Raises UserError for one that must not or cannot be built.
     """
-    if tower := model_cfg["text_cfg"].get("hf_model_name"):
+    tower = model_cfg["text_cfg"].get("hf_model_name")
+    if tower:
         with hub_cache.reachable_or_offline():
             transformers_files.check_text_tower(tower, where)
     model_config.check_size(model_cfg, where, file, sum(t.numel() for t in state.values()) if state else 0)
@@ -297,9 +304,9 @@ def _assemble_checked(clip: ClipModule, model_cfg: dict, source: str, preprocess
         raise
     except Exception as error:  # open_clip asserts, and torchvision raises errors of every kind
         why = one_line(str(error))[:160] or type(error).__name__
-        raise UserError(f"{source}: preprocess_cfg: does not prepare a picture: {why}; mend it") from error
+        raise UserError(f"{source}: preprocess_cfg: does not prepare a picture: {why}; repair it") from error
     if not torch.isfinite(pixels_B3HW).all():
-        raise UserError(f"{source}: preprocess_cfg: gives pixels that are no numbers; mend mean and std")
+        raise UserError(f"{source}: preprocess_cfg: gives pixels that are no numbers; repair mean and std")
     return model
 
 
@@ -327,7 +334,8 @@ def _check_same_architecture(loaded: ClipModel, name: str, weights: str) -> None
         | {"embed_dim": cfg["embed_dim"], "quick_gelu": cfg.get("quick_gelu", False)}
         for cfg in (loaded.model_cfg, open_clip.get_model_config(name))
     ]
-    if differs := [key for key, value in architectures[0].items() if value != architectures[1][key]]:
+    differs = [key for key, value in architectures[0].items() if value != architectures[1][key]]
+    if differs:
         raise UserError(f"{weights}: a checkpoint of another architecture than {name}: {', '.join(differs)} differ")
 
 

@@ -40,10 +40,12 @@ def extend_tower(model: ClipModel, tokens: int, seed: int) -> None:
 
     Raises UserError for a tower that is not open_clip's own ViT, or whose vector is not its class token's.
     """
-    visual, size = model.clip.visual, f"{OPTION}={tokens}"
+    visual = model.clip.visual
+    size = f"{OPTION}={tokens}"
     if type(visual) is not VisionTransformer or visual.pool_type != "tok" or visual.attn_pool is not None:
         raise UserError(f"{size}: only for a backbone with open_clip's own ViT and a class token; take another one")
-    first_W, position_NW = visual.class_embedding.detach(), visual.positional_embedding.detach()
+    first_W = visual.class_embedding.detach()
+    position_NW = visual.positional_embedding.detach()
     _add_class_tokens(visual, tokens)
     noise_KW = torch.randn(visual.class_embedding.shape, generator=torch.Generator().manual_seed(seed))
     noise_KW[0] = 0.0
@@ -61,7 +63,9 @@ def _add_class_tokens(visual: Any, tokens: int) -> None:
     visual.__class__ = ClassTokenTower
     visual.class_embedding = nn.Parameter(visual.class_embedding.new_zeros(tokens, width))
     visual.positional_embedding = nn.Parameter(visual.positional_embedding.new_zeros(tokens + positions - 1, width))
-    visual.first_proj, visual.proj = visual.proj, None  # `proj` would be applied to every token
+    # `proj` would be applied to every token
+    visual.first_proj = visual.proj
+    visual.proj = None
 
 
 class ClassTokenTower(VisionTransformer):

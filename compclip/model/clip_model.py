@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-CONFIG, WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
-GELU, QUICK = "gelu", "quickgelu"
+CONFIG = "open_clip_config.json"
+WEIGHTS = "open_clip_model.safetensors"
+GELU = "gelu"
+QUICK = "quickgelu"
 DECODER = "multimodal_cfg"  # the section of a config that makes a model CoCa, which writes captions
 
 

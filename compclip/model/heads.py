@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModule
 
 
-CONFIG, WEIGHTS = "compclip_head.json", "compclip_head.safetensors"
+CONFIG = "compclip_head.json"
+WEIGHTS = "compclip_head.safetensors"
 ADVICE = f"fetch the folder again, or remove {CONFIG} to have the towers alone"
 
 
@@ -83,7 +84,8 @@ class Head(nn.Module):
 
     def move_towards_start(self, alpha: float) -> bool:
         """Take (1 - alpha) of the start's weights and alpha of these, in place; False for a head without a start."""
-        if (start := self.start_state()) is None:
+        start = self.start_state()
+        if start is None:
             return False
         with torch.no_grad():
             for name, weight in self.state_dict().items():
@@ -155,7 +157,7 @@ class TextPooling(Head):
     """Patches pooled by attention with the text as its query, and the cosine of what comes out with the text (FLAIR).
 
     Layer norms of queries, keys and values, and one further key and value of zeros, so that a text that fits no patch
-    may look at none. The query is the unit vector times the square root of D, so that its norm does not hang on eps.
+    may look at none. The query is the unit vector times the square root of D, so that its norm does not depend on eps.
     """
 
     kind = "text_pooling"
@@ -172,7 +174,8 @@ class TextPooling(Head):
     def pool(self, patch_BND: Tensor, text_BTD: Tensor) -> Tensor:
         """Return unit vectors [B, T, D]: each picture as each of its texts sees it."""
         query_BTD = self.norm_query(text_BTD * text_BTD.shape[-1] ** 0.5)
-        key_BND, value_BND = self.norm_key(patch_BND), self.norm_value(patch_BND)
+        key_BND = self.norm_key(patch_BND)
+        value_BND = self.norm_value(patch_BND)
         return F.normalize(self.attention(query_BTD, key_BND, value_BND, need_weights=False)[0], dim=-1)
 
     @in_float32
@@ -323,7 +326,8 @@ def load_head(folder: Path, kinds: Mapping[str, Callable[..., Head]] = KINDS) ->
     if not has_head(folder):
         return None
     config = read_mapping(folder / CONFIG)
-    kind, options = str(config.get("kind")), config.get("options")
+    kind = str(config.get("kind"))
+    options = config.get("options")
     if kind not in kinds:
         raise unknown("head", kind, kinds, str(folder / CONFIG))
     sizes = list(options.values()) if isinstance(options, dict) else [None]
@@ -441,7 +445,8 @@ class MixedTokens(Head):
     def score(self, patch_BKW: Tensor, text_TE: Tensor) -> Tensor:
         """Return the cosines of pictures, as texts mix their tokens, with these texts; the tokens stand for patches."""
         D = self.options["width"]
-        text_TD, query_TD = text_TE[:, :D], text_TE[:, D : 2 * D] / text_TE[:, 2 * D :]
+        text_TD = text_TE[:, :D]
+        query_TD = text_TE[:, D : 2 * D] / text_TE[:, 2 * D :]
         attention = {name: self.options[name] for name in ("heads", "temperature")}
         mixed_BTD = mix_tokens(patch_BKW, query_TD, self.key, self.value, self.out, **attention)
         return torch.einsum("btd,td->bt", mixed_BTD, F.normalize(text_TD, dim=-1))

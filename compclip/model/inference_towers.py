@@ -123,7 +123,8 @@ def build_prefix_tree(text_BL: Tensor) -> PrefixTree:
     """Return the prefixes of texts; each text is compared with the one before, so that sorted texts share the most."""
     end_B = text_BL.argmax(-1)
     T = int(end_B.max()) + 1
-    text_BT, position_T = text_BL[:, :T], torch.arange(T, device=text_BL.device)
+    text_BT = text_BL[:, :T]
+    position_T = torch.arange(T, device=text_BL.device)
     new_BT = torch.ones_like(text_BT, dtype=torch.bool)
     new_BT[1:] = (text_BT[1:] != text_BT[:-1]).cumsum(1) > 0
     own_BT = position_T <= end_B[:, None]
@@ -184,8 +185,11 @@ class _Block:
 
     def project_queries(self, x_NW: Tensor, row_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries [B, W] of some rows, and keys and values [N, 2W] of all."""
-        attention, W = self._block.attn, x_NW.shape[-1]
-        weight, bias, x_NW = attention.in_proj_weight, attention.in_proj_bias, self._block.ln_1(x_NW)
+        attention = self._block.attn
+        W = x_NW.shape[-1]
+        weight = attention.in_proj_weight
+        bias = attention.in_proj_bias
+        x_NW = self._block.ln_1(x_NW)
         return F.linear(x_NW[row_B], weight[:W], bias[:W]), F.linear(x_NW, weight[W:], bias[W:])
 
     def attend_one(self, q_BW: Tensor, kv_BT2W: Tensor, own_BT: Tensor | None = None) -> Tensor:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 FOLDER = "adapter"  # in a run's checkpoint, with the names that PEFT gives its files
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
 NAME = "default"
 # What each target means by module name, in open_clip's own towers and in timm's.
 MODULES = {
@@ -52,7 +53,8 @@ class Attention(nn.Module):
 
     def __init__(self, source: nn.MultiheadAttention) -> None:
         super().__init__()
-        self.num_heads, self.batch_first = source.num_heads, source.batch_first
+        self.num_heads = source.num_heads
+        self.batch_first = source.batch_first
         self.in_proj = _linear(source.in_proj_weight, source.in_proj_bias)
         self.out_proj = _linear(source.out_proj.weight, source.out_proj.bias)
 
@@ -70,11 +72,13 @@ class Attention(nn.Module):
 
     def restore(self) -> nn.MultiheadAttention:
         """Return an nn.MultiheadAttention with the same parameters."""
-        width, bias = self.out_proj.in_features, self.in_proj.bias is not None
+        width = self.out_proj.in_features
+        bias = self.in_proj.bias is not None
         attention = nn.MultiheadAttention(width, self.num_heads, bias=bias, batch_first=self.batch_first, device="meta")
         attention.in_proj_weight = cast("nn.Parameter", self.in_proj.weight)
         attention.in_proj_bias = self.in_proj.bias
-        attention.out_proj.weight, attention.out_proj.bias = self.out_proj.weight, self.out_proj.bias
+        attention.out_proj.weight = self.out_proj.weight
+        attention.out_proj.bias = self.out_proj.bias
         return attention.train(self.training)
 
 
@@ -89,11 +93,13 @@ class MatrixConv(nn.Module):
     def __init__(self, base: nn.Conv2d, rank: int, alpha: float) -> None:
         super().__init__()
         side = base.kernel_size[0]
-        self.base_layer, self.scaling = base, alpha / rank
+        self.base_layer = base
+        self.scaling = alpha / rank
         down = nn.Linear(side * base.in_channels, rank * side, bias=False)
         up = nn.Linear(rank * side, side * base.out_channels, bias=False)
         nn.init.zeros_(up.weight)
-        self.lora_A, self.lora_B = nn.ModuleDict({NAME: down}), nn.ModuleDict({NAME: up})
+        self.lora_A = nn.ModuleDict({NAME: down})
+        self.lora_B = nn.ModuleDict({NAME: up})
 
     def kernel_update(self, scale: float = 1.0) -> Tensor:
         """Return `scale` times dW [O, C, K, K]."""
@@ -127,7 +133,8 @@ def check_convolution(name: str, module: nn.Module) -> None:
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    linear.weight, linear.bias = cast("nn.Parameter", weight), cast("nn.Parameter", bias)
+    linear.weight = cast("nn.Parameter", weight)
+    linear.bias = cast("nn.Parameter", bias)
     return linear
 
 
@@ -210,7 +217,7 @@ def _find_projections(modules: dict[str, nn.Module]) -> list[str]:
         if plain and _SELF_ATTENTION.search(name):
             names += [f"{name}.in_proj", f"{name}.out_proj"]
         elif hasattr(module, "in_proj_weight") or getattr(module, "q_bias", None) is not None:
-            # timm's EVA with a bias beside its weights reads these past whatever stands in the layer's place
+            # timm's EVA with a bias beside its weights reads these past whatever is in the layer's place
             raise UserError(
                 f"train.lora.targets: {name} is attention that cannot be adapted "
                 f"({type(module).__name__}); remove 'attention'"
@@ -264,7 +271,8 @@ def _replace_modules(clip: nn.Module, selects: Any, replace: Any) -> None:
 # Saved LoRA adapters in PEFT's format, from a run or from elsewhere, checked and added to their model.
 
 
-LARGEST_RANK, LARGEST_ALPHA = 4096, 1e6
+LARGEST_RANK = 4096
+LARGEST_ALPHA = 1e6
 # PEFT's options that make an adapter another sum than W + alpha / rank B A.
 OTHER_SUMS = ("use_rslora", "use_dora", "use_qalora", "lora_bias", "bias", "rank_pattern", "alpha_pattern",
               "modules_to_save", "trainable_token_indices", "layer_replication", "fan_in_fan_out")  # fmt: skip
@@ -285,7 +293,8 @@ def load_adapter(clip: ClipModule, folder: str | Path) -> None:
     except (KeyError, ValueError, RuntimeError) as error:
         raise UserError(f"{folder}: not an adapter of this model: {one_line(str(error))[:160]}; {ADVICE}") from error
     expected = {name.replace(f".{NAME}.", "."): factor for name, factor in adapter_parameters(clip).items()}
-    if foreign := sorted(set(saved) - set(expected)):
+    foreign = sorted(set(saved) - set(expected))
+    if foreign:
         raise UserError(f"{folder}: an adapter of another model: {foreign[0]!r} has no place here; {ADVICE}")
     for name, factor in expected.items():
         if name not in saved or saved[name].shape != factor.shape:
@@ -308,7 +317,8 @@ def _read_settings(path: Path) -> tuple[int, float]:
         raise UserError(f"{path}: r={str(rank)[:40]}: must be a whole number from 1 to {LARGEST_RANK}")
     if type(alpha) not in (int, float) or not 0 < alpha <= LARGEST_ALPHA:
         raise UserError(f"{path}: lora_alpha={str(alpha)[:40]}: must be a number above 0, at most {LARGEST_ALPHA:g}")
-    if unsupported := [key for key in OTHER_SUMS if config.get(key) not in (None, False, "none", {}, [])]:
+    unsupported = [key for key in OTHER_SUMS if config.get(key) not in (None, False, "none", {}, [])]
+    if unsupported:
         raise UserError(
             f"{path}: {unsupported[0]}: adapters with it are not supported; give the merged checkpoint instead"
         )
@@ -317,7 +327,8 @@ def _read_settings(path: Path) -> tuple[int, float]:
 
 def _is_matrix(clip: nn.Module, saved: dict[str, Tensor], name: str) -> bool:
     """Return whether the factors of a convolution are those of one matrix."""
-    first, module = saved.get(f"{name}.lora_A.weight"), dict(clip.named_modules()).get(name)
+    first = saved.get(f"{name}.lora_A.weight")
+    module = dict(clip.named_modules()).get(name)
     if first is None or first.ndim != 2 or not isinstance(module, nn.Conv2d):
         return False
     check_convolution(name, module)

@@ -56,7 +56,8 @@ def read_config(path: str | Path) -> dict:
     if not isinstance(record, dict) or "model_cfg" not in record:
         raise UserError(f"{path}: no key 'model_cfg'; not an open_clip config")
     check_config(record["model_cfg"], f"{path}: model_cfg")
-    preprocess, where = record.get("preprocess_cfg") or {}, f"{path}: preprocess_cfg"
+    preprocess = record.get("preprocess_cfg") or {}
+    where = f"{path}: preprocess_cfg"
     _check_section(preprocess, where)
     _check_values(preprocess, where, "")
     if record.get("tokenizer", "") not in ("", "clip"):
@@ -77,7 +78,8 @@ def check_config(model_cfg: Any, where: str) -> None:
         number = model_cfg["text_cfg"].get(key, 0)
         if type(number) is not int:
             raise UserError(f"{where}: text_cfg.{key}={_shorten(number)}: must be a whole number")
-    if options := model_cfg["text_cfg"].get("tokenizer_kwargs"):
+    options = model_cfg["text_cfg"].get("tokenizer_kwargs")
+    if options:
         import open_clip
 
         allowed = sorted({*inspect.signature(open_clip.tokenizer.HFTokenizer.__init__).parameters} - _NO_OPTIONS)
@@ -149,7 +151,7 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
         raise
     except Exception as error:  # open_clip asserts, and what it builds on raises errors of every kind
         why = one_line(str(error))[:160] or type(error).__name__
-        raise UserError(f"{where}: the config does not describe an open_clip model: {why}; mend it") from error
+        raise UserError(f"{where}: the config does not describe an open_clip model: {why}; repair it") from error
     finally:
         hook.remove()
 
@@ -160,7 +162,8 @@ def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:
 
     from compclip.model import clip_model
 
-    embed_dim, text_cfg = model_cfg["embed_dim"], model_cfg["text_cfg"]
+    embed_dim = model_cfg["embed_dim"]
+    text_cfg = model_cfg["text_cfg"]
     outputs: dict[str, Any] = {}
     with contextlib.suppress(NotImplementedError):
         outputs["vision_cfg"] = clip.encode_image(torch.zeros(1, 3, *clip_model.side_lengths(clip.visual.image_size)))

@@ -88,7 +88,9 @@ def rotate(x_BHTC: Tensor) -> Tensor:
     position_T = torch.arange(T, device=x_BHTC.device, dtype=wide_BHTC.dtype)
     exponent_I = torch.arange(0, C, 2, device=x_BHTC.device, dtype=wide_BHTC.dtype) / C
     angle_TI = position_T[:, None] * BASE**-exponent_I
-    even_BHTI, odd_BHTI = wide_BHTC[..., ::2], wide_BHTC[..., 1::2]
-    cos_TI, sin_TI = angle_TI.cos(), angle_TI.sin()
+    even_BHTI = wide_BHTC[..., ::2]
+    odd_BHTI = wide_BHTC[..., 1::2]
+    cos_TI = angle_TI.cos()
+    sin_TI = angle_TI.sin()
     turned = torch.stack([even_BHTI * cos_TI - odd_BHTI * sin_TI, even_BHTI * sin_TI + odd_BHTI * cos_TI], dim=-1)
     return turned.flatten(-2).to(x_BHTC.dtype)

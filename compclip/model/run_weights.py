@@ -7,7 +7,9 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping
 
-RECORD, NAME = "environment.json", "weights_fingerprint"  # beside a run's checkpoint folder
+# beside a run's checkpoint folder
+RECORD = "environment.json"
+NAME = "weights_fingerprint"
 
 
 def check_recorded(folder: Path) -> None:

@@ -35,7 +35,8 @@ class TokenLayout:
 class ClipTokenizer:
     """CLIP's byte-pair code as open_clip has it: start token, text, end token, zeros."""
 
-    layout, record = TokenLayout(), ""
+    layout = TokenLayout()
+    record = ""
 
     def __init__(self, context_length: int) -> None:
         import open_clip
@@ -79,7 +80,10 @@ class StandInTokenizer:
     def __init__(self, vocab_size: int, context_length: int, end: int = 1) -> None:
         import open_clip
 
-        self.layout, self._end, self._first = TokenLayout(starts=0, end=end), end, end + 1  # SigLIP's: padding 0, end 1
+        # SigLIP's: padding 0, end 1
+        self.layout = TokenLayout(starts=0, end=end)
+        self._end = end
+        self._first = end + 1
         room = vocab_size - BYTES - self._first
         if room < 0:
             raise UserError(f"tokenizer {STAND_IN!r}: needs a vocabulary of {BYTES + self._first}, not {vocab_size}")
@@ -119,7 +123,9 @@ class TransformersTokenizer:
             trust_remote_code=False)  # fmt: skip
         brings_tower = text_cfg.get("hf_model_name")  # and with it a vocabulary
         self._size = sys.maxsize if brings_tower else text_cfg.get("vocab_size", VOCABULARY)
-        ids, word = self._tokenizer(["a"])[0].tolist(), self._encode("a")  # CLIPS has other marks than its tokenizer
+        # CLIPS has other marks than its tokenizer
+        ids = self._tokenizer(["a"])[0].tolist()
+        word = self._encode("a")
         starts = next((i for i in range(len(ids)) if ids[i : i + len(word)] == word), 0)
         after = ids[starts + len(word) :]
         self.layout = TokenLayout(starts, after[0] if after else ids[-1])

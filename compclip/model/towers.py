@@ -119,7 +119,8 @@ def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
 def project_by_timm(visual: Any, patch_BNW: Tensor) -> Tensor:
     """Return patches behind the last norm of a tower of timm's in the joint space, raw."""
     trunk = visual.trunk
-    if (pool := getattr(trunk, "attn_pool", None)) is not None:  # what it would give for each patch alone
+    pool = getattr(trunk, "attn_pool", None)
+    if pool is not None:  # what it would give for each patch alone
         value_BNW = pool.proj(pool.kv(patch_BNW).chunk(2, dim=-1)[1])
         patch_BNW = value_BNW + pool.mlp(pool.norm(value_BNW))
     return visual.head(trunk.head(trunk.fc_norm(patch_BNW)))
@@ -158,7 +159,8 @@ def encode_texts(
 
     if hasattr(clip, "text"):
         return _encode_by_text_tower(clip.text, text_BL, tokens, raw)
-    causal_mask, pool = clip.attn_mask, clip.text_pool_type
+    causal_mask = clip.attn_mask
+    pool = clip.text_pool_type
     T = text_BL.shape[1] if all_positions else count_positions(clip, text_BL)
     text_BT = text_BL[:, :T]
     x_BTW = embed_tokens(clip, text_BT, slice(T), embedded_BTW)
@@ -202,7 +204,8 @@ def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool, raw: bool) 
     if not tokens:
         projected_BD = tower(text_BL)
         return _append_raw(projected_BD, projected_BD if raw else None), None
-    output_tokens, tower.output_tokens = tower.output_tokens, True
+    output_tokens = tower.output_tokens
+    tower.output_tokens = True
     try:
         pooled_BD, x_BTW = tower(text_BL)
     finally:

@@ -23,7 +23,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.model import model_config
 
-CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+CONFIG = "config.json"
+TOKENIZER = "tokenizer_config.json"
 NAMES = ("model.safetensors", "pytorch_model.bin")
 INDEX = ".index.json"  # behind the name of weights that lie in several files
 PAIR = ("text-encoder", "vision-encoder")
@@ -44,7 +45,8 @@ TOKENIZERS = (
 
 def check_tokenizer(source: str) -> None:
     """Raise UserError where a tokenizer, in a folder or of a hub, has code or a class of its own."""
-    tokenizer_config, model_settings = _read_settings(source, TOKENIZER), _read_settings(source, CONFIG)
+    tokenizer_config = _read_settings(source, TOKENIZER)
+    model_settings = _read_settings(source, CONFIG)
     classes = list(filter(None, (config.get("tokenizer_class") for config in (tokenizer_config, model_settings))))
     for kind in classes or filter(None, [model_settings.get("model_type")]):
         bare = str(kind).removesuffix("Fast").removesuffix("Tokenizer").lower().replace("-", "").replace("_", "")
@@ -210,11 +212,15 @@ def rename_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors by open_clip's names; a name that is not transformers' stays."""
     tensors = {k: v for k, v in state.items() if not k.endswith(".position_ids")}
     siglip = any(name.startswith("vision_model.head.") for name in tensors)
-    renamed, projections = {"logit_scale": torch.tensor(math.log(100.0))}, dict[str, dict[str, Tensor]]()
+    renamed = {"logit_scale": torch.tensor(math.log(100.0))}
+    projections = dict[str, dict[str, Tensor]]()
     for name, tensor in tensors.items():
-        if match := _LAYER.fullmatch(name):
+        match = _LAYER.fullmatch(name)
+        if match:
             blocks, layer_names, joined = _TOWERS[siglip, match[1]]
-            block, layer, end = f"{blocks}.{int(match[2])}", match[3], match[4]
+            block = f"{blocks}.{int(match[2])}"
+            layer = match[3]
+            end = match[4]
             if layer in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
                 projections.setdefault(f"{block}.{joined}{end}", {})[layer[-6]] = tensor
             else:
@@ -223,7 +229,8 @@ def rename_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
             renamed["visual.trunk.pos_embed"] = tensor[None]
         elif siglip and name.startswith(_SIGLIP_POOL) and tensor.ndim and len(tensor) > 2:
             # query, and key with value, as timm has them
-            end, width = name.removeprefix(_SIGLIP_POOL), len(tensor) // 3
+            end = name.removeprefix(_SIGLIP_POOL)
+            width = len(tensor) // 3
             renamed[f"visual.trunk.attn_pool.q.{end}"] = tensor[:width]
             renamed[f"visual.trunk.attn_pool.kv.{end}"] = tensor[width:]
         elif not siglip and name in _CLIP_TRANSPOSED:

@@ -21,11 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TENSOR, MAPPING = "torch._utils._rebuild_tensor_v2", "collections.OrderedDict"
+TENSOR = "torch._utils._rebuild_tensor_v2"
+MAPPING = "collections.OrderedDict"
 PARAMETER = "torch._utils._rebuild_parameter"
 MAX_OBJECTS = 1 << 20  # objects and tensors; OpenAI's largest has some thousands
 SPARE_BYTES = 1 << 26  # bytes that the program, which is compressed, may grow to
-MAX_DIMENSIONS, MAX_DEPTH = 16, 32  # of a tensor; of modules in modules
+# of a tensor; of modules in modules
+MAX_DIMENSIONS = 16
+MAX_DEPTH = 32
 DTYPES = {
     "torch.FloatStorage": torch.float32,
     "torch.HalfStorage": torch.float16,
@@ -101,7 +104,9 @@ class _Archive:
         pickles = [name for name in self._names if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(pickles) != 1:
             raise UnsafePickle(f"has {len(pickles)} files data.pkl, not one")
-        self._file, self._root, self._room = file, pickles[0].removesuffix("data.pkl"), size + SPARE_BYTES
+        self._file = file
+        self._root = pickles[0].removesuffix("data.pkl")
+        self._room = size + SPARE_BYTES
         self._storages: dict[str, Tensor] = {}
         self._modules: dict[str, dict[str, set[str]]] = {}
         if f"{self._root}byteorder" in self._names and self.bytes("byteorder") != b"little":
@@ -117,7 +122,8 @@ class _Archive:
 
     def tensor(self, view: TensorView) -> Tensor:
         """Return a view of its storage. Raises UnsafePickle where it does not lie within that, or is larger."""
-        sizes, strides = view.size, view.stride
+        sizes = view.size
+        strides = view.stride
         is_shape = isinstance(sizes, tuple) and isinstance(strides, tuple) and len(sizes) == len(strides)
         if (
             not is_shape
@@ -167,7 +173,8 @@ def _declared_names(program: str) -> dict[str, set[str]]:
 
 def _collect_tensors(top: Any, archive: _Archive) -> Iterator[tuple[str, TensorView]]:
     """Yield the tensors of a module and of the modules below it, by name."""
-    pending, visited = [("", top)], 0
+    pending = [("", top)]
+    visited = 0
     while pending:
         prefix, module = pending.pop()
         names = archive.tensor_names(module.kind) if isinstance(module, InertObject) else None
@@ -180,7 +187,7 @@ def _collect_tensors(top: Any, archive: _Archive) -> Iterator[tuple[str, TensorV
                 yield f"{prefix}{name}", value
         visited += 1 + len(module.attributes)
         if visited > MAX_OBJECTS or prefix.count(".") > MAX_DEPTH:
-            raise UnsafePickle("its modules stand in each other without end")
+            raise UnsafePickle("its modules are in each other without end")
 
 
 # --- the machine ----------------------------------------------------------------------------------------------
@@ -249,7 +256,8 @@ class _Machine:
 
     def set_attributes(self) -> None:
         """Set attributes from a dict; state of another kind would be set by the class's own code, and is dropped."""
-        state, target = self.stack.pop(), self.stack[-1]
+        state = self.stack.pop()
+        target = self.stack[-1]
         if isinstance(target, InertObject) and isinstance(state, dict):
             target.attributes.update(state)
 

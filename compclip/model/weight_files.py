@@ -37,7 +37,8 @@ LAYOUT = "give a file of tensors by name, as state_dict() has them"
 POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 POSITIONS = "visual.positional_embedding"
-DOWN_FACTOR, UP_FACTOR = "lora_A", "lora_B"
+DOWN_FACTOR = "lora_A"
+UP_FACTOR = "lora_B"
 _CORE = re.compile(r"^numpy\._core\b")  # as numpy 2 names it
 _PLAIN = {
     "collections.OrderedDict", "numpy.ndarray", "numpy.dtype", "numpy.core.multiarray._reconstruct",
@@ -200,11 +201,13 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     for name in ("logit_scale", "logit_bias"):  # some files have them as vectors of one
         if name in state and name in expected and state[name].numel() == 1:
             state[name] = state[name].reshape(expected[name].shape)
-    if resizing := describe_resizing(clip, state):
+    resizing = describe_resizing(clip, state)
+    if resizing:
         open_clip.model.resize_pos_embed(state, clip)
         messages.note(f"{path}: of pictures of another size: positions resized, {resizing}")
     different_names = sorted(set(expected) ^ set(state))
-    if wrong := different_names or sorted(k for k in expected if expected[k].shape != state[k].shape):
+    wrong = different_names or sorted(k for k in expected if expected[k].shape != state[k].shape)
+    if wrong:
         name = wrong[0]
         if different_names:
             difference = f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
@@ -221,7 +224,8 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
 
 def describe_resizing(clip: ClipModule, state: Mapping[str, Tensor]) -> str:
     """Return between which grids of patches the positions of a square picture must be resized; nothing where none."""
-    theirs, ours = state.get(POSITIONS), clip.state_dict().get(POSITIONS)
+    theirs = state.get(POSITIONS)
+    ours = clip.state_dict().get(POSITIONS)
     if theirs is None or ours is None or theirs.ndim != 2 or theirs.shape[1] != ours.shape[1]:
         return ""
     side = math.isqrt(max(0, len(theirs) - 1))
@@ -255,7 +259,8 @@ def _recorded_activation(path: Path) -> tuple[str, str]:
     if _is_safetensors(path):
         try:
             with safe_open(path, "pt") as file:
-                if activation := (file.metadata() or {}).get("activation"):
+                activation = (file.metadata() or {}).get("activation")
+                if activation:
                     return activation, "its own header"
         except Exception as error:  # safetensors' error has no public base
             raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
@@ -284,7 +289,8 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
 
     check_activation_name(stated)
     recorded, source = _recorded_activation(path)
-    models, twin = open_clip.list_models(), f"{name}-quickgelu"
+    models = open_clip.list_models()
+    twin = f"{name}-quickgelu"
     for trained, says in ((recorded, source), (stated, "activation")):
         if trained and trained != activation_name(model_cfg):
             model = twin if trained == QUICK else name.removesuffix("-quickgelu")
@@ -303,7 +309,7 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
 def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
     """Have the weights of a tag in the hub's cache; gives how their pictures are prepared.
 
-    Raises UserError for an unknown tag, another activation, and, with the place to put it, a file that cannot be had.
+    Raises UserError for an unknown tag, another activation, and a missing file, with the place to put it.
     """
     import open_clip
 
@@ -388,7 +394,7 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
     loralib's names: `X.lora_A` and `X.lora_B` belong to `X.weight`, `X.in_proj_weight_lora_A` to `X.in_proj_weight`;
     PEFT's: `X.lora_A.NAME.weight` to `X.weight` or, of attention, `X.in_proj_weight`.
     Training computes with W + alpha / r (B A). r is read from the factors (of a convolution [r k, in k] and
-    [out k, r k], k its side); alpha stands in no file, and is 1 in the three. Raises UserError for factors that belong
+    [out k, r k], k its side); alpha is in no file, and is 1 in the three. Raises UserError for factors that belong
     to no weight, or do not fit it.
     """
     state, names = {_factor_name(name): tensor for name, tensor in state.items()}, len(state)
@@ -429,7 +435,9 @@ def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) ->
     """Return the update of a weight, or None where the factors do not fit it."""
     shape = weight.shape
     if down.ndim == up.ndim == weight.ndim == 4 and up.shape[2:] == (1, 1):  # PEFT's, of a convolution
-        down, up, weight = down.flatten(1), up.flatten(1), weight.flatten(1)
+        down = down.flatten(1)
+        up = up.flatten(1)
+        weight = weight.flatten(1)
     side = weight.shape[-1] if weight.ndim == 4 else 1
     if not down.ndim == up.ndim == 2 <= weight.ndim or down.shape[0] != up.shape[1]:
         return None
@@ -447,7 +455,7 @@ def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) ->
 # --- weights of a model ---------------------------------------------------------------------------------------------
 # Which tensors of a file are the model's: below keys, behind a wrapper's prefix, or beside a loss's or an average's.
 #
-# Every layout that is read here has a name of ROOTS. What stands before it, keys and prefix, is the model's, whatever
+# Every layout that is read here has a name of ROOTS. What is before it, keys and prefix, is the model's, whatever
 # a trainer called it: `state_dict.module.` of open_clip's, `module.` of DeepSpeed's, `state_dict.net.` of
 # Lightning's, `state_dict_ema.` of a moving average. Names of wrappers within a model are taken out.
 
@@ -457,7 +465,9 @@ WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module|_orig_mod|base_layer)\."
 )
 AVERAGE = re.compile(r"(?:^|[._])(?:ema|swa|shadow|averaged?)(?:[._]|$)")
-MAX_DEPTH, MAX_SECTIONS = 4, 1000  # of keys above a tensor's own; of mappings that are looked into
+# of keys above a tensor's own; of mappings that are looked into
+MAX_DEPTH = 4
+MAX_SECTIONS = 1000
 FEW = 3  # names in a note
 
 
@@ -502,7 +512,7 @@ def select_model(content: Any, path: Path, choice: str = "") -> Any:
 
 
 def _walk(content: Any, section: str, visited: set[int]) -> Iterator[Entry]:
-    """Yield what stands in a mapping and in those below it; each of these is entered once."""
+    """Yield what is in a mapping and in those below it; each of these is entered once."""
     if not isinstance(content, dict) or id(content) in visited or len(visited) > MAX_SECTIONS:
         return
     visited.add(id(content))
@@ -533,7 +543,7 @@ def _choose_prefix(prefixes: Sequence[str], path: Path, choice: str) -> str:
 
 
 def _tell_choice(path: Path, prefix: str, unread_prefixes: Sequence[str], beside: Sequence[str]) -> None:
-    """Say which names were read, and what stands beside them."""
+    """Say which names were read, and what is beside them."""
     phrases = [f"weights below {prefix[:80]!r}"] if prefix else []
     phrases += [f"not those below {candidate[:80]!r} (--weights)" for candidate in unread_prefixes]
     if beside:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +23,6 @@ from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
 from compclip.prepare import (
     balanced_negatives,
     benchmark_overlap,
-    caption_vocabulary,
     mask_filling,
     negative_images,
     picture_scaling,
@@ -66,7 +67,8 @@ def annotation_tasks(
     language = []
     if any(isinstance(section, BalancedTexts) for section in texts.values()):
         language, decided_by["language"] = balanced_negatives.language_files(folder, samples), samples.fingerprint
-    rewritten, tasks = {shard.name: shard.sha256 for shard in rewrites.shards}, []
+    rewritten = {shard.name: shard.sha256 for shard in rewrites.shards}
+    tasks = []
     for shard in samples.shards:
         file = f"{shard.name}.arrow"
         inputs = {
@@ -76,7 +78,7 @@ def annotation_tasks(
             "relatives": cfg.relative_weights if cfg.relatives else "",
             "short_side": cfg.short_side,
             "replacement_captions": cfg.replacement_captions,
-            "vocabulary": caption_vocabulary.list_files(folder, samples) if cfg.replacement_captions else [],
+            "vocabulary": list_files(folder, samples) if cfg.replacement_captions else [],
             "folder": str(folder / SHARDS),
             "language": language,
         }
@@ -98,13 +100,15 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
         samples, counts = benchmark_overlap.exclude_images(load_samples(Path(task.inputs["samples"])), excluded)
         rewrites = rewrite_shards.load_rewrites(Path(task.inputs["rewrites"])) if task.inputs["rewrites"] else {}
         captions = [caption for sample in samples for caption in sample.captions]
-        complete, balance = _add_rewrites(rewrites), None
+        complete = _add_rewrites(rewrites)
+        balance = None
         if isinstance(balanced, BalancedTexts):
             balance = balanced_negatives.ShardBalance(balanced, task.inputs["language"])
             complete = _chain(complete, balance.draw)
-        least, vocabulary = task.inputs["replacement_captions"], None
+        least = task.inputs["replacement_captions"]
+        vocabulary = None
         if least:
-            vocabulary = caption_vocabulary.read_vocabulary(tuple(task.inputs["vocabulary"]), least)
+            vocabulary = read_vocabulary(tuple(task.inputs["vocabulary"]), least)
         annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"], vocabulary)
         joined, metadata, text_counts = stored_lists.find_texts(lists, samples)
         joined |= _list_masked_texts(rewrites, captions, joined.get(DENSE, ()))
@@ -114,7 +118,8 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
         counts.update(text_counts)
         sizes = [len(sample.captions) for sample in samples]
         tar = ""
-        if side := task.inputs["short_side"]:
+        side = task.inputs["short_side"]
+        if side:
             folder = Path(task.inputs["folder"])
             samples, tar, picture_counts = picture_scaling.store_small(samples, side, path.with_suffix(".tar"), folder)
             counts.update(picture_counts)
@@ -183,3 +188,33 @@ def build_batch(
     batch = pa.RecordBatch.from_pydict(columns | {"captions": captions} | further)
     makers = {f"made by {name}": version for name, version in versions().items()}
     return batch.replace_schema_metadata(makers | dict(metadata or {}))
+
+
+# --- the words of captions ------------------------------------------------------------------------------------------
+# Count the words of a data set's captions, so that WordNet's rule replaces words by words that captions have.
+#
+# Most of WordNet's words are in no caption: a text that holds one is told from a caption by that alone.
+
+
+READ_SHARDS = 64  # of which the captions are read: at even distances where a data set has more
+_WORD = re.compile(r"[a-z]+")
+
+
+def list_files(folder: Path, samples: Manifest) -> list[str]:
+    """Return the shards of samples in data/<name>/ whose captions are read."""
+    shards = samples.shards[:: max(1, -(-len(samples.shards) // READ_SHARDS))]
+    return [str(folder / SAMPLES / f"{shard.name}.arrow") for shard in shards]
+
+
+@functools.lru_cache(maxsize=1)
+def read_vocabulary(files: tuple[str, ...], captions: int) -> frozenset[str]:
+    """Return the words, in lower case, that at least so many captions of some shards have."""
+    return count_words((c for f in files for s in load_samples(Path(f)) for c in s.captions), captions)
+
+
+def count_words(texts: Iterable[str], captions: int) -> frozenset[str]:
+    """Return the words, in lower case, that at least so many of the texts have."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(set(_WORD.findall(text.lower())))
+    return frozenset(word for word, number in counts.items() if number >= captions)

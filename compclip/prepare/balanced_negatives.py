@@ -43,8 +43,12 @@ RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
     "bigram": shuffle.bigram,
     "tokens": shuffle.tokens,
 }
-LANGUAGE_SHARDS, LANGUAGE_PICTURES = 16, 20_000  # whose captions the language models count, evenly spaced
-WAVES_EACH, SCALES = 64, (0.3, 1.0, 3.0)  # frequencies at each scale, in parts of a feature's spread
+# whose captions the language models count, evenly spaced
+LANGUAGE_SHARDS = 16
+LANGUAGE_PICTURES = 20_000
+# frequencies at each scale, in parts of a feature's spread
+WAVES_EACH = 64
+SCALES = (0.3, 1.0, 3.0)
 UNITS = 1024  # of a sine: sums are whole numbers, so that no machine rounds them otherwise
 
 
@@ -62,7 +66,8 @@ def fold_of(sample: Sample) -> int:
 @functools.lru_cache(maxsize=1)
 def count_language(files: tuple[str, ...]) -> FoldedLanguage:
     """Return the language models of the captions of some shards, at most LANGUAGE_PICTURES pictures'."""
-    captions, folds = list[str](), list[int]()
+    captions = list[str]()
+    folds = list[int]()
     for file in files:
         samples = load_samples(Path(file))
         for sample in samples[:: max(1, -(-len(samples) * len(files) // LANGUAGE_PICTURES))]:
@@ -75,8 +80,10 @@ class ShardBalance:
     """The candidates of a shard's captions, and the choice among them."""
 
     def __init__(self, cfg: BalancedTexts, files: Sequence[str]) -> None:
-        self.cfg, self.files = cfg, tuple(files)
-        self.captions, self.candidates = dict[str, str](), dict[str, list[str]]()
+        self.cfg = cfg
+        self.files = tuple(files)
+        self.captions = dict[str, str]()
+        self.candidates = dict[str, list[str]]()
 
     def draw(self, annotation: Annotation) -> Annotation:
         """Draw the candidates of a caption and return its annotation as it is."""
@@ -115,7 +122,8 @@ class ShardBalance:
 
     def _gaps(self, sample: Sample, caption: str, texts: Sequence[str]) -> np.ndarray:
         """Return the features of a caption less those of its candidates, [C, F]."""
-        language, fold = count_language(self.files), fold_of(sample)
+        language = count_language(self.files)
+        fold = fold_of(sample)
         features = [language.features(text, fold) for text in (self.captions[caption], *texts)]
         return np.array(features[:1]) - np.array(features[1:]).reshape(-1, len(features[0]))
 
@@ -123,7 +131,8 @@ class ShardBalance:
 def herd(gaps: Sequence[np.ndarray], seed: int) -> list[int]:
     """Return for each caption which of its candidates is taken, -1 for none; `gaps` has [C, F] of each."""
     frequency_FW = draw_frequencies(gaps, seed)
-    sum_W, choices = np.zeros(frequency_FW.shape[1], np.int64), []
+    sum_W = np.zeros(frequency_FW.shape[1], np.int64)
+    choices = []
     for gap_CF in gaps:
         wave_CW = np.rint(UNITS * np.sin(gap_CF @ frequency_FW)).astype(np.int64)
         cost_C = ((sum_W + wave_CW) ** 2).sum(axis=1) - (sum_W**2).sum()

@@ -35,7 +35,9 @@ from compclip.data.shard_files import read_batch
 from compclip.prepare import sample_cleaning
 from compclip.prepare.shard_writer import write_batch
 
-BENCHMARKS, OVERLAPS = "benchmarks", "overlaps"  # folders beside the data sets'
+# folders beside the data sets'
+BENCHMARKS = "benchmarks"
+OVERLAPS = "overlaps"
 STAGE = "benchmark"  # writes the pictures of a benchmark
 CRITERIA = ("sha256", "bytes", "coco_id")
 SCHEMA = pa.schema([("coco_id", pa.int64()), ("bytes", pa.uint64()), ("sha256", pa.string())])
@@ -113,7 +115,9 @@ def _read_identity(picture: str | ImageLocation) -> ImageIdentity:
     try:
         if inside_archive:
             content = images.read_bytes(picture)
-            head, length, digest = content[: sample_cleaning.HEAD], len(content), hashlib.sha256(content).hexdigest()
+            head = content[: sample_cleaning.HEAD]
+            length = len(content)
+            digest = hashlib.sha256(content).hexdigest()
         else:
             head = images.read_bytes(picture, sample_cleaning.HEAD)
             with open(str(picture), "rb") as file:
@@ -154,9 +158,11 @@ def exclude_images(samples: Sequence[Sample], benchmarks: dict[str, BenchmarkIma
     A sample counts as `excluded_<benchmark>` at the first benchmark that has it. A negative image that a benchmark has
     becomes `NO_IMAGE`, counted as `excluded_negative_images_<benchmark>`.
     """
-    counts, remaining = Counter[str](), []
+    counts = Counter[str]()
+    remaining = []
     for sample in samples:
-        if name := _find_benchmark(identify_sample(sample), benchmarks):
+        name = _find_benchmark(identify_sample(sample), benchmarks)
+        if name:
             counts[f"excluded_{name}"] += 1
             continue
         names = [_find_benchmark(_identify_negative(image), benchmarks) for image in sample.negatives]
@@ -204,6 +210,7 @@ def count_shared(
             identities = [_identify_negative(NegativeImage(**fields)) for fields in negatives if fields["image"]]
             pictures = [image, *(negative for negative in identities if not _find_benchmark(negative, excluded))]
             for name, benchmark in benchmarks.items():
-                if criterion := next(filter(None, map(benchmark.criterion, pictures)), ""):
+                criterion = next(filter(None, map(benchmark.criterion, pictures)), "")
+                if criterion:
                     counts[name].update(("pictures", criterion))
     return {name: dict(sorted(counter.items())) for name, counter in counts.items()}

@@ -79,8 +79,10 @@ class BenchmarkRecords:
     @cached_property
     def slices(self) -> dict[str, np.ndarray]:
         """The numbers of the records in every slice, by its name."""
-        names, column = json.loads(self.batch.schema.metadata[SLICES.encode()]), self.batch["slices"]
-        slice_M, counts = to_numpy(column.flatten()), np.diff(to_numpy(column.offsets))
+        names = json.loads(self.batch.schema.metadata[SLICES.encode()])
+        column = self.batch["slices"]
+        slice_M = to_numpy(column.flatten())
+        counts = np.diff(to_numpy(column.offsets))
         record_M = np.repeat(np.arange(len(counts)), counts)
         ordered_M = record_M[np.argsort(slice_M.astype(np.min_scalar_type(len(names))), kind="stable")]
         ends = np.cumsum(np.bincount(slice_M, minlength=len(names)))

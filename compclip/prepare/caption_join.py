@@ -70,7 +70,9 @@ class CaptionJoin:
     """An open list of captions. `counts`: its rows, and the unusable ones by reason."""
 
     def __init__(self, on: str, index: TextIndex) -> None:
-        self._on, self._index, self.counts = on, index, index.counts
+        self._on = on
+        self._index = index
+        self.counts = index.counts
 
     def find(self, keys: Iterable[str]) -> IndexMatches:
         """Return the texts of each key, and the numbers of the rows that they came from."""
@@ -197,7 +199,8 @@ def open_index(folder: Path, rows: Callable[[Counter], IndexRows]) -> TextIndex:
 
 
 def _build(folder: Path, rows: Callable[[Counter], IndexRows]) -> None:
-    temporary, counts = temporary_path(folder, "new"), Counter[str]()
+    temporary = temporary_path(folder, "new")
+    counts = Counter[str]()
     try:
         temporary.mkdir()
         hashes = _write_rows(temporary / "rows.arrow", rows(counts))
@@ -217,7 +220,8 @@ def _build(folder: Path, rows: Callable[[Counter], IndexRows]) -> None:
 
 def _write_rows(path: Path, rows: IndexRows) -> np.ndarray:
     """Write the rows in blocks and return the hash of each row's key."""
-    hashes, remaining = [np.zeros(0, np.uint64)], iter(rows)
+    hashes = [np.zeros(0, np.uint64)]
+    remaining = iter(rows)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         while block := list(islice(remaining, BLOCK)):
             hashes.append(np.array([_hash(key) for key, _ in block], np.uint64))

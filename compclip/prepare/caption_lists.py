@@ -18,7 +18,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import check_regular, read_bytes
 from compclip.config.released_lists import BY_CAPTION, FROM, Captions
@@ -134,7 +134,7 @@ def _read_separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
             counts["captions_rows"] += 1
             if position >= len(row) or (cfg.header and len(row) != len(names)):
                 counts["captions_damaged"] += 1
-            elif any(map(json_text.has_lone, row)):
+            elif any(map(files.has_lone, row)):
                 counts["captions_not_utf8"] += 1
             else:
                 yield row[position], [text for columns_of_name in slices for text in row[columns_of_name]]
@@ -182,7 +182,7 @@ def _read_json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[Lis
 
 def _parse_json(text: str, path: Path) -> Any:
     try:
-        return json_text.parse_json(text, str(path))
+        return files.parse_json(text, str(path))
     except UserError:
         return None
 
@@ -192,8 +192,8 @@ def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[Lis
     texts = [text for value in values for text in _as_list(value) if text is not None]
     if isinstance(key, (str, int, type(None))) and all(isinstance(text, str) for text in texts):
         yield (
-            json_text.replace_lone("" if key is None else str(key)),
-            [json_text.replace_lone(text) for text in texts],
+            files.replace_lone("" if key is None else str(key)),
+            [files.replace_lone(text) for text in texts],
         )
     else:
         counts["captions_damaged"] += 1
@@ -315,12 +315,12 @@ def parse_texts(text: str) -> list[str]:
     Raises ValueError for what is no list of texts, or too long to parse as Python.
     """
     try:
-        texts = json_text.parse_json(text, "")
+        texts = files.parse_json(text, "")
     except UserError:
         texts = parse_literal(text)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError("no list of texts")
-    return [json_text.replace_lone(text) for text in texts]
+    return [files.replace_lone(text) for text in texts]
 
 
 def parse_literal(text: str) -> Any:

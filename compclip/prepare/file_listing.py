@@ -23,11 +23,14 @@ from compclip.base.files import read_mapping, update_json
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading
 
-FOLDER, KNOWN_DIGESTS = Path("data/looks"), Path(".work/looks.json")
+FOLDER = Path("data/looks")
+KNOWN_DIGESTS = Path(".work/looks.json")
 WHOLE = 1 << 30  # bytes of a single file that is read to its end
 EVERY = 20_000  # files of a folder that are all read
 SOME = 2_000  # files that are read of a larger folder
-POSITIONS, PIECE = 16, 1 << 12  # of a large file: so many pieces of so many bytes
+# of a large file: so many pieces of so many bytes
+POSITIONS = 16
+PIECE = 1 << 12
 HEAD = 1 << 14  # bytes
 
 
@@ -73,7 +76,8 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
             read_mapping(plan / s / path.name) for s in ("recaption", "rewrite", "annotate")
         )
         with reading(path):
-            data, rewrites = recaption["params"], rewrite["params"]
+            data = recaption["params"]
+            rewrites = rewrite["params"]
             negatives = data["negative_images"]
             paths = [data["path"], data["images"], data["captions"].get("file")]
             paths += [negatives.get("file"), negatives.get("images"), data["regions"].get("file")]
@@ -87,11 +91,14 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
 
 def summarize_files(paths: Sequence[str], digests: dict[str, str]) -> dict:
     """Return number, bytes and digest of all files below `paths`. New digests are added to `digests`."""
-    stamp, count, size = hashlib.sha256(), 0, 0
+    stamp = hashlib.sha256()
+    count = 0
+    size = 0
     for path in paths:
         for file in iterate_files(path):
             stamp.update(f"{file.path}\0{file.size} {file.time}\n".encode(errors="surrogateescape"))
-            count, size = count + 1, size + file.size
+            count = count + 1
+            size = size + file.size
     if stamp.hexdigest() not in digests:
         digests[stamp.hexdigest()] = _digest(paths, count)
     return {"files": count, "bytes": size, "digest": digests[stamp.hexdigest()]}
@@ -100,7 +107,8 @@ def summarize_files(paths: Sequence[str], digests: dict[str, str]) -> dict:
 def _digest(paths: Iterable[str], count: int) -> str:
     """Return a hash of names and sizes, and of the content of every `step`-th file and of single files."""
     step = 1 if count <= EVERY else count // SOME
-    digest, number = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    number = 0
     for path in paths:
         for file in iterate_files(path):
             name = os.path.relpath(file.path, path)

@@ -67,14 +67,17 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _distance(first: Sequence[str], other: Sequence[str]) -> int:
-    a, b = Counter(first), Counter(other)
+    a = Counter(first)
+    b = Counter(other)
     return (a - b).total() + (b - a).total()
 
 
 def _name_edit(first: Sequence[str], other: Sequence[str]) -> list[str]:
     """Name what the other text changes in the first, and where."""
-    a, b = Counter(first), Counter(other)
-    removed, added = list((a - b).elements()), list((b - a).elements())
+    a = Counter(first)
+    b = Counter(other)
+    removed = list((a - b).elements())
+    added = list((b - a).elements())
     names = [f"only in the first text: {word}" for word in removed]
     names += [f"only in the other text: {word}" for word in added]
     if len(removed) == len(added) == 1:

@@ -58,7 +58,8 @@ def open_model(cfg: MaskedSection) -> FillWords:
     def fill(captions: Sequence[str]) -> tuple[list[MaskedWords], Counter]:
         from compclip.text.spacy_parser import annotate
 
-        counts, words = Counter[str](), list[MaskedWords]()
+        counts = Counter[str]()
+        words = list[MaskedWords]()
         for first in range(0, len(captions), CAPTIONS):
             some = annotate(captions[first : first + CAPTIONS], replacements=False)
             words += _fill_captions(model, some, cfg, counts)
@@ -152,7 +153,10 @@ class MaskedModel:
     """A masked language model with its tokenizer; `mask` is its token for a hidden word."""
 
     def __init__(self, model: Any, tokenizer: Any, where: str) -> None:
-        self.model, self.tokenizer, self.where, self.mask = model, tokenizer, where, tokenizer.mask_token
+        self.model = model
+        self.tokenizer = tokenizer
+        self.where = where
+        self.mask = tokenizer.mask_token
         places = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
         self.longest = min(tokenizer.model_max_length, places) - 2  # RoBERTa's positions begin behind its padding's
         self.spaced = any(token.startswith(SPACES) for token in tokenizer.get_vocab())
@@ -174,7 +178,8 @@ class MaskedModel:
             model, loading = AutoModelForMaskedLM.from_pretrained(cfg.model, **options)
             if tokenizer.mask_token is None:
                 raise ValueError("its tokenizer has no mask")
-            if missing_weights := sorted(loading["missing_keys"]):  # which transformers draws at random, and says so
+            missing_weights = sorted(loading["missing_keys"])
+            if missing_weights:  # which transformers draws at random, and says so
                 raise ValueError(f"its weights lack {missing_weights[0]}")
             return cls(model.eval().to(device), tokenizer, cfg.model)
         except Exception as error:  # a damaged file is met by whichever line of transformers reads it

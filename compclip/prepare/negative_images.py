@@ -70,7 +70,8 @@ def _find_listed(
 def _join(
     find: Callable[[Sequence[Sample]], list[list[NegativeImage]]], samples: Sequence[Sample], counts: Counter
 ) -> list[Sample]:
-    groups, joined = find(samples), []
+    groups = find(samples)
+    joined = []
     with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
         measured = pool.map(_measure, [image for group in groups for image in group])
         for sample, group in zip(samples, groups, strict=True):

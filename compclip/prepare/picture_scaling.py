@@ -63,7 +63,8 @@ def store_small(
     cannot be read, for training to count.
     """
     pictures = list(dict.fromkeys(picture for sample in samples for picture in _list_pictures(sample)))
-    counts, copies = Counter[str](), dict[ImageLocation, CopiedPicture]()
+    counts = Counter[str]()
+    copies = dict[ImageLocation, CopiedPicture]()
     names = {sample.picture: _member_name(sample) for sample in reversed(samples)}
     with atomic(path) as tmp:
         with open(tmp, "wb") as file:

@@ -55,7 +55,8 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
 
     Raises UserError for a picture outside of `cfg.images`, before one is opened.
     """
-    source, counts = plugins.load_plugin(plugins.SOURCES, cfg.source), Counter[str]()
+    source = plugins.load_plugin(plugins.SOURCES, cfg.source)
+    counts = Counter[str]()
     source_parts = _source_files(source, cfg) if hasattr(source, "parts") else _copy_blocks(source, cfg, blocks, counts)
     captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
     captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
@@ -90,7 +91,8 @@ def _hash_stamps(paths: Iterable[str]) -> str:
 
 def _source_files(source: Any, cfg: Data) -> Iterator[tuple[SourcePart, str]]:
     """Give the source's own files, as many as hold `cfg.limit` samples, the last one in part."""
-    paths, remaining = source.parts(cfg), cfg.limit
+    paths = source.parts(cfg)
+    remaining = cfg.limit
     if not cfg.images_outside:
         sample_cleaning.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
     for path in paths:
@@ -107,7 +109,8 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     A file is named after its content: a running task goes on reading the samples that it was sent for.
     """
     samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
-    image_folder, image_hashes = sample_cleaning.ImageFolder(cfg.images, cfg.path), array("Q")
+    image_folder = sample_cleaning.ImageFolder(cfg.images, cfg.path)
+    image_hashes = array("Q")
     finder = PictureFinder(cfg.images, cfg.path)
     while named := list(itertools.islice(samples, shard_writer.ROWS)):
         block = [replace(sample, image=finder.find(sample.image)) for sample in named]
@@ -140,7 +143,9 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
     with plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner).opened(cfg, options) as caption:
 
         def write(task: ShardTask, path: Path) -> ShardResult:
-            source_part, counts, metadata = SourcePart(**task.inputs), Counter[str](), {}
+            source_part = SourcePart(**task.inputs)
+            counts = Counter[str]()
+            metadata = {}
             samples: Iterable[Sample]
             if source_part.own:
                 records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
@@ -194,7 +199,8 @@ def _map_captions(samples: list[Sample], change: Callable[[str], str]) -> tuple[
 def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:
     """Return the counts as counts.json has them. Raises UserError where no sample is left, with the reason."""
     counts = Counter(counts)
-    captioned, long_enough = counts.pop("captioned", 0), counts.pop("kept", 0)
+    captioned = counts.pop("captioned", 0)
+    long_enough = counts.pop("kept", 0)
     if not counts["samples"]:
         dropped = [f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images"]
         raise UserError(

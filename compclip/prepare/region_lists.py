@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.base.files import check_regular
-from compclip.base.json_text import FETCH, parse_json, replace_lone
+from compclip.base.files import FETCH, check_regular, parse_json, replace_lone
 from compclip.config.released_lists import Regions
 from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import Region, Sample
@@ -42,7 +41,8 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
     """
     if cfg is None:
         return lambda samples, counts: list(samples)
-    index, section = _open_index(cfg), cfg
+    index = _open_index(cfg)
+    section = cfg
 
     def join(samples: Sequence[Sample], counts: Counter) -> list[Sample]:
         keys = [caption_lists.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
@@ -98,7 +98,8 @@ def place_region(cfg: Regions, sample: Sample, written: WrittenRegion) -> Region
     """Return a region in shares of the picture, cut at its edges; or the reason why it is left out."""
     (left, upper, right, lower), captions, negatives = written
     if cfg.form == "size":
-        right, lower = left + right, upper + lower
+        right = left + right
+        lower = upper + lower
     width, height = (sample.width, sample.height) if cfg.unit == "pixels" else (1, 1)
     left, right = (min(max(x / width, 0.0), 1.0) for x in (left, right))
     upper, lower = (min(max(y / height, 0.0), 1.0) for y in (upper, lower))
@@ -134,7 +135,8 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
         regions = [parse_region(value, cfg) for value in values] if isinstance(values, list) else [None]
         counts["regions_listed"] += len(regions)
         counts["regions_damaged"] += regions.count(None)
-        if usable := [json.dumps(region) for region in regions if region]:
+        usable = [json.dumps(region) for region in regions if region]
+        if usable:
             yield name, usable
 
 

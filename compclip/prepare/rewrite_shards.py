@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import check_regular, read_mapping
 from compclip.config.released_lists import DENSE, MaskedSection, ReleasedRewrites, texts_config
@@ -164,7 +164,8 @@ def _open_source(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterato
 
         yield tuple(kind for kind in KINDS if getattr(cfg, kind)), find_answers
         return
-    folder, rewriter = answer_cache.cache_folder(cfg.cache, data), cfg
+    folder = answer_cache.cache_folder(cfg.cache, data)
+    rewriter = cfg
     with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
 
         def ask_model(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
@@ -273,7 +274,7 @@ def _read_lines(file: str, counts: Counter) -> Iterator[str]:
         with open(check_regular(file), encoding="utf-8", errors="replace") as lines:
             for line in caption_lists.iterate_lines(lines):
                 try:
-                    value = None if line.strip() == PLACEHOLDER else json_text.parse_json(line, file)
+                    value = None if line.strip() == PLACEHOLDER else files.parse_json(line, file)
                 except UserError:
                     value = 0
                 text = clean_caption(value) if isinstance(value, str) else PLACEHOLDER

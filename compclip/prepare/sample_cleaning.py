@@ -1,4 +1,4 @@
-"""Clean the samples of a source: mend captions, check and measure pictures, count what is dropped."""
+"""Clean the samples of a source: repair captions, check and measure pictures, count what is dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from compclip.base.errors import UserError
-from compclip.base.json_text import has_lone, replace_lone
+from compclip.base.files import has_lone, replace_lone
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
 from compclip.text.caption_cleaning import clean_caption
@@ -92,7 +92,8 @@ class ImageFolder:
     """The folder `images` of a section; `file` is named in errors. Its links are resolved once."""
 
     def __init__(self, images: str, file: str = "") -> None:
-        self._images, self._file = images, file
+        self._images = images
+        self._file = file
         self._root = os.path.join(os.path.realpath(images), "")
         self._parents: dict[str, bool] = {}
 

@@ -48,14 +48,17 @@ def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> Sha
 
     Raises UserError where an earlier stage has not been run, and for what is wrong with the data set itself.
     """
-    folder, work_folder = root / "data" / name, root / FOLDER / stage / name
-    code, counts = plan.hash_data_code(stage, cfg), Counter[str]()
+    folder = root / "data" / name
+    work_folder = root / FOLDER / stage / name
+    code = plan.hash_data_code(stage, cfg)
+    counts = Counter[str]()
     if stage == RECAPTION:
         tasks, counts = recaption_shards.recaption_tasks(cfg, grid.captioner_config(cfg), code, work_folder / BLOCKS)
     else:
         samples = read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         if stage == REWRITE:
-            writer, masked = grid.writer_config(cfg), released_lists.masked_config(cfg)
+            writer = grid.writer_config(cfg)
+            masked = released_lists.masked_config(cfg)
             texts = released_lists.texts_config(cfg)
             tasks = rewrite_shards.rewrite_tasks(folder, samples, writer, code, masked, texts)
         else:
@@ -77,11 +80,13 @@ def publish(work: ShardWork, folder: Path) -> dict:
         counts.update(negative_images.count_rows(released_lists.negative_images_config(cfg)))
         counts.update(region_lists.count_rows(released_lists.regions_config(cfg)))
         summary = recaption_shards.summarize_counts(cfg, counts)
-        manifest_path, counts_path = folder / SAMPLES / MANIFEST, folder / "counts.json"
+        manifest_path = folder / SAMPLES / MANIFEST
+        counts_path = folder / "counts.json"
     elif work.stage == REWRITE:
         manifest, counts = work.publish(folder / rewrite_shards.FOLDER)
         summary = rewrite_shards.summarize_counts(manifest.captions, counts)
-        manifest_path, counts_path = folder / rewrite_shards.FOLDER / MANIFEST, folder / "rewrite_counts.json"
+        manifest_path = folder / rewrite_shards.FOLDER / MANIFEST
+        counts_path = folder / "rewrite_counts.json"
     else:
         manifest, counts = work.publish(folder / SHARDS)
         if not manifest.samples:
@@ -92,7 +97,8 @@ def publish(work: ShardWork, folder: Path) -> dict:
         shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
         shard_writer.write_noun_index(folder / NOUNS_FILE, shards)
         summary = dict(counts)
-        manifest_path, counts_path = folder / MANIFEST, folder / "annotation_counts.json"
+        manifest_path = folder / MANIFEST
+        counts_path = folder / "annotation_counts.json"
     shard_writer.write_manifest(manifest_path, manifest)
     write_json(counts_path, summary)
     if work.stage == ANNOTATE:

@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from compclip.base import links, worker_processes
+from compclip.base import links, thread_waiting
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
@@ -87,7 +87,8 @@ class ShardWork:
 
         Raises UserError where a shard cannot be written; finished shards stay.
         """
-        if not (tasks := self.missing()):
+        tasks = self.missing()
+        if not tasks:
             return
         workers = min(processes, len(tasks)) if self.can_share_machine() else 1
         finished = _write_in_processes(self, tasks, workers) if workers > 1 else _write_here(self, tasks)
@@ -99,14 +100,18 @@ class ShardWork:
 
         counts.jsonl beside them has the counts of each shard.
         """
-        counts, shards, lines, tars = Counter(self.counts), list[Shard](), list[str](), set[str]()
+        counts = Counter(self.counts)
+        shards = list[Shard]()
+        lines = list[str]()
+        tars = set[str]()
         for task in self.items:
             facts = read_mapping(self.facts_path(task))
             shard = Shard(task.name, **facts["shard"])
             if shard.samples:
                 links.link_or_copy(self.shard_path(task), out / f"{task.name}.arrow")
                 shards.append(shard)
-            if pictures := facts["pictures"]:
+            pictures = facts["pictures"]
+            if pictures:
                 links.link_or_copy(self.pictures_path(task), out / pictures)
                 tars.add(pictures)
             counts.update(facts["counts"])
@@ -159,7 +164,7 @@ def _write_here(work: ShardWork, tasks: Iterable[ShardTask]) -> Iterator[str]:
 
 def _write_in_processes(work: ShardWork, tasks: Sequence[ShardTask], workers: int) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads of a loaded torch
-    with ProcessPoolExecutor(workers, context, worker_processes.end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, context, thread_waiting.end_with_parent) as pool:
         futures = [pool.submit(_write_in_worker, str(work.folder), task) for task in tasks]
         try:
             for future in as_completed(futures):
@@ -191,7 +196,8 @@ def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if work.facts_path(task).is_file():
             return
-        begun, started = time.time(), time.monotonic()
+        begun = time.time()
+        started = time.monotonic()
         result = write(task, work.shard_path(task))
         shard = asdict(describe_shard(work.shard_path(task), task.name, result.samples, result.captions))
         shard.pop("name")

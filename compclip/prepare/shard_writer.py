@@ -153,7 +153,8 @@ def write_noun_index(path: Path, shards: Sequence[Path]) -> None:
             totals = np.bincount(mentions.codes[mentions.wide == wide], minlength=len(vocabulary)).tolist()
             counter.update(dict(zip(vocabulary, totals, strict=True)))
     nouns = sorted(counts[0], key=str.encode)  # as UTF-8, which the reader's search compares
-    codes, start = {noun: code for code, noun in enumerate(nouns)}, 0
+    codes = {noun: code for code, noun in enumerate(nouns)}
+    start = 0
     sizes = [np.array([counter[noun] for noun in nouns], np.int64) for counter in counts]
     with _open_lists(path, sizes[False]) as tall, _open_lists(path, sizes[True]) as wide_lists:
         for shard in shards:
@@ -191,7 +192,9 @@ class _CaptionLists:
     """The captions of each noun, ascending: those of noun n are `values[edges[n]:edges[n + 1]]`."""
 
     def __init__(self, edges: np.ndarray, values: np.ndarray) -> None:
-        self.edges, self.values, self.next_free = edges, values, edges[:-1].copy()
+        self.edges = edges
+        self.values = values
+        self.next_free = edges[:-1].copy()
 
     def add(self, codes: np.ndarray, captions: np.ndarray) -> None:
         """Add pairs of noun and caption; captions rise from call to call."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.json_text import parse_json
+from compclip.base.files import parse_json
 from compclip.config.released_lists import VARIATION, BalancedTexts, MemberText, Texts, TextSection
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
@@ -48,7 +48,9 @@ def find_texts(
 
     The metadata are the rows of the lists that were used. Captions with and without texts of a kind are counted.
     """
-    texts, metadata, counts = {}, {}, Counter[str]()
+    texts = {}
+    metadata = {}
+    counts = Counter[str]()
     for kind, source in lists.items():
         if isinstance(source, MemberText):
             member = source.member.lower()
@@ -75,7 +77,8 @@ def pack_variation(record: str) -> str:
     """
     try:
         content = parse_json(record, "")
-        captions, scores = content["captions"], content["itm_score"]
+        captions = content["captions"]
+        scores = content["itm_score"]
         texts = [clean_caption(caption) for caption in captions] if isinstance(captions, list) else []
         score = math.fsum(scores) / len(scores)
     except (UserError, LookupError, TypeError, AttributeError, ZeroDivisionError, OverflowError, ValueError):
@@ -107,7 +110,8 @@ def _clean_texts(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:
 
 def count_text_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:
     """Return what became of the rows of a data set's lists in all its shards: `negative_matched`, …"""
-    paths, counts = list(shards), Counter[str]()
+    paths = list(shards)
+    counts = Counter[str]()
     for kind, section in cfg.items():
         if isinstance(section, Texts):
             key = _metadata_key(kind)

@@ -15,7 +15,8 @@ from compclip.fetch.catalogue import REPOSITORY
 from compclip.model import heads
 from compclip.publish import source_run, transformers_export
 
-SCHEME, TOKEN = "hf:", "HF_TOKEN"
+SCHEME = "hf:"
+TOKEN = "HF_TOKEN"
 ATTRIBUTES = ".gitattributes"  # a new repository has it
 # What an earlier publication may have that this one leaves out.
 OPTIONAL = (
@@ -64,7 +65,8 @@ def upload_folder(folder: Path, name: str, message: str, public: bool = False) -
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-    earlier, files = check_repository(name), source_run.list_files(folder)
+    earlier = check_repository(name)
+    files = source_run.list_files(folder)
     operations: list[Any] = [CommitOperationAdd(file, folder / file) for file in files]
     operations += [CommitOperationDelete(file) for file in OPTIONAL if file in earlier and file not in files]
     api = _make_api()

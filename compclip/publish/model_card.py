@@ -100,7 +100,8 @@ def make_head(
 
 def find_base_model(backbone: Mapping[str, Any]) -> str:
     """Return the hub's repository that a backbone's weights are from; empty where they are from none."""
-    model, weights = str(backbone.get("model") or ""), str(backbone.get("weights") or "")
+    model = str(backbone.get("model") or "")
+    weights = str(backbone.get("weights") or "")
     if model.startswith("hf-hub:"):
         return model.removeprefix("hf-hub:")
     if not weights or "/" in weights or weights == model_config.RANDOM:
@@ -121,8 +122,10 @@ def find_offers(data: Mapping[str, Any]) -> list[Offer]:
 
 
 def _describe_start(source: SourceRun) -> str:
-    cell, backbone = source.run.cell, source.run.config.get("backbone") or {}
-    model, weights = str(backbone.get("model") or cell.backbone), str(backbone.get("weights") or "")
+    cell = source.run.cell
+    backbone = source.run.config.get("backbone") or {}
+    model = str(backbone.get("model") or cell.backbone)
+    weights = str(backbone.get("weights") or "")
     start = "random weights" if model_config.has_random_weights(model, weights) else weights or "its own weights"
     return (
         f"# {to_markdown(cell.name)}\n\nA CLIP model fine-tuned by the method {to_code(cell.method)} on the data set "
@@ -170,7 +173,8 @@ def _describe_marks(source: SourceRun, numbers: list[CardNumber]) -> str:
             f" {PARTIAL} less than nine tenths of the records were scored: no number of the whole benchmark."
         )
     sentences += [f" {sentence}." for sentence in table_heads.describe_lost_names([source.run])]
-    if tokenizers := {result.tokenizer for result in source.run.results.values() if result.tokenizer}:
+    tokenizers = {result.tokenizer for result in source.run.results.values() if result.tokenizer}
+    if tokenizers:
         sentences.append(f" Texts were read by a stand-in tokenizer ({', '.join(sorted(tokenizers))}).")
     return "".join(sentences)
 
@@ -181,7 +185,8 @@ def _describe_shared_pictures(source: SourceRun) -> str:
     path = source.root / table_heads.OVERLAPS / f"{cell.data}.json"
     if not path.is_file():
         return f"{title}\n\nNobody compared the training pictures with the benchmarks'."
-    shared, compared = table_heads.read_overlaps(source.root, [cell.data])[cell.data], read_mapping(path)
+    shared = table_heads.read_overlaps(source.root, [cell.data])[cell.data]
+    compared = read_mapping(path)
     group = ResultTable(cell.backbone, cell.data, (), ())
     lines = []
     for name in source.run.results:
@@ -259,14 +264,16 @@ class CardNumber:
 
 def collect_numbers(source: SourceRun) -> list[CardNumber]:
     """Collect the headline of each benchmark that has one of several metrics, and its metrics without details."""
-    numbers, blind = [], source.blind
+    numbers = []
+    blind = source.blind
     trainings = tables.index_runs(source.seeds)
     on_sighted = {t: blind_comparison.select_sighted(run, blind) for t, run in trainings.items()} if blind else {}
     for column in _list_columns(source.run):
         value = tables.column_value(source.run, column)
         statistic = tables.compute_statistic(column, source.seeds, source.pretrained)
         if value is not None and statistic is not None:
-            interval, mark = compute_item_interval(source.run, column), column_mark(column, [source.run])
+            interval = compute_item_interval(source.run, column)
+            mark = column_mark(column, [source.run])
             compared = blind_comparison.is_compared(column, blind)
             above = blind_comparison.compute_above(column, trainings, blind) if compared else None
             sighted = blind_comparison.compute_score(column, on_sighted) if compared else None
@@ -317,7 +324,8 @@ def format_table(numbers: list[CardNumber]) -> str:
     has_blind = any(number.above for number in numbers)
     lines = [HEAD + BLIND_HEAD * has_blind, "|---|---|---|---|---|---|---|" + "---|---|" * has_blind]
     for number in numbers:
-        column, statistic = number.column, number.statistic
+        column = number.column
+        statistic = number.statistic
         spread = "" if statistic.std is None else f" ± {_show(column, statistic.std)}"
         mean = "" if statistic.seeds < 2 else f"{_show(column, statistic.mean)}{spread}"
         name = " ".join(filter(None, (column.metric, column.arrow, number.mark)))
@@ -331,7 +339,8 @@ def format_table(numbers: list[CardNumber]) -> str:
             _show_difference(column, statistic),
         )
         if has_blind:
-            above, sighted = number.above, number.sighted
+            above = number.above
+            sighted = number.sighted
             of_sighted = (
                 f"{_show(column, sighted.mean)} ({_show_interval(column, sighted.difference)})" if sighted else ""
             )

@@ -28,7 +28,7 @@ class SourceRun:
     seeds: tuple[FinishedRun, ...]
     pretrained: tuple[FinishedRun, ...]
     root: Path  # of the project
-    blind: tuple[FinishedRun, ...] = ()  # what is had of the benchmarks without their pictures
+    blind: tuple[FinishedRun, ...] = ()  # what is scored on the benchmarks without their pictures
 
 
 def find_source_run(reference: str, root: Path) -> SourceRun:
@@ -105,7 +105,8 @@ def _read_pretrained(run: FinishedRun, root: Path) -> tuple[FinishedRun, ...]:
 # The folder of a publication: put in its place whole, never over what somebody else wrote there.
 
 
-MARKER, CARD = "compclip_publication.json", "README.md"
+MARKER = "compclip_publication.json"
+CARD = "README.md"
 
 
 def check_target(folder: Path) -> None:
@@ -117,7 +118,8 @@ def check_target(folder: Path) -> None:
         raise UserError(f"{folder}: is not empty, and no earlier publication; give another folder")
     record = read_mapping(folder / MARKER)
     recorded_files = {MARKER, *map(str, record.get("files") or ())}
-    if unknown_files := sorted(set(list_files(folder)) - recorded_files):
+    unknown_files = sorted(set(list_files(folder)) - recorded_files)
+    if unknown_files:
         raise UserError(
             f"{folder}: holds {unknown_files[0]}, which no publication wrote; move it away, or give another folder"
         )

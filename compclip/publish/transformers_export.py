@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
     from compclip.model.clip_model import ClipModel
 
-CONFIG, WEIGHTS, PREPROCESSOR = "config.json", "model.safetensors", "preprocessor_config.json"
-TEXT_ENCODER, TOKENIZER = "text_encoder", "tokenizer"  # folders, as a pipeline of diffusers has them
-START, END = "<|startoftext|>", "<|endoftext|>"  # the last two ids
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+PREPROCESSOR = "preprocessor_config.json"
+# folders, as a pipeline of diffusers has them
+TEXT_ENCODER = "text_encoder"
+TOKENIZER = "tokenizer"
+# the last two ids
+START = "<|startoftext|>"
+END = "<|endoftext|>"
 RESAMPLING = {"bilinear": 2, "bicubic": 3, "random": 3}  # Pillow's numbers; random is of training alone
 # Where a text or a picture may differ before it comes to the towers.
 DIFFERENCES = (
-    "open_clip's tokenizer straightens curly quotation marks, mends broken Unicode and reads HTML entities; "
+    "open_clip's tokenizer straightens curly quotation marks, repairs broken Unicode and reads HTML entities; "
     "transformers' does not: clean such texts first",
     "transformers scales pictures by torchvision where open_clip uses Pillow, as CLIPImageProcessorPil does: grey "
     "levels may differ by one",
@@ -100,7 +106,8 @@ def rename_to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return open_clip's tensors by CLIPModel's names, projections of attention apart; `logit_bias` is left away."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in state.items():
-        if match := JOINED.fullmatch(name):
+        match = JOINED.fullmatch(name)
+        if match:
             for key, projection in zip("qkv", tensor.chunk(3), strict=True):
                 renamed[f"{_layer(match)}.self_attn.{key}_proj.{match[3]}"] = projection
         elif match := BLOCK.fullmatch(name):

@@ -18,7 +18,7 @@ from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
@@ -41,7 +41,9 @@ from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
 from compclip.runs.result_files import FinishedRun
 
-PUBLISHED, CLAIMS = Path("experiments/published"), Path("experiments/claims.yaml")  # where they are, if there are any
+# where they are, if there are any
+PUBLISHED = Path("experiments/published")
+CLAIMS = Path("experiments/claims.yaml")
 
 
 def main(argv: list[str]) -> int:
@@ -108,7 +110,8 @@ def main(argv: list[str]) -> int:
 
 def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Sequence[MissingResult]) -> str:
     """Say how many of the grid's cells are shown whole, in part and not at all, which are all of them."""
-    lacking, reported = {m.cell for m in missing}, {run.cell.name for run in runs}
+    lacking = {m.cell for m in missing}
+    reported = {run.cell.name for run in runs}
     counts = {
         "complete": len(reported - lacking),
         "in part": len(reported & lacking),
@@ -148,7 +151,8 @@ def _read_claims(
     printed: Sequence[published_numbers.PublishedNumber],
 ) -> list[Claim]:
     stated = claims.read_claims(path) if path.is_file() else []
-    methods, columns = list_claim_methods(params, runs, printed), list_claim_columns(runs, printed)
+    methods = list_claim_methods(params, runs, printed)
+    columns = list_claim_columns(runs, printed)
     claims.check_claim_names(stated, methods, columns, str(path))
     return stated
 

@@ -1,4 +1,4 @@
-"""What of a score is had without the picture: blind rows, the part above them, and the score on sighted items.
+"""What of a score remains without the picture: blind rows, the part above them, and the score on sighted items.
 
 A blind row scores texts alone (`results/_blind/<data>/<row>/`, the stage `blind`). Above is a method's score minus that
 of the column's best blind row. Sighted items are those that every blind row gets wrong or ties on; the score there is a
@@ -75,7 +75,9 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
     base = next((row.runs for row in group.rows if row.method == PRETRAINED), ())
     sighted_base = [select_sighted(run, blind) for run in base]
     compared = replace(group, columns=columns)
-    above, sighted, gains = [], [], []
+    above = []
+    sighted = []
+    gains = []
     for row in group.rows:
         trainings = tables.index_runs(row.runs)
         on_sighted = {training: select_sighted(run, blind) for training, run in trainings.items()}

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, escape, published_numbers, tables
@@ -36,7 +36,10 @@ from compclip.report.table_formats import format_interval, format_number, layout
 from compclip.report.tables import Column, ResultTable, RunsByTraining, Training
 from compclip.runs.result_files import FinishedRun
 
-HOLDS, REFUTED, UNDECIDED, ABSENT = "holds", "does not hold", "undecided", "not in this grid"
+HOLDS = "holds"
+REFUTED = "does not hold"
+UNDECIDED = "undecided"
+ABSENT = "not in this grid"
 VERDICTS = (HOLDS, REFUTED, UNDECIDED, ABSENT)
 LEAST_SEEDS = 3
 FORM = re.compile(
@@ -163,7 +166,8 @@ def judge_claims(
     """Judge every claim on every group, group by group; `correction` is over all inequalities of a group."""
     findings = []
     for group in groups:
-        runs_by_method, evidence = _runs_by_method(runs, group), list[Evidence]()
+        runs_by_method = _runs_by_method(runs, group)
+        evidence = list[Evidence]()
         for claim in claims:
             for inequality in claim.inequalities:
                 name = inequality.column
@@ -352,7 +356,8 @@ def format_claims_csv(findings: Sequence[Finding]) -> str:
     for finding in findings:
         head = (finding.group, finding.claim.name, finding.claim.paper, finding.claim.table, finding.verdict)
         for e in finding.evidence:
-            scale, gap = e.column.scale, e.interval
+            scale = e.column.scale
+            gap = e.interval
             interval = (gap.items, gap.low, gap.high) if gap else (None, None, None)
             ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
             values = (

@@ -37,7 +37,8 @@ def adjust(p_values: Sequence[float], method: str) -> np.ndarray:
     Holm holds the chance of one false decision among all, Benjamini-Hochberg the share of false ones among decided.
     """
     p_N = np.asarray(p_values, float)
-    order, size = np.argsort(p_N, kind="stable"), len(p_N)
+    order = np.argsort(p_N, kind="stable")
+    size = len(p_N)
     adjusted = np.empty(size)
     if method == HOLM:
         adjusted[order] = np.maximum.accumulate(p_N[order] * np.arange(size, 0, -1))
@@ -174,7 +175,7 @@ def list_comparisons(table: ResultTable) -> list[OrderComparison]:
 
 
 def _index_row(row: MethodRow, trainings: Collection[Training]) -> RunsByTraining:
-    """Return a row's runs by training; the pretrained model stands beside every one of its backbone."""
+    """Return a row's runs by training; the pretrained model is beside every one of its backbone."""
     runs = tables.index_runs(row.runs)
     return tables.repeat_pretrained(row.runs, trainings or runs) if row.method == PRETRAINED else runs
 

@@ -20,7 +20,7 @@ import numpy as np
 from markupsafe import escape
 from PIL import Image
 
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.data import images
 from compclip.data.sample import ImageLocation
@@ -31,8 +31,14 @@ from compclip.report.statistics import named_generator
 PAGE_BYTES = 4 << 20  # of the whole page
 SIDE = 112  # pixels of a thumbnail's longer side
 QUALITY = 70  # of its JPEG
-PICTURES, TEXTS, LETTERS = 2, 4, 240  # of an item; the first ones
-MARKUP_BYTES, METHOD_BYTES, TABLE_BYTES = 900, 600, 4096  # of an item, a method and a table, without texts and pictures
+# of an item; the first ones
+PICTURES = 2
+TEXTS = 4
+LETTERS = 240
+# of an item, a method and a table, without texts and pictures
+MARKUP_BYTES = 900
+METHOD_BYTES = 600
+TABLE_BYTES = 4096
 
 
 class GalleryItem(NamedTuple):
@@ -156,7 +162,8 @@ def _fill(gallery: TableGallery, choices: Sequence[_Choice], root: Path, results
         if item.bytes > room:
             too_many += 1
             continue
-        room, missing = room - item.bytes, missing + item.missing
+        room = room - item.bytes
+        missing = missing + item.missing
         (choice.gallery.won if choice.is_won else choice.gallery.lost).append(item)
     if too_many:
         size = f"{PAGE_BYTES >> 20} MiB"
@@ -167,7 +174,9 @@ def _fill(gallery: TableGallery, choices: Sequence[_Choice], root: Path, results
 
 
 def _describe_item(choice: _Choice, root: Path, results: Path) -> GalleryItem:
-    items, index, method = choice.items, choice.item, choice.gallery.method
+    items = choice.items
+    index = choice.item
+    method = choice.gallery.method
     record = int(items.record_I[index])
     metric = items.metrics[items.metric_I[index]]
     run = items.first_run[method]
@@ -202,8 +211,10 @@ def _make_thumbnail(root: Path, picture: RecordPicture) -> str:
         return ""
     if picture.box:
         left, top, width, height = picture.box
-        right, bottom = min(image.width, int(left + width)), min(image.height, int(top + height))
-        left, top = max(0, int(left)), max(0, int(top))
+        right = min(image.width, int(left + width))
+        bottom = min(image.height, int(top + height))
+        left = max(0, int(left))
+        top = max(0, int(top))
         image = image.crop((left, top, right, bottom)) if left < right and top < bottom else image
     image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
     content = io.BytesIO()

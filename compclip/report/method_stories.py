@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.report.escape import format_name, to_markdown
@@ -46,7 +46,8 @@ def tell_stories(
         changes = _select_row(table, row.method)
         if row.method == PRETRAINED or not changes:
             continue
-        sighted, to_reference = _select_row(gains, row.method), _select_row(contrasts, row.method)
+        sighted = _select_row(gains, row.method)
+        to_reference = _select_row(contrasts, row.method)
         sentences = (
             _describe_composition({n: s for n, s in changes.items() if n in composition}, columns, sighted),
             _describe_abilities({n: s for n, s in changes.items() if n not in composition}, columns),
@@ -164,14 +165,14 @@ def _judge_method(row: MethodRow, group: ResultTable, reference: str) -> MethodV
     open_columns = [_describe_difference(*rule[name]) for name in RISING if name in rule and not rule[name][1].verdict]
     absent = [f"no {name}" for name in (*RISING, *NOT_FALLING) if name not in rule]
     if fallen:
-        sign, text = -1, f"does not beat {reference} at composition: {', '.join(fallen)}"
+        sign = -1
+        text = f"does not beat {reference} at composition: {', '.join(fallen)}"
     elif open_columns or absent:
-        sign, text = 0, f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
+        sign = 0
+        text = f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
     else:
-        sign, text = (
-            1,
-            f"beats {reference} at composition: {', '.join(_describe_difference(*rule[name]) for name in RISING)}",
-        )
+        sign = 1
+        text = f"beats {reference} at composition: {', '.join(_describe_difference(*rule[name]) for name in RISING)}"
     return MethodVerdict(row.method, sign, f"{text}. {_describe_cost(list(results.values()), group)}")
 
 

@@ -29,7 +29,9 @@ from compclip.report.table_formats import describe_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
-DEVIATION, ACTIVATION = "deviation", "activation"  # columns that a file may have
+# columns that a file may have
+DEVIATION = "deviation"
+ACTIVATION = "activation"
 WRONG_ACTIVATIONS = ("", "gelu")  # of weights that were trained with QuickGELU
 OFFICIAL_FILE = "benchmarks.yaml"
 UNITS = ("percent", "score")  # a score is a cosine
@@ -119,7 +121,8 @@ def read_rows(folder: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[s
     """Read the rows of a folder's CSV files, each with its file and line. Raises UserError where a column lacks."""
     for path in sorted(folder.glob("*.csv")):
         rows = csv.DictReader(read_text(path).splitlines())
-        if absent_fields := [f for f in fields if f not in (rows.fieldnames or ())]:
+        absent_fields = [f for f in fields if f not in (rows.fieldnames or ())]
+        if absent_fields:
             raise UserError(f"{path}: no column {absent_fields[0]!r}; the first line must name {', '.join(fields)}")
         yield from ((f"{path}: line {line}", row) for line, row in enumerate(rows, 2))
 
@@ -164,14 +167,16 @@ def _printed_value(row: dict[str, PublishedNumber], column: str) -> float | None
     if column in row:
         return float(row[column].value)
     for ending in KINDS.get(column, ()):
-        if like := [float(n.value) for name, n in row.items() if name.endswith(ending)]:
+        like = [float(n.value) for name, n in row.items() if name.endswith(ending)]
+        if like:
             return sum(like) / len(like)
     return None
 
 
 def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> list[PaperComparison]:
     """Compare a group with each paper's table that shares a method and a metric with it."""
-    columns, comparisons = {c.name for c in group.columns}, []
+    columns = {c.name for c in group.columns}
+    comparisons = []
     comparable = select_comparable(numbers, group.backbone, group.data)
     for paper, table in dict.fromkeys((n.paper, n.table) for n in comparable):
         compared = [n for n in comparable if (n.paper, n.table) == (paper, table) and n.column in columns]
@@ -181,7 +186,8 @@ def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> li
         methods_of = {row.method: {n.method for n in _select_matching(row.method, compared)} for row in group.rows}
         lines: list[ComparisonRow] = []
         for method in sorted(dict.fromkeys(n.method for n in compared), key=lambda m: m != PRETRAINED):
-            if our_rows := [row for row in group.rows if method in methods_of[row.method]]:
+            our_rows = [row for row in group.rows if method in methods_of[row.method]]
+            if our_rows:
                 lines += _make_printed_rows(method, compared, names)
                 lines += [_make_our_row(row, group, names, compared) for row in our_rows]
         if lines:
@@ -204,7 +210,8 @@ def _select_matching(ours: str, numbers: Sequence[PublishedNumber]) -> list[Publ
 
     `released.fsc_clip_lora` is `fsc_clip.lora` on whatever data, `released.clic_laion` is `clic` on LAION.
     """
-    if exact := [n for n in numbers if n.method == ours]:
+    exact = [n for n in numbers if n.method == ours]
+    if exact:
         return exact
     name = ours.removeprefix(RELEASED) if ours.startswith(RELEASED) else None
     return [n for n in numbers if n.method and name in (to_slug(n.method), to_slug(f"{n.method} {n.data}"))]
@@ -225,7 +232,8 @@ def _make_printed_rows(method: str, numbers: Sequence[PublishedNumber], names: S
             base = {} if method == PRETRAINED else bases.get(backbone, {})
             cells = tuple(_format_printed_cell(row.get(column), base.get(column)) for column in names)
             source = f"{label}: {backbone}, {data}" if data else f"{label}: {backbone}"
-            if activation := next(iter(row.values())).activation:
+            activation = next(iter(row.values())).activation
+            if activation:
                 source += f", scored with {activation.upper()} ⚠"
             rows.append(ComparisonRow(source, method, False, cells))
     return rows
@@ -331,7 +339,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class ModelPercentile:
-    """Where a value stands in a column: the percent of models below it, and the nearest on either side."""
+    """Where a value is in a column: the percent of models below it, and the nearest on either side."""
 
     column: str
     value: float
@@ -374,7 +382,7 @@ def read_models(folder: Path) -> list[PublishedModel]:
 
 
 def compute_percentile(column: str, value: float, models: Sequence[PublishedModel]) -> ModelPercentile | None:
-    """Compute where a value, in percent, stands in a column; None where no model has it. Equals count half."""
+    """Compute where a value, in percent, is in a column; None where no model has it. Equals count half."""
     values = sorted((m.values[column], m.name) for m in models if column in m.values)
     if not values:
         return None

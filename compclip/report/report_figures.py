@@ -59,20 +59,24 @@ class Axis:
 
 def linear_axis(values: Sequence[float], start: float, stop: float, ticks: int = 5) -> Axis:
     """Return an axis over `values` that ends on round ticks."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
+        low = low - 0.5
+        high = high + 0.5
     rough = (high - low) / ticks
     power = 10.0 ** floor(log10(rough))
     step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
-    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    first = floor(low / step + 1e-9)
+    last = ceil(high / step - 1e-9)
     round_ticks = tuple(round(i * step, 10) for i in range(first, last + 1))
     return Axis(round_ticks[0], round_ticks[-1], start, stop, round_ticks)
 
 
 def logarithmic_axis(values: Sequence[float], start: float, stop: float) -> Axis:
     """Return an axis with ticks at 1, 2 and 5 times the powers of ten, or at the powers alone over two decades."""
-    low, high = log10(min(values)), log10(max(values))
+    low = log10(min(values))
+    high = log10(max(values))
     low, high = (low - 0.1, high + 0.1) if high - low < 1e-9 else (low, high)
     steps = (1,) if high - low > 2 else (1, 2, 5)
     ticks = [s * 10.0**p for p in range(floor(low), ceil(high) + 1) for s in steps]
@@ -215,11 +219,14 @@ def _draw_curve(at: np.ndarray, values: np.ndarray, x: Axis, y: Axis, colour: in
 
 
 def _draw_legend(names: Sequence[str], width: int) -> str:
-    out, x_px, y_px = [], 44.0, 7
+    out = []
+    x_px = 44.0
+    y_px = 7
     for i, name in enumerate(names):
         label = "total" if name == "loss" else name
         if x_px + 14 + 6.4 * len(label) > width:
-            x_px, y_px = 44.0, y_px + 16
+            x_px = 44.0
+            y_px = y_px + 16
         out.append(f'<rect class="f{i % COLOURS}" x="{x_px:.0f}" y="{y_px}" width="10" height="10" rx="2"/>')
         out.append(draw_text(x_px + 14, y_px + 9, label, "label"))
         x_px += 26 + 6.4 * len(label)
@@ -247,7 +254,8 @@ def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
     for name, column in columns.items():
         for row in group.rows:
             statistics = dict(zip(group.columns, row.statistics, strict=True))
-            x, y = statistics[column], statistics[comp]
+            x = statistics[column]
+            y = statistics[comp]
             if x and y:
                 point = TradeoffPoint(
                     row.method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0)
@@ -334,7 +342,8 @@ def _draw_point(p: TradeoffPoint, x: Axis, y: Axis, colour: int) -> str:
     )
     title = f"<title>{escape(p.name)}: {p.x:.1f} / {p.y:.1f}</title>"
     if p.name == PRETRAINED:
-        x_px, y_px = x(p.x), y(p.y)
+        x_px = x(p.x)
+        y_px = y(p.y)
         return f'{bars}<path class="base" d="M{x_px} {y_px - 7}l7 7l-7 7l-7 -7Z">{title}</path>'
     return f'{bars}<circle class="f{colour % COLOURS}" cx="{x(p.x)}" cy="{y(p.y)}" r="5.5">{title}</circle>'
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
@@ -143,7 +143,7 @@ class ReportPage:
         return table_heads.select_overlaps(group, self.results.overlaps, self.results.benchmarks)
 
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
-        """Return a table's rows of what is had without the picture."""
+        """Return a table's rows of what is scored without the picture."""
         return blind_comparison.make_blind_rows(group, self.results.blind.get(group.data, ()))
 
     @property
@@ -170,7 +170,9 @@ class ReportPage:
 
 def build_page(results: GridResults, literature: Literature, settings: PageSettings) -> ReportPage:
     """Compute every table, the verdicts on claims, and the slices of items."""
-    runs, reference, correction = results.runs, settings.reference, settings.correction
+    runs = results.runs
+    reference = settings.reference
+    correction = settings.correction
     tables.check_same_files([*runs, *(run for of_data in results.blind.values() for run in of_data)])
     selected = tables.select_columns(runs, settings.columns, results.benchmarks)
     main = (*tables.summary_columns(selected, runs), *selected)
@@ -431,7 +433,8 @@ MANIFEST = ".written.json"
 
 def write_report(page: ReportPage, out: Path) -> None:
     """Write all files of the report; each is whole or not there, and the page comes last."""
-    groups, reference = page.tables.main, page.settings.reference
+    groups = page.tables.main
+    reference = page.settings.reference
     blind = {group.name: page.blind_rows(group) for group in groups}
     all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics, *page.tables.of_versions)
     contrasts = (*page.tables.contrasts, *page.tables.version_contrasts)
@@ -474,7 +477,9 @@ def _format_plots(page: ReportPage) -> dict[str, str]:
 
 
 def _format_markdown(page: ReportPage, blind: Mapping[str, Sequence[MethodRow]]) -> str:
-    groups, reference, notice = page.tables.main, page.settings.reference, page.settings.notice
+    groups = page.tables.main
+    reference = page.settings.reference
+    notice = page.settings.notice
     correction = decisions.describe_correction(page.settings.correction)
     parts = [
         f"{notice}\n\n" if notice else "",

@@ -1,4 +1,4 @@
-"""The runs of the grid: which cells have all their results, what the others lack, and what stands behind the numbers.
+"""The runs of the grid: which cells have all their results, what the others lack, and what is behind the numbers.
 
 The pretrained model needs only its results.
 """
@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
-from compclip.base.number_text import format_percent
+from compclip.base.messages import format_percent
 from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, sections
@@ -46,7 +46,10 @@ def collect_runs(
 
     Raises UserError naming the missing cells and results unless `partial`.
     """
-    benchmarks, runs, missing, all_cells = list(benchmarks), [], [], list(cells)
+    benchmarks = list(benchmarks)
+    runs = []
+    missing = []
+    all_cells = list(cells)
     for cell in ProgressLine("runs", len(all_cells), all_cells):
         run, cell_missing = read_cell(Published(root, cell), benchmarks)
         missing += cell_missing
@@ -62,7 +65,8 @@ def collect_runs(
 
 def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun | None, list[MissingResult]]:
     """Read one cell's run (None where nothing of it can be shown) and what it lacks, with the reason."""
-    cell, trained = published.cell, published.trained
+    cell = published.cell
+    trained = published.trained
     if not trained.path.is_dir() and not published.results.is_dir():
         return None, [MissingResult(cell.name, "no run directory")]
     files = () if cell.method == PRETRAINED else (trained.config, trained.metrics, trained.environment)
@@ -79,7 +83,9 @@ def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun 
             reasons.append(str(error))
     run = None
     try:
-        config, curve, facts = result_files.read_config(trained), result_files.read_curve(trained), trained.facts()
+        config = result_files.read_config(trained)
+        curve = result_files.read_curve(trained)
+        facts = trained.facts()
         if results:
             run = FinishedRun(trained, published.results, cell, config, curve, facts, results)
     except UserError as error:
@@ -91,7 +97,8 @@ def select_split(runs: Sequence[FinishedRun], split: PictureSplit) -> list[Finis
     """Return runs with the items of a split alone. Raises UserError where a benchmark has none."""
     selected = [split.select(run) for run in runs]
     for whole_run, run in zip(runs, selected, strict=True):
-        if absent := whole_run.results.keys() - run.results.keys() - set(split.authors.values()):
+        absent = whole_run.results.keys() - run.results.keys() - set(split.authors.values())
+        if absent:
             raise UserError(
                 f"report.split={split.name}: {whole_run.cell.name} has no such items of {min(absent)}; evaluate it "
                 "again (`dvc repro`), or set another evaluate.validation_share"
@@ -114,7 +121,8 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
             settings_of[key] = _flatten_settings(
                 {"method": asdict(resolved.method), "train": asdict(resolved.train)}, method
             )
-        declared, used = settings_of[key], _flatten_settings(run.config, method)
+        declared = settings_of[key]
+        used = _flatten_settings(run.config, method)
         names = sorted(declared.keys() | used.keys())
         changed = [name for name in names if declared.get(name) != used.get(name)]
         if changed:
@@ -185,7 +193,8 @@ def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
     for run in runs:
         facts = run.environment
         device, threads, commit = (str(facts.get(key) or "–") for key in ("device", "threads", "git_commit"))
-        seconds, memory = facts.get("seconds"), facts.get("peak_memory_mib")
+        seconds = facts.get("seconds")
+        memory = facts.get("peak_memory_mib")
         parameters = [facts.get(key) for key in ("trained_parameters", "parameters")]  # the latter of the plain model
         line = {
             "cell": run.cell.name,
@@ -278,7 +287,8 @@ class ChangedSetting:
 
 def list_changed_settings(run: FinishedRun, defaults: Callable[[FinishedRun], dict[str, Any]]) -> list[ChangedSetting]:
     """List the run's training and method parameters that differ from the defaults."""
-    usual, changed = flatten_keys(defaults(run)), []
+    usual = flatten_keys(defaults(run))
+    changed = []
     for key, value in flatten_keys(run.config).items():
         default = usual.get(key)
         if key.partition(".")[0] in SECTIONS and value != default:
@@ -331,7 +341,8 @@ def tabulate_view_shares(groups: Iterable[ResultTable]) -> list[GroupShares]:
     """Average each part's share over the runs of every trained method that say it; groups without any are left out."""
     sections = []
     for group in groups:
-        methods, notes = [], []
+        methods = []
+        notes = []
         for row in group.rows:
             means = average_shares(row)
             if means:

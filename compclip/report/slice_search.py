@@ -108,7 +108,8 @@ def _distinct(
     for name, indices in members.items():
         items = np.unique(np.asarray(indices, dtype=np.int64))
         inside_U = np.bincount(unit_I[items], minlength=len(items_U)) if len(items) else np.zeros_like(items_U)
-        inside, outside = np.count_nonzero(inside_U), np.count_nonzero(inside_U < items_U)
+        inside = np.count_nonzero(inside_U)
+        outside = np.count_nonzero(inside_U < items_U)
         if min(inside, outside) >= LEAST and (key := items.tobytes()) not in seen:
             seen.add(key)
             yield name, items
@@ -122,7 +123,8 @@ def score_slices(
     candidates: Candidates, difference_I: np.ndarray, rng: np.random.Generator, flips: int = FLIPS
 ) -> SliceScores:
     """Return z of each slice and the largest |z| of each draw of signs; the same generator draws the same signs."""
-    unit_I, slices = candidates.unit_I, list(candidates.items_of.values())
+    unit_I = candidates.unit_I
+    slices = list(candidates.items_of.values())
     residual_I = difference_I - _mean_by_stratum(candidates, difference_I)[candidates.stratum_I]
     units = _count_units(unit_I)
     sum_SU = np.array([np.bincount(unit_I[items], residual_I[items], units) for items in slices])
@@ -166,7 +168,8 @@ def _describe(
     name: str, items: np.ndarray, candidates: Candidates, difference_I: np.ndarray, z: float, p: float
 ) -> Slice:
     """Describe a slice; `elsewhere` has the strata in the slice's own shares, of one without items outside its mean."""
-    stratum_I, mean_M = candidates.stratum_I, _mean_by_stratum(candidates, difference_I)
+    stratum_I = candidates.stratum_I
+    mean_M = _mean_by_stratum(candidates, difference_I)
     count_M, inside_M = (np.bincount(s, minlength=len(mean_M)) for s in (stratum_I, stratum_I[items]))
     sum_M = mean_M * count_M - np.bincount(stratum_I[items], difference_I[items], len(mean_M))
     outside_M = count_M - inside_M

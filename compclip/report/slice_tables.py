@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.prepare import item_slices
 from compclip.prepare.benchmark_records import BenchmarkRecords, RecordFinder
@@ -238,7 +238,8 @@ def _mark_shown(slices: Sequence[tuple[_Comparison, slice_search.Slice]]) -> Ite
     """Mark the first few of which no stronger one of the benchmark has half of the items, or half in it."""
     listed: list[tuple[str, np.ndarray]] = []
     for comparison, departing in slices:
-        benchmark, items = comparison.items.benchmark, comparison.candidates.items_of[departing.name]
+        benchmark = comparison.items.benchmark
+        items = comparison.candidates.items_of[departing.name]
         overlaps = [len(np.intersect1d(items, earlier)) for name, earlier in listed if name == benchmark]
         sizes = [min(len(items), len(earlier)) for name, earlier in listed if name == benchmark]
         is_new = all(2 * overlap < size for overlap, size in zip(overlaps, sizes, strict=True))
@@ -311,7 +312,8 @@ def format_slices_markdown(tables: Sequence[SliceTable]) -> str:
     text = ""
     for table in tables:
         text += f"\n## Slices: {to_markdown(table.name)}\n\n{describe_search(table)}\n"
-        names, numbers = ["method", "reference", "benchmark", "slice"], ["pictures", "there", "elsewhere", "p"]
+        names = ["method", "reference", "benchmark", "slice"]
+        numbers = ["pictures", "there", "elsewhere", "p"]
         rows = [[to_markdown(line[name]) for name in names + numbers] for line in layout_slices(table)]
         if rows:
             text += "\n" + layout_markdown(["method", "against", "benchmark", "slice", *numbers], rows, numbers)

@@ -38,7 +38,8 @@ TABLES = 512  # of so many degrees of freedom are remembered
 # A tenth of the noise is taken off the seeds' variance, and no less is left of it than nine tenths of the units' factor
 # make. By integration 94 to 98 of 100 intervals of three or more seeds then hold the truth, whatever the variances are.
 # So they do by Banerjee's rule alone, with which seeds that agree by chance leave an interval of almost no width.
-NOISE_OFF, LEAST_FACTOR = 0.1, 0.9
+NOISE_OFF = 0.1
+LEAST_FACTOR = 0.9
 # What seeds and backbones have together is taken off the more numerous of them a little more than whole: an estimate
 # that is cut at 0 is too large in the mean. 94 to 98.5 of 100 intervals of 4 backbones and 3 seeds hold the truth.
 TOGETHER_OFF = 1.2
@@ -93,7 +94,8 @@ class Spread:
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The independent variances of the mean that are not 0: trainings with their noise, and units without it."""
-        units, over = self.unit, self.over_backbones
+        units = self.unit
+        over = self.over_backbones
         trainings = [(self.seed, self.noise)] if self.seed else []
         trainings += [(over.backbone, over.noise)] if over else []
         trainings.sort(key=lambda training: training[0].freedom)
@@ -134,7 +136,8 @@ class Spread:
         """Return what the spread of so many backbones and seeds would be, by the variances of several of both."""
         over = self.over_backbones
         assert over and self.seed, "of one backbone or seed nothing is known of others"
-        per_backbone, per_seed = over.backbones / backbones, self.seeds / seeds
+        per_backbone = over.backbones / backbones
+        per_seed = self.seeds / seeds
         both = over.noise_together * per_backbone * per_seed
         of_seed = max(self.noise - over.noise_together, 0.0)  # the noise that is not of both
         of_backbone = max(over.noise - over.noise_together, 0.0)
@@ -142,7 +145,8 @@ class Spread:
         seed = max(self.seed.value - over.together - of_seed, 0.0) * per_seed
         backbone = max(over.backbone.value - over.together - of_backbone, 0.0) * per_backbone
         items = self.unit.value - of_seed - of_backbone - over.noise_together
-        of_seed, of_backbone = of_seed * per_seed, of_backbone * per_backbone
+        of_seed = of_seed * per_seed
+        of_backbone = of_backbone * per_backbone
         return Spread(
             seeds,
             Variance(seed + together + of_seed, seeds - 1),
@@ -186,7 +190,10 @@ def _satterthwaite(terms: Sequence[Variance]) -> float:
 
 # --- means, ranks and intervals
 
-BOTH, SEEDS_ALONE, ITEMS_ALONE, NEITHER = "seeds and items", "seeds alone", "items alone", ""
+BOTH = "seeds and items"
+SEEDS_ALONE = "seeds alone"
+ITEMS_ALONE = "items alone"
+NEITHER = ""
 ALL_THREE = "backbones, seeds and items"  # what an interval is over where backbones are versions of one
 Units = tuple[int | str, ...]  # of each item: a picture's number, which all benchmarks share, or a name in its own
 LISTS = 256  # the pictures, and the units, of so many lists of ids are remembered
@@ -315,7 +322,8 @@ def compute_interval(
     it is over the trainings alone. With one training it is over the items alone, and then of these two models, not of
     their methods; with one training and no items there is none.
     """
-    mean, spread = mean_std(gap_T)[0], estimate_spread(gap_T, differences, backbones)
+    mean = mean_std(gap_T)[0]
+    spread = estimate_spread(gap_T, differences, backbones)
     basis = _name_basis(spread)
     if not basis:
         return None, NEITHER
@@ -344,7 +352,8 @@ def _estimate_unit_variances(
 
     The noise is that of seeds, of backbones, and of one of both together.
     """
-    by_unit, noises = [], np.zeros(3)
+    by_unit = []
+    noises = np.zeros(3)
     for same_source in group_by_source(differences):
         error_TU = unit_errors(same_source)
         mean_U = error_TU.mean(axis=0)
@@ -356,10 +365,12 @@ def _estimate_unit_variances(
 def _estimate_noise(error_BSU: np.ndarray) -> tuple[float, float, float]:
     """Return the noise of one seed, of one backbone, and of one of both, in the mean of a source's units."""
     backbones, seeds, _ = error_BSU.shape
-    error_SU, error_BU = error_BSU.mean(axis=0), error_BSU.mean(axis=1)
+    error_SU = error_BSU.mean(axis=0)
+    error_BU = error_BSU.mean(axis=1)
     mean_U = error_SU.mean(axis=0)
     both_BSU = error_BSU - error_SU - error_BU[:, None] + mean_U
-    of_seeds, of_backbones = max(seeds - 1, 1), max(backbones - 1, 1)
+    of_seeds = max(seeds - 1, 1)
+    of_backbones = max(backbones - 1, 1)
     return (
         float(((error_SU - mean_U) ** 2).sum()) / (seeds * of_seeds),
         float(((error_BU - mean_U) ** 2).sum()) / (backbones * of_backbones),
@@ -372,12 +383,14 @@ def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDif
     benchmarks = list(dict.fromkeys(difference.benchmark for difference in differences))
     groups: list[tuple[set[str], set[int]]] = []
     for name in benchmarks:
-        names, pictures = {name}, set[int]()
+        names = {name}
+        pictures = set[int]()
         for difference in differences:
             pictures |= _pictures(difference.units) if difference.benchmark == name else frozenset()
         for group in [group for group in groups if not pictures.isdisjoint(group[1])]:
             groups.remove(group)
-            names, pictures = names | group[0], pictures | group[1]
+            names = names | group[0]
+            pictures = pictures | group[1]
         groups.append((names, pictures))
     members = [[d for d in differences if d.benchmark in names] for names, _ in groups]
     return sorted(members, key=lambda group: benchmarks.index(group[0].benchmark))

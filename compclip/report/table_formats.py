@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
 from compclip.report import decisions, escape, report_figures, statistics, table_heads
@@ -110,7 +110,7 @@ def layout_means(
 ) -> dict[str, Any]:
     """Lay out a table of means: header spans, columns, and rows of shown numbers; `shared` marks its benchmarks.
 
-    `blind` are rows of what is had without the picture, which no other is compared with.
+    `blind` are rows of what is scored without the picture, which no other is compared with.
     """
     notes = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
     seen = dict.fromkeys(shared or {}, SHARED)
@@ -171,9 +171,11 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
     title = f"{column.name}: {value}, {_count_checkpoints(statistic)}"
     css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
-    text, mark = format_number(statistic.mean, column), MARK[statistic.verdict]
+    text = format_number(statistic.mean, column)
+    mark = MARK[statistic.verdict]
     if statistic.equal_to:
-        mark, title = f"{EQUAL}{mark}", f"{title}; cannot be told from {statistic.equal_to}"
+        mark = f"{EQUAL}{mark}"
+        title = f"{title}; cannot be told from {statistic.equal_to}"
     return TableCell(text, small, css, mark, title, f"{statistic.mean:.6f}")
 
 
@@ -190,12 +192,14 @@ def _make_score_cell(statistic: Statistic | None, column: Column) -> TableCell:
 def _make_difference_cell(statistic: Statistic | None, column: Column, limit: float) -> TableCell:
     if statistic is None or statistic.change is None:
         return EMPTY
-    text, key = format_number(statistic.change, column, sign=True), f"{statistic.change:.6f}"
+    text = format_number(statistic.change, column, sign=True)
+    key = f"{statistic.change:.6f}"
     gap = statistic.difference
     if gap is None:
         return TableCell(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
     figure = Markup(report_figures.draw_interval(gap.low, gap.high, gap.estimate, limit, statistic.verdict))
-    css, mark = VERDICT[statistic.verdict], MARK[statistic.verdict]
+    css = VERDICT[statistic.verdict]
+    mark = MARK[statistic.verdict]
     title = f"{gap.items} item pairs"
     if statistic.basis:
         title = f"over {statistic.basis}: {_count_checkpoints(statistic)}, {title}"
@@ -361,7 +365,8 @@ def format_latex(
             r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
             r"checkpoint over the items alone) excludes 0."
         ) + "".join(f" {to_latex(sentence)}." for sentence in sentences)
-        if blind_rows := (blind or {}).get(group.name, ()):
+        blind_rows = (blind or {}).get(group.name, ())
+        if blind_rows:
             caption += " Rows in italics see no picture."
         sections = split_sections(group)
         for section, indices in sections.items():
@@ -422,7 +427,9 @@ def _latex_table(
 
     Its caption begins with group and section.
     """
-    spans, rules, first = [], [], 2
+    spans = []
+    rules = []
+    first = 2
     for name, n in span_benchmarks(group.columns):
         spans.append(rf"\multicolumn{{{n}}}{{c}}{{{to_latex(format_name(name))}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + n - 1}}}")

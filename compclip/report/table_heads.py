@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.files import read_mapping
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
 from compclip.report import run_details, tables
@@ -97,7 +97,8 @@ def column_benchmarks(column: Column) -> list[str]:
 
 def column_mark(column: Column, runs: Sequence[FinishedRun]) -> str:
     """Return a column's marks: little of it was scored, its gallery lost pictures; "" for a number like others'."""
-    coverage, lost = column_coverage(column, runs), count_lost_names(runs)
+    coverage = column_coverage(column, runs)
+    lost = count_lost_names(runs)
     marks = (PARTIAL * bool(coverage and coverage.is_partial), SMALLER * any(map(lost.get, column_benchmarks(column))))
     return " ".join(filter(None, marks))
 
@@ -135,7 +136,8 @@ def describe_marks(group: ResultTable) -> list[str]:
         )
     if any(SMALLER in mark for mark in marks):
         notes += describe_lost_names(group.runs)
-    if names := tables.list_single_items(group.runs):
+    names = tables.list_single_items(group.runs)
+    if names:
         notes.append(f"{tables.SINGLE_ITEMS}, and intervals are too narrow: {', '.join(names)}")
     return notes
 
@@ -159,7 +161,8 @@ def describe_records(group: ResultTable) -> str:
     Of many benchmarks those that were scored whole are counted alone.
     """
     coverages = benchmark_coverage(group)
-    texts, complete = [], 0
+    texts = []
+    complete = 0
     for name, coverage in coverages.items():
         if len(coverages) > MANY and coverage.scored == coverage.records:
             complete += 1
@@ -183,7 +186,8 @@ def backbone_names(group: ResultTable) -> tuple[str, str]:
 
     Both are empty where no run says.
     """
-    models, weights = [], []
+    models = []
+    weights = []
     for model, tag in tables.list_backbones(group):
         models.append(model)
         weights.append("random" if model_config.has_random_weights(model, tag) else tag or model)

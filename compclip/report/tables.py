@@ -81,7 +81,7 @@ class Column:
 class Statistic:
     """One number of a table, in the metric's own unit: `std` is None for one checkpoint, `difference` without interval.
 
-    `seeds` counts checkpoints: one that stands under two seeds is one.
+    `seeds` counts checkpoints: one that is under two seeds is one.
     """
 
     mean: float
@@ -190,7 +190,8 @@ def resolve_column(name: str, available: dict[str, Column]) -> Column | None:
     if name in available:
         return available[name]
     benchmark, _, metric = name.partition("/")
-    if ways := MEAN_OF_WAYS.fullmatch(metric):
+    ways = MEAN_OF_WAYS.fullmatch(metric)
+    if ways:
         both = [available.get(f"{benchmark}/{way}_{ways[1]}") for way in ("i2t", "t2i")]
         members = [c for c in both if c]
     else:
@@ -273,7 +274,7 @@ def index_runs(runs: Iterable[FinishedRun]) -> dict[Training, FinishedRun]:
 
 
 def repeat_pretrained(base: Sequence[FinishedRun], trainings: Iterable[Training]) -> dict[Training, FinishedRun]:
-    """Give each training the pretrained model of its backbone: it is one model, and stands beside all seeds.
+    """Give each training the pretrained model of its backbone: it is one model, and is beside all seeds.
 
     Trainings of a backbone that `base` lacks are absent.
     """
@@ -328,7 +329,8 @@ def check_same_files(runs: Sequence[FinishedRun]) -> None:
     Warn in one line where results do not say which items show one picture.
     """
     first_of: dict[str, tuple[str, str]] = {}
-    if names := list_single_items(runs):
+    names = list_single_items(runs)
+    if names:
         messages.warn(f"{SINGLE_ITEMS}: {', '.join(names)}; `dvc repro` scores them again")
     for run in runs:
         for name, result in run.results.items():
@@ -411,7 +413,7 @@ def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequenc
 
     None where no run has the metric.
     """
-    checkpoints: dict[str, FinishedRun] = {}  # one that stands under two seeds is one
+    checkpoints: dict[str, FinishedRun] = {}  # one that is under two seeds is one
     for run in runs:
         if column_value(run, column) is not None:
             checkpoints.setdefault(run.identity, run)
@@ -486,7 +488,8 @@ def collect_item_differences(
         return differences
     gaps = []
     for left, right in pairs:
-        left_items, right_items = _find_items(left, column), _find_items(right, column)
+        left_items = _find_items(left, column)
+        right_items = _find_items(right, column)
         if left_items is None or right_items is None:
             return None
         gaps.append(statistics.subtract_items(left_items, right_items))

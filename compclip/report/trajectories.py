@@ -114,7 +114,8 @@ def build_trajectories(
         alphas = sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in row_lines)))
         points = []
         for alpha in alphas:
-            at_x, at_y = _mean_percent(row_lines, alpha, x), _mean_percent(row_lines, alpha, y)
+            at_x = _mean_percent(row_lines, alpha, x)
+            at_y = _mean_percent(row_lines, alpha, y)
             if at_x is not None and at_y is not None:
                 points.append(TradeoffPoint(f"{row.method}, {describe_place(alpha)}", at_x, at_y))
         if points and len(points) == len(alphas):
@@ -176,7 +177,8 @@ def collect_curves(
 
     Raises UserError naming the first missing one unless `partial`.
     """
-    curves, missing = list[TrainingCurve](), list[MissingResult]()
+    curves = list[TrainingCurve]()
+    missing = list[MissingResult]()
     for run in runs:
         if not (run.config.get("train") or {}).get("snapshots"):
             continue
@@ -198,7 +200,8 @@ def _read_curve(
     try:
         steps = {float(share): int(step) for share, step in raw["steps"].items()}
         values = {float(share): float(value) for share, value in raw["values"].items()}
-        row_share, column = float(raw["shown"]), str(raw["column"])
+        row_share = float(raw["shown"])
+        column = str(raw["column"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fix = f"run `dvc repro -f evaluate@{run.cell.method}`"
         raise UserError(f"{published.record}: not a record of snapshots ({error!r}); {fix}") from error
@@ -237,7 +240,8 @@ def describe_checkpoints(curves: Iterable[TrainingCurve]) -> dict[RowName, str]:
     texts = {}
     for row, row_curves in by_row.items():
         checkpoints = ", ".join(f"seed {curve.cell.seed} at {format_share(curve.row_share)}" for curve in row_curves)
-        count, column = len(row_curves[0].steps), row_curves[0].column
+        count = len(row_curves[0].steps)
+        column = row_curves[0].column
         texts[row] = f"shows the best of {count} checkpoints by {column} on validation items: {checkpoints}"
     return texts
 
@@ -254,7 +258,8 @@ def mark_checkpoints(table: ResultTable, checkpoints: Mapping[RowName, str]) -> 
     texts = {}
     for row in table.rows:
         names = [(row.method, backbone, table.data) for backbone in table.backbones]
-        if row_checkpoints := [checkpoints[name] for name in names if name in checkpoints]:
+        row_checkpoints = [checkpoints[name] for name in names if name in checkpoints]
+        if row_checkpoints:
             texts[row.method] = "; ".join(row_checkpoints)
     return replace(table, checkpoints=texts)
 
@@ -271,7 +276,8 @@ def build_curves(group: ResultTable, curves: Sequence[TrainingCurve], x: Column,
     if not base:
         return []
     starts = {run.cell.backbone: Mixture(0.0, _flatten(run.results)) for run in reversed(base[0].runs)}
-    lines, drawn_trainings = [], set[tuple[str, ...]]()
+    lines = []
+    drawn_trainings = set[tuple[str, ...]]()
     for row in group.rows:
         row_curves = [curve for curve in curves if _is_of(curve, row.method, group)]
         run_keys = tuple(sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in row_curves))

@@ -100,7 +100,8 @@ def find_tuned_rows(
     rows: dict[RowName, str] = {}
     for run in runs:
         matches = ((study, trial) for study in leaky if (trial := study.find_trial(run)) is not None)
-        if match := next(matches, None):
+        match = next(matches, None)
+        if match:
             study, trial = match
             rows.setdefault((run.cell.method, run.cell.backbone, run.cell.data), study.describe(trial))
     return rows

@@ -28,7 +28,7 @@ from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config import read
 from compclip.runs import inventory, progress, run_store, run_table, status
 from compclip.runs.inventory import RunUsers

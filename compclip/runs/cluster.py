@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from compclip.base import child_environment, messages
+from compclip.base import environment_variables, messages
 from compclip.base.errors import one_line
 from compclip.base.shared_folders import read_user
 
@@ -217,7 +217,8 @@ def _explain_states(rows: list[list[str]]) -> str:
 def run_command(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a SLURM command. One that is not installed or hangs gives exit code 127 and says so in stderr."""
     try:
-        environment = child_environment.without_defaults(os.environ) | {"SLURM_TIME_FORMAT": "%s"}  # times are numbers
+        environment = environment_variables.without_defaults(os.environ)
+        environment |= {"SLURM_TIME_FORMAT": "%s"}  # times are numbers
         return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: not installed on this machine")

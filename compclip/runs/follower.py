@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compclip.base import child_environment
+from compclip.base import environment_variables
 from compclip.base.errors import UserError
 from compclip.base.shared_folders import open_plain
 
-VARIABLE, FOLLOW = "COMPCLIP_TRACK", "follow"
+VARIABLE = "COMPCLIP_TRACK"
+FOLLOW = "follow"
 LOG = Path(".work/track.log")
 
 
@@ -39,7 +40,7 @@ def start_follower(params: str | Path, root: Path = Path()) -> int:
             stdout=file,
             stderr=file,
             start_new_session=True,
-            env=child_environment.without_place(os.environ),
+            env=environment_variables.without_place(os.environ),
         )
     print(f"MLflow follows: process {process.pid}, {LOG}", flush=True)
     return process.pid

@@ -69,7 +69,7 @@ def require_requested() -> None:
     """Raise UserError where a GPU is asked for and torch sees none: a CPU would take days, in silence."""
     reason, to_cpu = explain_request()
     if reason and not torch.cuda.is_available():
-        raise UserError(f"{reason}, and torch sees none: {describe_cuda()}; mend that, or {to_cpu} to use the CPU")
+        raise UserError(f"{reason}, and torch sees none: {describe_cuda()}; repair that, or {to_cpu} to use the CPU")
 
 
 def choose_device() -> str:

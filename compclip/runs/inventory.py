@@ -19,7 +19,7 @@ from pathlib import Path
 from compclip.base import links, messages
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell

@@ -30,7 +30,7 @@ class Items:
     in all benchmarks (while a benchmark is scored, its own), or a text that is its name in this benchmark alone. They
     are empty where the ids say it. `pictures` are the same for splits (`runs.picture_splits`), also where each item has
     a picture to itself; empty where items show none, as the classes of a mean average precision. `subset` tells a
-    benchmark which of its groups apply, and `tied` are the ids whose outcome hangs on equal scores; neither is kept
+    benchmark which of its groups apply, and `tied` are the ids whose outcome depends on equal scores; neither is kept
     with the results.
     """
 

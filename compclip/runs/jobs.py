@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from compclip.base import child_environment, messages, thread_waiting
+from compclip.base import environment_variables, messages, thread_waiting
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
@@ -34,14 +34,18 @@ from compclip.runs.run_store import StoredRun
 
 # What a job runs, as job.json records it: to the results, or to the checkpoint. A job of any other module than TRAINS
 # and SHARDS ends with results.
-SCORES, TRAINS = "compclip.launch.results_job", "compclip.train.job"
+SCORES = "compclip.launch.results_job"
+TRAINS = "compclip.train.job"
 SHARDS = "compclip.launch.task"
 TAIL_BYTES = 8192
 FEW_LINES = 4  # of a log in which the line of a failed process is looked for
 PROCESS_FAILED = "error: process "  # begins that line
 SENT_AGAIN = "--- sent again ---\n"  # in a log, between the jobs of a run
 FULL_BYTES = 65536
-PENDING, RUNNING, DONE, FAILED = "pending", "running", "done", "failed"
+PENDING = "pending"
+RUNNING = "running"
+DONE = "done"
+FAILED = "failed"
 LIVE = (PENDING, RUNNING)
 UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
 # What job.json says of a cluster's job, and how: none of it can be an option, or name several jobs.
@@ -212,7 +216,7 @@ class Local:
 def _child_environment() -> dict[str, str]:
     """Return the environment of a process of this machine: of an enclosing allocation the cores and GPUs alone."""
     allocation = gpus.describe_allocation(os.environ)
-    return allocation | child_environment.without_place(os.environ) | thread_waiting.passive_waiting(os.environ)
+    return allocation | environment_variables.without_place(os.environ) | thread_waiting.passive_waiting(os.environ)
 
 
 def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
@@ -338,7 +342,7 @@ def has_finished(folder: RunFolder, record: Mapping[str, Any]) -> bool:
 
 
 def mark_sent(folder: RunFolder) -> None:
-    """Write a line into the logs of earlier jobs: what stands above it is no cause of what becomes of the next one."""
+    """Write a line into the logs of earlier jobs: what is above it is no cause of what becomes of the next one."""
     for log in folder.path.glob("job*.log"):
         with open_plain(log, "ab") as file:
             file.write(SENT_AGAIN.encode())

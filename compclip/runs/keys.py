@@ -15,7 +15,7 @@ from compclip.base import links
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config import grid, read, tuning
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method

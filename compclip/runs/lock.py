@@ -41,7 +41,8 @@ from compclip.runs.run_folder import RunFolder
 POLL_S = 0.2
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # what flock says where a file system has none
 LOST = 75  # the exit code of a process whose run another one took over
-BEAT_S, DEAD_S = 15.0, 60.0
+BEAT_S = 15.0
+DEAD_S = 60.0
 GIVEN_BACK = 0.0  # the time of a lease whose holder has left
 
 

@@ -1,6 +1,6 @@
 """A line to a team's webhook when something ended: a launch, a study, a job that failed for good.
 
-The URL is a secret and stands in an environment variable, whose name a profile gives (`notify: COMPCLIP_WEBHOOK`): it
+The URL is a secret and is in an environment variable, whose name a profile gives (`notify: COMPCLIP_WEBHOOK`): it
 is in no file and in no message. What keeps a post out is a warning: nothing depends on it.
 
 A launch on a cluster returns at once. There a job that fails says so itself, as sbatch hands the environment down. One

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_json
-from compclip.base.number_text import format_percent
+from compclip.base.messages import format_percent
 from compclip.base.shared_folders import make_folder
 from compclip.runs import gpus
 from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
@@ -75,7 +75,7 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
 def last_row(log: Path) -> Any:
     """Return the last complete line, parsed; None where there is none yet. One that is being written is left out."""
     lines = read_tail(log, TAIL_BYTES).split(b"\n")[:-1]
-    return json_text.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN) if lines else None
+    return files.parse_json(lines[-1].decode(errors="replace"), str(log), AGAIN) if lines else None
 
 
 def find_stall(rows: Sequence[Mapping[str, Any]]) -> int | None:
@@ -187,7 +187,8 @@ def read_device_seconds(folder: RunFolder) -> float:
 
 # Hours that runs took: GPU-hours, or process-hours of those on a CPU, whatever their threads. They are never added.
 
-GPU_HOURS, PROCESS_HOURS = "GPU-hours", "process-hours"
+GPU_HOURS = "GPU-hours"
+PROCESS_HOURS = "process-hours"
 
 
 def is_on_gpu(facts: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compclip.base import json_text, yaml_text
+from compclip.base import files, yaml_text
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, read_text
 from compclip.config.cell import PRETRAINED, Cell
@@ -146,7 +146,7 @@ def read_curve(trained: Trained) -> list[dict[str, Any]]:
     file = trained.metrics
     rows = []
     for number, text in enumerate(read_text(file).splitlines() if file.is_file() else (), 1):
-        row = json_text.parse_json(text, str(file), "train the run again", number)
+        row = files.parse_json(text, str(file), "train the run again", number)
         if not isinstance(row, dict) or "step" not in row:
             raise UserError(f"{file}: line {number} has no 'step'; train the run again")
         rows.append(row)

@@ -36,8 +36,11 @@ from compclip.base.shared_folders import check_plain, make_folder, share_with_gr
 if TYPE_CHECKING:
     from compclip.config.cell import Cell
 
-RUNS, RESULTS = "runs", "results"
-LINES, BLIND = "_wise_ft", "_blind"  # below results; no method has a name that begins with _
+RUNS = "runs"
+RESULTS = "results"
+# below results; no method has a name that begins with _
+LINES = "_wise_ft"
+BLIND = "_blind"
 SNAPSHOTS = "_snapshots"  # below a method's results
 END = 1.0  # the share of a training at its end
 SUMMARY = "summary.json"

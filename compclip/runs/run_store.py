@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from compclip.config.grid import Run
 
 VARIABLE = "COMPCLIP_STORE"
-PLAN, KEYS, TRAINED = Path("plan/train"), Path("keys"), Path("trained")
+PLAN = Path("plan/train")
+KEYS = Path("keys")
+TRAINED = Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
 RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "snapshots", "choose")
@@ -292,7 +294,7 @@ def compute_keys(
     """Compute each cell's run key and the fingerprint of its data from a method's plan.
 
     `chosen` are the values that `tune` found, by backbone and data, or on `tuned_backbone` for all backbones; they
-    stand in the keys' file as `tuned`.
+    are in the keys' file as `tuned`.
     """
     from compclip.config import tuning
 

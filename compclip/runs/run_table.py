@@ -27,9 +27,16 @@ KEY = re.compile(r"[0-9a-f]{16}")
 CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
 STUDIES = Path("studies")
 # States of a run on which nobody works; the others are those of jobs.
-STOPPED, DAMAGED = "stopped", "damaged"
-SCORING, STALE, TRAINED, PUBLISHED = "scoring", "stale", "trained", "published"  # as a grid sees it
-FINISHED, EMPTY = "finished", "empty"  # as the store sees it
+STOPPED = "stopped"
+DAMAGED = "damaged"
+# as a grid sees it
+SCORING = "scoring"
+STALE = "stale"
+TRAINED = "trained"
+PUBLISHED = "published"
+# as the store sees it
+FINISHED = "finished"
+EMPTY = "empty"
 REFUSED = "refused"  # holds a link, a pipe, or too deep a tree: nothing of it is read
 WITH_WEIGHTS = (TRAINED, jobs.DONE, PUBLISHED)
 
@@ -45,7 +52,7 @@ class DiskFile:
 
 @dataclass(frozen=True)
 class RunRow:
-    """What is known of a run. What stands behind `folder` is known of the rows of `list_store` alone."""
+    """What is known of a run. What is behind `folder` is known of the rows of `list_store` alone."""
 
     name: str
     state: str

@@ -21,10 +21,13 @@ from compclip.base.safe_names import SafeName
 from compclip.runs.run_folder import RunFolder
 
 FOLDER = Path(".work/shards")
-RECAPTION, REWRITE, ANNOTATE = "recaption", "rewrite", "annotate"
+RECAPTION = "recaption"
+REWRITE = "rewrite"
+ANNOTATE = "annotate"
 STAGES = (RECAPTION, REWRITE, ANNOTATE)
 LIST = "work.json"
-FILE, JOBS = "task.json", "jobs"
+FILE = "task.json"
+JOBS = "jobs"
 
 
 def list_requests(root: Path = Path()) -> list[Path]:

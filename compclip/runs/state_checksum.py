@@ -1,6 +1,6 @@
 """The checksum inside a training's checkpoint: `crc32` in a safetensors file's metadata, over all its other bytes.
 
-It stands in the first bytes of the file, before what it is of: they are written with zeros in its place.
+It is in the first bytes of the file, before what it is of: they are written with zeros in its place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import json
 import zlib
 from pathlib import Path
 
-NAME, UNKNOWN = "crc32", "00000000"
+NAME = "crc32"
+UNKNOWN = "00000000"
 LENGTH = 8  # bytes in front of the description, which say how long that is
 CHUNK = 1 << 24  # bytes that are read at once
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config import read
 from compclip.runs import cluster, jobs, lock, progress, run_table, shard_tasks
 from compclip.runs.jobs import Job, UnsentJob

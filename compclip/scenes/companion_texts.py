@@ -68,7 +68,8 @@ def _companion_row(
     world: World, out: Path, joined: Collection[str], job: tuple[int, tuple[str, Scene]]
 ) -> dict[str, dict]:
     index, (name, scene) = job
-    sentences, image = grammar.dense_caption(name, scene, name in joined), {"image": f"{name}.png"}
+    sentences = grammar.dense_caption(name, scene, name in joined)
+    image = {"image": f"{name}.png"}
     edited_statement = next(s for _, s in sentences if s)
     edited = make_edits(np.random.default_rng((world.seed, EDITS, index)), scene, edited_statement, NEGATIVES)
     denial, without = make_denial(np.random.default_rng((world.seed, NEGATIONS, index)), scene)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic, write_json
 from compclip.config.sections import World
@@ -85,7 +85,7 @@ def read_joined(path: Path) -> frozenset[str]:
 
 def _read_rows(path: Path) -> Iterator[dict]:
     lines = enumerate(read_text(path).splitlines(), 1)
-    return (json_text.parse_json(line, str(path), line=number) for number, line in lines)
+    return (files.parse_json(line, str(path), line=number) for number, line in lines)
 
 
 def read_layouts(path: Path) -> dict[str, Scene]:

@@ -162,7 +162,8 @@ def joined_sentence(rng: np.random.Generator, s: Statement) -> CaptionSentence:
     """Make a sentence of the training grammar with "and", between two things or between two looks of the first."""
     if rng.random() < JOINED_LOOKS:
         looks = listing(rng, [choose(rng, (size, texture))(rng, s.a), colour(rng, s.a)])
-        a, r = article(f"{looks} {noun(rng, s.a)}"), name(rng, RELATIONS[s.relation], 0.4)
+        a = article(f"{looks} {noun(rng, s.a)}")
+        r = name(rng, RELATIONS[s.relation], 0.4)
         text = f"{a} is {r} {article(phrase(rng, s.b))}."
     else:
         s = replace(s, directed=False)

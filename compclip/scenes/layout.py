@@ -143,7 +143,8 @@ def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False)
 
     `rare`: from all symbols and colours of the web, otherwise from those of fine-tuning.
     """
-    symbols, colours = list(EVERY_SYMBOL if rare else SYMBOLS), list(EVERY_COLOUR if rare else COLOURS)
+    symbols = list(EVERY_SYMBOL if rare else SYMBOLS)
+    colours = list(EVERY_COLOUR if rare else COLOURS)
     while True:
         cells = CELLS[count][rng.integers(len(CELLS[count]))]
         symbol_numbers = rng.choice(len(symbols), count, replace=False)  # as of the names, without an array of them

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from compclip.base import worker_processes
+from compclip.base import thread_waiting
 from compclip.config.sections import World
 from compclip.scenes.layout import COLUMNS, EVERY_COLOUR, EVERY_SYMBOL, Scene, Thing
 
@@ -25,7 +25,10 @@ JITTER = 0.3  # share of the room that a symbol leaves in its cell
 SMALLEST = 44  # pixels: the least side of the square that a scene fills
 LIGHT = (195, 256)  # range of a background's values
 WHOLE = 0.4  # share of scenes that fill their picture
-GRADIENT, GRAIN, TINT = 0.3, 0.3, 0.5  # shares of grounds
+# shares of grounds
+GRADIENT = 0.3
+GRAIN = 0.3
+TINT = 0.5
 
 
 def parallel(world: World, make: Callable, jobs: Iterable) -> list:
@@ -33,7 +36,7 @@ def parallel(world: World, make: Callable, jobs: Iterable) -> list:
     jobs = list(jobs)
     if world.processes == 1:
         return [make(job) for job in jobs]
-    with ProcessPoolExecutor(world.processes, initializer=worker_processes.end_with_parent) as pool:
+    with ProcessPoolExecutor(world.processes, initializer=thread_waiting.end_with_parent) as pool:
         return list(pool.map(make, jobs, chunksize=64))
 
 
@@ -66,7 +69,8 @@ def locate_things(name: str, scene: Scene) -> list[tuple[int, int, int, int]]:
     boxes = []
     for thing in scene.things:
         mask_HW, top, left_edge = _place(thing, side)
-        left, upper = first_column + left_edge, first_row + top
+        left = first_column + left_edge
+        upper = first_row + top
         boxes.append((left, upper, left + mask_HW.shape[1], upper + mask_HW.shape[0]))
     return boxes
 
@@ -110,7 +114,8 @@ def _place(thing: Thing, side: int) -> tuple[np.ndarray, int, int]:
     mask_HW = _mask(thing.symbol, round(EXTENT[thing.size] * side / SIDE), thing.texture)
     height, width = mask_HW.shape
     row, column = divmod(thing.cell, COLUMNS)
-    room_y, room_x = (cell - height) / 2, (cell - width) / 2
+    room_y = (cell - height) / 2
+    room_x = (cell - width) / 2
     top = round(row * cell + room_y * (1 + JITTER * thing.shift[1]))
     left_edge = round(column * cell + room_x * (1 + JITTER * thing.shift[0]))
     return mask_HW, top, left_edge

@@ -129,15 +129,19 @@ def word_statement(
 
     `other_axis`: share of replaced relations that are not the converse but of the other axis.
     """
-    a, b, symbol_a = s.a.pair, s.b.pair, ("", s.a.symbol)
-    true, false = Wording(a, b, s.relation), Wording(a, b, CONVERSE[s.relation])
+    a = s.a.pair
+    b = s.b.pair
+    symbol_a = ("", s.a.symbol)
+    true = Wording(a, b, s.relation)
+    false = Wording(a, b, CONVERSE[s.relation])
     if kind == "replace_rel":
         false = Wording(a, b, _replace_relation(rng, s.relation, other_axis))
     elif kind == "swap_att":
         false = Wording((b[0], a[1]), (a[0], b[1]), s.relation)
     elif kind == "swap_obj":
         symbol_b = ("", s.b.symbol)
-        true, false = Wording(symbol_a, symbol_b, s.relation), Wording(symbol_b, symbol_a, s.relation)
+        true = Wording(symbol_a, symbol_b, s.relation)
+        false = Wording(symbol_b, symbol_a, s.relation)
     elif kind == "replace_att":  # by the colour of another thing, so that its presence in the picture does not decide
         colour = str(choose(rng, [t.colour for t in scene.things if t.symbol != s.a.symbol]))
         false = Wording((colour, s.a.symbol), b, s.relation)
@@ -145,10 +149,12 @@ def word_statement(
         false = Wording((s.a.colour, _absent(rng, SYMBOLS, {t.symbol for t in scene.things})), b, s.relation)
     elif kind == "add_obj":
         added = _absent(rng, SYMBOLS, {t.symbol for t in scene.things})
-        true, false = Wording(symbol_a, b, s.relation), Wording(symbol_a, b, s.relation, more=added)
+        true = Wording(symbol_a, b, s.relation)
+        false = Wording(symbol_a, b, s.relation, more=added)
     elif kind == "add_att":
         colour = _absent(rng, COLOURS, {t.colour for t in scene.things})
-        true, false = Wording(symbol_a, b, s.relation), Wording((colour, s.a.symbol), b, s.relation)
+        true = Wording(symbol_a, b, s.relation)
+        false = Wording((colour, s.a.symbol), b, s.relation)
     return true, false
 
 
@@ -156,11 +162,13 @@ def hard_positive(
     rng: np.random.Generator, kind: str, scene: Scene, s: Statement, other_axis: float = 0.0
 ) -> SentencePair:
     """Make a record of the hard-positive benchmarks: REPLACE relations, REPLACE attributes, or SWAP around "and"."""
-    a, b = s.a.pair, s.b.pair
+    a = s.a.pair
+    b = s.b.pair
     if kind == "swap":
         pairs = ((a, b), ((b[0], a[1]), (a[0], b[1])), (b, a))
         return SentencePair(*(f"{article(' '.join(x))} and {article(' '.join(y))}" for x, y in pairs))
-    statement, form = Wording(a, b, s.relation), "{a} {r} {b}"
+    statement = Wording(a, b, s.relation)
+    form = "{a} {r} {b}"
     if kind == "replace_relations":
         false = Wording(a, b, _replace_relation(rng, s.relation, other_axis))
         return SentencePair(statement.text(form), false.text(form), statement.text(form, synonym=1))
@@ -296,7 +304,8 @@ def _zeroshot(world: World, out: Path) -> int:
 
 
 def _class_row(world: World, folder: Path, kind: str, split: int, names: list[str], job: tuple[int, int]) -> None:
-    rng, class_name = np.random.default_rng((world.seed, split, *job)), names[job[0]]
+    rng = np.random.default_rng((world.seed, split, *job))
+    class_name = names[job[0]]
     while True:
         scene = layout.sample(rng, 1, test=True, rare=True)
         thing = scene.things[0]

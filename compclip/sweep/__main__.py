@@ -11,7 +11,7 @@
     compclip sweep --study NAME --verdict FILE             what that grid's runs say of the front
 
 One driver asks, submits and tells; jobs never open the study. A trial is a run of the method with other values: its
-run key stands in the trial before anything is submitted, so that whatever dies, the same command attaches the running
+run key is in the trial before anything is submitted, so that whatever dies, the same command attaches the running
 trials again, submits the lost ones with the same values, and repeats none that finished; equal runs of the grid or of
 other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `compclip config
 use`) and index.html; at the end the study goes into MLflow, a parent run with its trials.
@@ -39,7 +39,7 @@ from compclip.base import messages, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.urls import check_url, mask_message, warn_of_password
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read

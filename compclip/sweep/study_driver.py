@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from compclip.base import messages, urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_text, write_json
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.config import drawn_scenes, read
 from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_atomic, write_json
-from compclip.base.number_text import format_share
+from compclip.base.messages import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.sections import WHOLE
@@ -288,8 +288,12 @@ def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
 
 # Figures of a study's page: its history, slices, front and importance, from a document whose values are scaled.
 
-WIDTH, HEIGHT = 410, 290
-LEFT, RIGHT, TOP, BOTTOM = 62, WIDTH - 16, 16, HEIGHT - 44
+WIDTH = 410
+HEIGHT = 290
+LEFT = 62
+RIGHT = WIDTH - 16
+TOP = 16
+BOTTOM = HEIGHT - 44
 
 
 def label_objective(objective: Mapping[str, Any]) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from compclip.text.annotation import Annotation
 from compclip.text.word_edits import word_set
 
-SINGULAR, PLURAL = "NN", "NNS"
-ONE = word_set("a an one each every another either neither this that")  # a countable singular stands behind them
+SINGULAR = "NN"
+PLURAL = "NNS"
+ONE = word_set("a an one each every another either neither this that")  # a countable singular is behind them
 IRREGULAR = {
     "person": ("people",), "people": ("people",), "child": ("children",), "foot": ("feet",), "tooth": ("teeth",),
     "goose": ("geese",),
@@ -37,7 +38,8 @@ PLURAL_ONLY = word_set(
 SUBJECTS = ("nsubj", "nsubjpass")
 FINITE = {"VBZ": False, "VBP": True}  # tags of present verbs: whether of a plural
 BE_AND_HAVE = (("is", "are"), ("was", "were"), ("has", "have"), ("does", "do"))  # of one, of many
-IN_SINGULAR, IN_PLURAL = {many: one for one, many in BE_AND_HAVE}, dict(BE_AND_HAVE)
+IN_SINGULAR = {many: one for one, many in BE_AND_HAVE}
+IN_PLURAL = dict(BE_AND_HAVE)
 RELATIVE = ("WDT", "WP")
 _SPOKEN_WITH_CONSONANT = re.compile(r"(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once|u\b|ufo|urin|ubiq)", re.IGNORECASE)
 _SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
@@ -74,7 +76,8 @@ def noun_for_place(a: Annotation, noun: int, place: int, determiner: tuple[int, 
     `determiner`: the token that determines the place, () without one. Places without a determiner in the singular are
     those of mass nouns.
     """
-    lemma, is_plural = a.lemma[noun].lower(), a.tag[place] in ("NNS", "NNPS")
+    lemma = a.lemma[noun].lower()
+    is_plural = a.tag[place] in ("NNS", "NNPS")
     lemma = "person" if lemma == "people" else lemma
     if is_plural:
         if a.tag[noun] in ("NNS", "NNPS"):

@@ -20,8 +20,12 @@ WORDS = ("pos", "tag", "lemma", "dep")
 SPANS = ("sentences", "chunks", "verbs")
 TEXTS = ("text", "written_swap", "written_replace")
 LABELS = ("pos", "tag", "dep")  # columns of codes of a shard's small dictionaries
-MASKED, STORED = "masked", "stored_"  # a shard's column of masked words; of stored texts, followed by their kind
-BARE, DENSE_MASKED = "bare", "dense_masked"  # kinds of stored texts by a masked model
+# a shard's column of masked words; of stored texts, followed by their kind
+MASKED = "masked"
+STORED = "stored_"
+# kinds of stored texts by a masked model
+BARE = "bare"
+DENSE_MASKED = "dense_masked"
 SEPARATOR = "\t"  # between the words of a token; no word holds one
 
 
@@ -60,7 +64,7 @@ class Annotation:
         return len(self.starts)
 
     def word(self, token: int) -> str:
-        """Return the token as it stands in the text."""
+        """Return the token as it is in the text."""
         return self.text[self.starts[token] : self.ends[token]]
 
     def chars(self, span: Span) -> Span:

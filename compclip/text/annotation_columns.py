@@ -42,12 +42,17 @@ class AnnotationColumns:
         self.tokens = _ListBuilder("advance", "length", "head", *LABELS)
         self.labels = {name: _Vocabulary() for name in LABELS}
         self.spans = {name: _ListBuilder("edge") for name in SPANS}
-        self.lemma, self.words = _ListBuilder("token", "word"), _Vocabulary()
-        self.candidates, self.replacements = _ListBuilder("token", "words"), _Vocabulary()
-        self.masked, self.predicted = _ListBuilder("token", "words"), _Vocabulary()
-        self.relatives, self.weighted_words = _ListBuilder("token", "words"), _Vocabulary()
+        self.lemma = _ListBuilder("token", "word")
+        self.words = _Vocabulary()
+        self.candidates = _ListBuilder("token", "words")
+        self.replacements = _Vocabulary()
+        self.masked = _ListBuilder("token", "words")
+        self.predicted = _Vocabulary()
+        self.relatives = _ListBuilder("token", "words")
+        self.weighted_words = _Vocabulary()
         self.has_relatives = False
-        self.nouns, self.noun_words = _ListBuilder("word"), _Vocabulary()
+        self.nouns = _ListBuilder("word")
+        self.noun_words = _Vocabulary()
         self.order: array | None = None
 
     def __len__(self) -> int:
@@ -154,7 +159,8 @@ def add_stored_texts(captions: pa.StructArray, texts: Mapping[str, Iterable[Sequ
     """Add the texts that are stored beside each caption, by kind, to the columns of captions."""
     columns = {field.name: captions.field(index) for index, field in enumerate(captions.type)}
     for kind, lists in texts.items():
-        rows, vocabulary = _ListBuilder("text"), _Vocabulary()
+        rows = _ListBuilder("text")
+        vocabulary = _Vocabulary()
         for texts_of_row in lists:
             rows.add(vocabulary.encode(texts_of_row))
         columns[f"{STORED}{kind}"] = rows.array(text=vocabulary.array())
@@ -231,7 +237,8 @@ class AnnotationRows:
         text, written_swap, written_replace = [strings[index].decode() for strings in self.texts]
         advances, lengths, heads, *codes = [field.tolist() for field in self.tokens[index]]
         ends = tuple(accumulate(advances))
-        starts, heads = tuple(map(sub, ends, lengths)), tuple(map(add, heads, range(len(heads))))
+        starts = tuple(map(sub, ends, lengths))
+        heads = tuple(map(add, heads, range(len(heads))))
         pos, tag, dep = [tuple(map(words.__getitem__, row)) for words, row in zip(self.labels, codes, strict=True)]
         edges = [lists[index][0].tolist() for lists in self.spans]
         sentences, chunks, verbs = (tuple(zip(e[::2], e[1::2], strict=True)) for e in edges)
@@ -274,7 +281,8 @@ class StringColumn:
         _, offsets, data = array.buffers()
         all_offsets = np.frombuffer(offsets, np.int32) if offsets else np.zeros(1, np.int32)
         self.offsets = all_offsets[array.offset : array.offset + len(array) + 1]
-        self.lows, self.highs = self.offsets[:-1], self.offsets[1:]
+        self.lows = self.offsets[:-1]
+        self.highs = self.offsets[1:]
         self.data = memoryview(data or b"")
 
     def __getitem__(self, index: int) -> bytes:
@@ -283,7 +291,8 @@ class StringColumn:
 
     def take(self, codes: np.ndarray) -> list[bytes]:
         """Return the texts with some numbers."""
-        lows, highs = self.lows[codes].tolist(), self.highs[codes].tolist()
+        lows = self.lows[codes].tolist()
+        highs = self.highs[codes].tolist()
         return [self.data[low:high].tobytes() for low, high in zip(lows, highs, strict=True)]
 
 
@@ -331,7 +340,8 @@ class TokenWordsColumn(Generic[Words]):
     def __init__(self, column: pa.ListArray, split: Callable[[bytes], Words], empty: Words) -> None:
         self.lists = ListColumn(column, "token", "words")
         self.words = StringColumn(self.lists.dictionaries["words"])
-        self.split, self.empty = split, empty
+        self.split = split
+        self.empty = empty
 
     def row(self, index: int, count: int) -> tuple[Words, ...]:
         """Return the words of one row for each of `count` tokens."""

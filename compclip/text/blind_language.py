@@ -22,7 +22,8 @@ from itertools import pairwise
 TextScore = Callable[[str], float]  # of more the text is preferred
 LENGTH, FREQUENCY, BIGRAM = SCORES = ("length", "frequency", "bigram")
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-START, END = "<s>", "</s>"
+START = "<s>"
+END = "</s>"
 DISCOUNT = 0.75  # a usual value between 0 and 1; not fitted
 
 
@@ -42,7 +43,9 @@ class CaptionCounts:
 
 def count_captions(captions: Iterable[str]) -> CaptionCounts:
     """Count the words and pairs of captions."""
-    number, words, pairs = 0, Counter[str](), Counter[tuple[str, str]]()
+    number = 0
+    words = Counter[str]()
+    pairs = Counter[tuple[str, str]]()
     for caption in captions:
         number += 1
         caption_words = split_words(caption)
@@ -64,7 +67,8 @@ class WordFrequency:
 
     def __call__(self, text: str) -> float:
         """Return the mean in nats."""
-        words, known = split_words(text), self.counts.words
+        words = split_words(text)
+        known = self.counts.words
         total = math.log(known.total() + len(known) + 1)
         return math.fsum(math.log(known[word] + 1) for word in words) / len(words) - total if words else -math.inf
 

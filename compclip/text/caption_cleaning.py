@@ -13,7 +13,7 @@ from collections import Counter
 
 import ftfy
 
-from compclip.base.json_text import replace_lone
+from compclip.base.files import replace_lone
 
 ROUNDS = 4  # of repairs that uncover others, as `&amp;quot;` does
 JOINERS = "\u200c\u200d"  # invisible, but parts of scripts and emoji

@@ -36,7 +36,9 @@ def compose_pair(
     repetition as long as there are any. The negative exchanges a word of the two first sentences; not the one that made
     them partners (`common_noun`), unless a sentence has no other. `ends` is a key of `sentences.JOINS`.
     """
-    first_a, first_b, join = a[0].text, b[0].text, sentences.JOINS[ends]
+    first_a = a[0].text
+    first_b = b[0].text
+    join = sentences.JOINS[ends]
     positives = [join(first_a, first_b), join(first_b, first_a)][:count]
     more_a, more_b = (_further(s, count - 2, rng) for s in (a, b))
     for x, y in zip(more_a, more_b, strict=True):

@@ -109,7 +109,8 @@ def _exchange_things(a: Annotation, x: int, y: int) -> Exchange | None:
     """Return the exchange of two nouns; None where one does not fit, or all stays true."""
     if a.lemma[x].lower() == a.lemma[y].lower() or (_is_plain(a, x) and _is_plain(a, y) and _are_joined(a, x, y)):
         return None
-    of_x, of_y = _find_determiner(a, x), _find_determiner(a, y)
+    of_x = _find_determiner(a, x)
+    of_y = _find_determiner(a, y)
     are_singular = a.tag[x] == a.tag[y] == "NN"
     are_countable = are_singular and not {a.lemma[x], a.lemma[y]} & agreement.MASS
     if are_countable and (_is_headline(a, x) or _is_headline(a, y)) and not (_is_owned(a, x) or _is_owned(a, y)):
@@ -146,12 +147,14 @@ def _find_phrase(a: Annotation, noun: int) -> Span | None:
 def _exchange_phrases(a: Annotation, x: int, y: int) -> Exchange | None:
     """Return the exchange of two nouns with their determiners, verbs in the number of the new nouns.
 
-    None where a possessive stands before one, or a word elsewhere may count it: "each other".
+    None where a possessive is before one, or a word elsewhere may count it: "each other".
     """
-    low, high = _find_phrase(a, x), _find_phrase(a, y)
+    low = _find_phrase(a, x)
+    high = _find_phrase(a, y)
     if not low or not high or _is_measured(a, x) or _is_measured(a, y):
         return None
-    split_x, split_y = _split_phrase(a, low), _split_phrase(a, high)
+    split_x = _split_phrase(a, low)
+    split_y = _split_phrase(a, high)
     changes_number = (a.tag[x] in PLURALS) != (a.tag[y] in PLURALS)
     if not split_x or not split_y or (changes_number and _is_counted_elsewhere(a)):
         return None

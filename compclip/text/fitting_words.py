@@ -97,7 +97,7 @@ OBJECTS = ("DET", "NOUN", "ADJ", "NUM", "PRON", "PROPN")
 
 @functools.cache
 def alternatives(kind: str) -> dict[str, tuple[str, ...]]:
-    """Return, for each word of a kind, those that may stand in its place."""
+    """Return, for each word of a kind, those that may be in its place."""
     if kind == "color":
         return _of_other_families(COLOURS)
     if kind == "material":
@@ -115,7 +115,8 @@ def alternatives(kind: str) -> dict[str, tuple[str, ...]]:
 
 def find_alternatives(kind: str, text: str, span: Span) -> tuple[str, ...]:
     """Return the words that may stand at a span of a text; what is old gives way by the word behind it."""
-    word, behind = " ".join(text[slice(*span)].lower().split()), text[span[1] :].split()[:1]
+    word = " ".join(text[slice(*span)].lower().split())
+    behind = text[span[1] :].split()[:1]
     if word == "old":
         return ("young",) if behind and behind[0].strip(".,;").lower() in PERSONS else ("new",)
     return alternatives(kind).get(word, ())
@@ -218,7 +219,7 @@ def _is_place(a: Annotation, low: int, high: int) -> bool:
 
 
 # --- slips of the tagger that captions show by themselves -----------------------------------------------------------
-# Slips of the tagger that captions show by themselves, mended for the rules that ask for agreement.
+# Slips of the tagger that captions show by themselves, repaired for the rules that ask for agreement.
 #
 # "A dog runs on the beach" read as one plural noun has its verb back, "a white and tan Dog" its noun and its colour.
 
@@ -232,7 +233,7 @@ BEHIND_VERBS = ("ADP", "ADV", "PUNCT", "SCONJ", "CCONJ", "PART")
 
 
 def correct(a: Annotation) -> Annotation:
-    """Return the annotation with such slips mended; itself where there is none."""
+    """Return the annotation with such slips repaired; itself where there is none."""
     if "PROPN" in a.pos:
         names = [t for t, pos in enumerate(a.pos) if pos == "PROPN" and (_is_colour(a, t) or _is_common_noun(a, t))]
         a = _correct_names(a, names) if names else a
@@ -255,7 +256,9 @@ def _is_common_noun(a: Annotation, token: int) -> bool:
 
 
 def _correct_names(a: Annotation, names: list[int]) -> Annotation:
-    pos, tag, lemma = list(a.pos), list(a.tag), list(a.lemma)
+    pos = list(a.pos)
+    tag = list(a.tag)
+    lemma = list(a.lemma)
     for t in names:
         is_colour = _is_colour(a, t) and a.dep[t] != "pobj"
         pos[t], tag[t] = ("ADJ", "JJ") if is_colour else ("NOUN", "NN")
@@ -287,7 +290,10 @@ def _is_verb(a: Annotation, token: int) -> bool:
 
 def _correct_verb(a: Annotation, verb: int) -> Annotation:
     """Return the annotation with a verb and its subject, which takes the words before it."""
-    pos, tag, dep, heads = list(a.pos), list(a.tag), list(a.dep), list(a.heads)
+    pos = list(a.pos)
+    tag = list(a.tag)
+    dep = list(a.dep)
+    heads = list(a.heads)
     pos[verb], tag[verb] = "VERB", "VBZ" if a.tag[verb - 1] == "NN" else "VBP"
     dep[verb - 1] = "nsubj"
     for t in range(verb - 1):

@@ -67,14 +67,18 @@ class Exchange(NamedTuple):
 def find_exchanges(a: Annotation, conjunction: int) -> Iterator[Exchange]:
     """Find the exchanges of noun phrases around an "and"."""
     end = conjunction - 1 if a.word(conjunction - 1) == "," else conjunction
-    first, second = _read_back(a, end), _read_phrase(a, conjunction + 1)
+    first = _read_back(a, end)
+    second = _read_phrase(a, conjunction + 1)
     if first is None or second is None:
         return
-    if (twins := _find_twins(a, first, conjunction, second)) is not None:
+    twins = _find_twins(a, first, conjunction, second)
+    if twins is not None:
         yield twins
-    if (members := _exchange_members(a, first)) is not None:
+    members = _exchange_members(a, first)
+    if members is not None:
         yield members
-    first, whole = _with_whole(a, first, second), _with_part(a, second)
+    first = _with_whole(a, first, second)
+    whole = _with_part(a, second)
     if whole != second and not _is_determined(a, first):  # "a jar of honey and lemons"
         return
     second = whole
@@ -173,7 +177,8 @@ def _head(a: Annotation, phrase: Span) -> int:
 def are_alike(a: Annotation, first: Span, second: Span) -> bool:
     """Return whether neither of two phrases is told from the other, and both are things."""
     words = {a.word(t).lower() for span in (first, second) for t in range(*span)}
-    x, y = _head(a, first), _head(a, second)
+    x = _head(a, first)
+    y = _head(a, second)
     heads = {a.word(x).lower(), a.word(y).lower()}
     if words & TOLD_APART or heads & NO_HEADS or not heads.isdisjoint(fitting_words.alternatives("color")):
         return False
@@ -210,7 +215,8 @@ def _may_be_verb(a: Annotation, second: Span) -> bool:
 
 def _are_joined(a: Annotation, first: Span, second: Span) -> bool:
     before = a.word(first[0] - 1).lower() if first[0] else ""
-    x, y = a.lemma[_head(a, first)].lower(), a.lemma[_head(a, second)].lower()
+    x = a.lemma[_head(a, first)].lower()
+    y = a.lemma[_head(a, second)].lower()
     if x in CLOTHES and y in CLOTHES and before in WORN_BEHIND:
         return second[1] == len(a) or a.word(second[1]).lower() not in ("of", "with", "that", "which", "and", "or")
     if before == "in" and (x in CLOTHES) != (y in CLOTHES):
@@ -265,7 +271,8 @@ def _is_place_of_both(a: Annotation, token: int, are_parts: bool) -> bool:
 def exchange_phrases(a: Annotation, first: Span, second: Span) -> Exchange | None:
     """Return the exchange of two noun phrases, each with the determiner that it has or needs."""
     x = _head(a, first)
-    of_first, of_second = _is_determined(a, first), _is_determined(a, second)
+    of_first = _is_determined(a, first)
+    of_second = _is_determined(a, second)
     if not of_first and of_second:
         return Exchange(first, second) if _stands_bare(a, x) else None
     if of_first == of_second or a.word(first[0]).lower() not in (*ARTICLES, *SHARED, "one"):
@@ -303,7 +310,8 @@ def _exchange_members(a: Annotation, second: Span) -> Exchange | None:
     first = _read_back(a, second[0] - 1)
     if first is None or not are_alike(a, first, second):
         return None
-    x, y = first[1] - 1, second[1] - 1
+    x = first[1] - 1
+    y = second[1] - 1
     return exchange_phrases(a, first, second) if a.dep[y] == "conj" and a.heads[y] == x else None
 
 

@@ -84,7 +84,8 @@ def _replace_one(a: Annotation, tokens: range | list[int], rng: np.random.Genera
     if not predictions:
         return None
     token, words = predictions[rng.integers(len(predictions))]
-    span, word = a.chars((token, token + 1)), words[rng.integers(len(words))]
+    span = a.chars((token, token + 1))
+    word = words[rng.integers(len(words))]
     if word_edits.leads_sentence(a, span[0]):
         word = word_edits.capitalize_first(word)
     return word_edits.replace_span(a.text, span, word)

@@ -151,7 +151,8 @@ def _find_objects_and_places(a: Annotation) -> list[Edit]:
     scene_phrases = {span[1] - 1: span[0] for span in scene_graph.find_phrases(a)}
     edits = []
     for low, high in a.chunks:
-        noun, article = high - 1, a.word(low).lower()
+        noun = high - 1
+        article = a.word(low).lower()
         if low == 0 or a.pos[noun] != "NOUN" or a.lemma[noun].lower() in PARTS or not word_edits.is_word(a, low):
             continue
         if (

@@ -16,7 +16,10 @@ from compclip.text.annotation import Annotation, Span
 from compclip.text.joined_phrases import Exchange
 from compclip.text.word_edits import word_set
 
-PREPOSITION, ATTRIBUTE, ACTION, MODIFIER = "preposition", "attribute", "action", "modifier"
+PREPOSITION = "preposition"
+ATTRIBUTE = "attribute"
+ACTION = "action"
+MODIFIER = "modifier"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ TABLE = (
 )
 
 _BY_FIRST_WORD = {word: [e for e in TABLE if e.words[0] == word] for word in {e.words[0] for e in TABLE}}
-# "in" is a place here: not clothes worn, wherever they stand in the phrase ("in a green shirt standing") ...
+# "in" is a place here: not clothes worn, wherever they are in the phrase ("in a green shirt standing") ...
 _WORN = word_edits.word_set(
     "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform outfit short shorts pant pants jean jeans "
     "skirt clothes clothing attire gear helmet costume vest robe gown top hoodie sweatshirt swimsuit bikini trunk "
@@ -105,7 +108,8 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     `fit_conjuncts` and `find_exchanges` say which do: no article, adjective, place or order in time may get another
     reading.
     """
-    if not (conjunctions := _find_conjunctions(annotation)):
+    conjunctions = _find_conjunctions(annotation)
+    if not conjunctions:
         return None
     a = fitting_words.correct(annotation)
     pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
@@ -269,7 +273,8 @@ def _conjunct_spans(a: Annotation, first: int, conjunction: int, second: int, ki
     if kind == "V":
         plain = second == conjunction + 1 and a.tag[first] == a.tag[second]
         return ((first, end), (second, stop)) if plain else None
-    begin, second_begin = _first_modifier(a, first), _first_modifier(a, second)
+    begin = _first_modifier(a, first)
+    second_begin = _first_modifier(a, second)
     if second_begin != conjunction + 1:
         return None
     if a.pos[begin] == "DET" and a.pos[second_begin] != "DET" and begin < first:
@@ -338,7 +343,8 @@ def _head(a: Annotation, span: Span) -> int:
 
 def _fit_verbs(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | None:
     """Return both verbs with all that belongs to them; None unless both are participles of one time."""
-    x, y = _head(a, first), _head(a, second)
+    x = _head(a, first)
+    y = _head(a, second)
     if a.tag[x] != "VBG" or a.tag[y] != "VBG" or a.pos[first[1] - 1] == "ADP":
         return None
     may_share = first[1] - first[0] == 1 and a.lemma[x].lower() not in joined_phrases.LASTING
@@ -392,7 +398,8 @@ def find_exchanges(a: Annotation, conjunctions: list[int]) -> Iterator[Exchange]
     """Find the exchanges around each "and" of a caption."""
     for conjunction in (t for t in conjunctions if 0 < t < len(a) - 1):
         yield from joined_phrases.find_exchanges(a, conjunction)
-        x, y = a.heads[conjunction], _find_second(a, conjunction)
+        x = a.heads[conjunction]
+        y = _find_second(a, conjunction)
         exchanges = [_colours(a, conjunction), _shared_state(a, conjunction)]
         if y is not None and x < conjunction:
             exchanges += [find(a, conjunction, x, y) for find in FINDERS.get(a.pos[x], ())]
@@ -414,7 +421,8 @@ def _colours(a: Annotation, conjunction: int) -> Exchange | None:
         return None if is_part else Exchange((conjunction - 1, conjunction), (conjunction + 1, conjunction + 2))
     if words[2] == "," and words[1] in colours and words[4] in colours and a.word(max(conjunction - 4, 0)) in colours:
         return Exchange((conjunction - 4, conjunction - 3), (conjunction - 2, conjunction - 1))
-    x, y = conjunction - 1, conjunction + 2
+    x = conjunction - 1
+    y = conjunction + 2
     if y >= len(a) or not all(a.tag[t] == "JJ" or a.word(t).lower() in colours for t in (x, y)):
         return None
     are_ones = words[1] == words[4] == "one"
@@ -432,7 +440,8 @@ def _verbs(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
         return None
     if a.pos[conjunction - 1] == "ADP" or any(a.tag[t] == "EX" for t in range(conjunction)):
         return None
-    start, first = _begin(a, y, conjunction), _begin(a, x, 0)
+    start = _begin(a, y, conjunction)
+    first = _begin(a, x, 0)
     second = _whole(a, y, start)
     if start != conjunction + 1 or second is None or not _are_at_a_time(a, x, y, first, start):
         return None
@@ -459,7 +468,8 @@ def _are_at_a_time(a: Annotation, x: int, y: int, first: int, second: int) -> bo
 
 def _shared_state(a: Annotation, conjunction: int) -> Exchange | None:
     """Return the exchange of a verb with all that belongs to it and one word at the end: "holds a cup and smiles"."""
-    y, root = conjunction + 1, a.dep.index("ROOT") if "ROOT" in a.dep else 0
+    y = conjunction + 1
+    root = a.dep.index("ROOT") if "ROOT" in a.dep else 0
     is_last = y + 1 == len(a) or a.pos[y + 1] == "PUNCT"
     is_verb = a.lemma[y].lower() in STATES | ALONE and a.tag[y] in ("NNS", "VBZ") and a.tag[root] == "VBZ"
     if not is_last or not is_verb or not root < conjunction or a.lemma[root].lower() in IN_ORDER:

@@ -22,9 +22,13 @@ from compclip.text.agreement import inflect
 from compclip.text.annotation import NO_WORDS, Weighted
 from compclip.text.wordnet_files import HYPERNYM, HYPONYM, Synset
 
-SENSES, PATHS = "senses", "paths"  # how cousins count
+# how cousins count
+SENSES = "senses"
+PATHS = "paths"
 UP_AND_DOWN = (HYPERNYM, HYPERNYM, HYPONYM, HYPONYM)
-COMMON, RARE = 48, 16  # relatives of a token: the heaviest, and those that have the weight of all others
+# relatives of a token: the heaviest, and those that have the weight of all others
+COMMON = 48
+RARE = 16
 BE = {"VBD": "was", "VBZ": "is", "VBP": "are", "VBG": "being", "VBN": "been"}
 
 

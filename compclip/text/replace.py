@@ -60,7 +60,8 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
 
 def _replace_one(annotation: Annotation, tokens: list[int], rng: np.random.Generator) -> str:
     token = tokens[rng.integers(len(tokens))]
-    words, span = annotation.candidates[token], annotation.chars((token, token + 1))
+    words = annotation.candidates[token]
+    span = annotation.chars((token, token + 1))
     return word_edits.replace_span(annotation.text, span, words[rng.integers(len(words))])
 
 
@@ -76,7 +77,8 @@ def clove(annotation: Annotation, rng: np.random.Generator) -> str | None:
     if not slots:
         return None
     span, words, number = slots[rng.integers(len(slots))]
-    old, new = annotation.text[slice(*span)], draw_weighted(words, number, rng)
+    old = annotation.text[slice(*span)]
+    new = draw_weighted(words, number, rng)
     if old[0].isupper():
         new = new.upper() if old.isupper() and len(old) > 1 else word_edits.capitalize_first(new)
     return word_edits.replace_span(annotation.text, span, new)
@@ -93,7 +95,9 @@ def find_replacements(a: Annotation, element: scene_graph.SceneElement) -> tuple
 
 def draw_weighted(table: Weighted, number: int, rng: np.random.Generator) -> str:
     """Return draw `number`, counted from 0, of weighted draws without repetition."""
-    words, weights, word = table[0], list(table[1]), ""
+    words = table[0]
+    weights = list(table[1])
+    word = ""
     for _ in range(number + 1):
         ends = list(itertools.accumulate(weights))
         index = bisect_right(ends, rng.integers(ends[-1]))

@@ -17,7 +17,9 @@ from typing import NamedTuple
 from compclip.text import word_edits
 from compclip.text.annotation import Annotation, Span, Weighted
 
-ENTITY, ATTRIBUTE, RELATION = "entity", "attribute", "relation"
+ENTITY = "entity"
+ATTRIBUTE = "attribute"
+RELATION = "relation"
 SUBJECTS = ("nsubj", "nsubjpass")
 OF_NOUNS = ("acl", "relcl")  # the noun is the subject of such a verb
 OF_VERBS = ("conj", "advcl", "xcomp", "ccomp", "pcomp")  # a verb without a subject has that of the verb above
@@ -73,7 +75,8 @@ def read_scene(a: Annotation) -> list[SceneElement]:
     Such a caption has fewer than two entities, or neither relation nor modifier.
     """
     parse = _Parse(a)
-    attributes, relations = parse.find_attributes(), parse.find_relations()
+    attributes = parse.find_attributes()
+    relations = parse.find_relations()
     if len(parse.entities) < 2 or not (relations or attributes or parse.is_modified()):
         return []
     return _keep_bounded(a, [*parse.find_entities(), *attributes, *relations])
@@ -88,7 +91,7 @@ def read_entities_and_attributes(a: Annotation) -> list[SceneElement]:
 def read_attributes(a: Annotation) -> dict[int, list[int]]:
     """Return the tokens of each entity's attributes that may stand before it, in the order of the text.
 
-    Numbers are none, nor what stands behind a copula alone ("asleep") or with a phrase ("full of water"). Entities
+    Numbers are none, nor what is behind a copula alone ("asleep") or with a phrase ("full of water"). Entities
     without attributes are left out.
     """
     attributes: dict[int, list[int]] = {}
@@ -192,7 +195,8 @@ class _Parse:
 
     def find_owners(self) -> dict[int, int]:
         """Return the entity that each modifier is of; a modifier may be an entity itself."""
-        a, owners = self.a, dict[int, int]()
+        a = self.a
+        owners = dict[int, int]()
         compounds = {t: a.heads[t] for t, d in enumerate(a.dep) if d == "compound" and a.heads[t] in self.entities}
         nouns = compounds | {entity: entity for entity in self.entities}
         for token, dep in enumerate(a.dep):
@@ -214,7 +218,8 @@ class _Parse:
 
     def list_relations(self) -> list[Relation]:
         """Return the same with the entities that they relate, one for each object."""
-        a, relations = self.a, list[Relation]()
+        a = self.a
+        relations = list[Relation]()
         for entity in sorted(self.entities):
             head = a.heads[entity]
             if a.dep[entity] in ("dobj", "attr"):

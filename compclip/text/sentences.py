@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-MIN_WORDS, MAX_WORDS = 4, 34
-UNCHANGED_ENDS, CLIC_ENDS = "kept", "clic"  # how sentences end: as they are, or as in CLIC's released code
+MIN_WORDS = 4
+MAX_WORDS = 34
+# how sentences end: as they are, or as in CLIC's released code
+UNCHANGED_ENDS = "kept"
+CLIC_ENDS = "clic"
 
 _OPENING = re.compile(
     r"""\s*(?:in\s+)?(?:this|the)\s+(?:\w+\s+)?(?:image|picture|photo|photograph)\s+
@@ -88,7 +91,8 @@ def split(text: str) -> list[Span]:
     at an empty line; not within numbers, abbreviations, initials or list numbers.
     """
     spans: list[Span] = []
-    begin, last = _skip_space(text, 0), len(text.rstrip())
+    begin = _skip_space(text, 0)
+    last = len(text.rstrip())
     word = _WORD.search(text)
     first = word.start() if word else last  # end marks before any word end nothing
     for match in _END.finditer(text, first):
@@ -132,12 +136,14 @@ def _is_end(text: str, begin: int, match: re.Match) -> bool:
     following = _NEXT_WORD.match(text, _skip_space(text, match.end()))
     if following is None:
         return True
-    word, mark = following[1], match["stop"]
+    word = following[1]
+    mark = match["stop"]
     if mark != ".":
         return not word[0].islower() or mark in ("!", "?")
     preceding = text[max(begin, match.start() - _LONGEST) : match.start()]
     last = re.split(r"[\s(\[{\"“‘']", preceding)[-1]
-    low, is_alone = last.lower(), match.start() - len(last) == begin
+    low = last.lower()
+    is_alone = match.start() - len(last) == begin
     if low in _TITLES or (is_alone and low.isdigit()) or (low in _BEFORE_NUMBER and word[0].isdigit()):
         return False
     if low in _ENDINGS or _LETTERS.fullmatch(last):
@@ -225,7 +231,8 @@ def draw_released(annotation: Annotation, rng: np.random.Generator) -> str:
 
 def _choose(pieces: Sequence[str], rng: np.random.Generator, spare: int) -> list[str]:
     """Choose one to three pieces; of consecutive ones the first is one of `len(pieces) - count + spare`."""
-    count, available = int(rng.integers(1, MOST + 1)), len(pieces)
+    count = int(rng.integers(1, MOST + 1))
+    available = len(pieces)
     if count > 1 and rng.random() < 0.5:
         start = int(rng.integers(max(1, available - count + spare)))
         return list(pieces[start : start + count])

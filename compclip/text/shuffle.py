@@ -23,7 +23,8 @@ def bigram(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """
     text = annotation.text
     for _ in range(TRIES):
-        changed, at = "", 0
+        changed = ""
+        at = 0
         for begin, end in annotation.sentences:
             changed += text[at:begin] + _shuffle_pairs(text[begin:end], rng)
             at = end
@@ -64,7 +65,8 @@ def nouns_and_adjectives(annotation: Annotation, rng: np.random.Generator) -> st
         words: dict[int, str] = {}
         for group in groups:
             words |= {t: annotation.word(source) for t, source in zip(group, rng.permutation(group), strict=True)}
-        changed, at = "", 0
+        changed = ""
+        at = 0
         for token in sorted(words):
             changed += annotation.text[at : annotation.starts[token]] + words[token]
             at = annotation.ends[token]

@@ -58,7 +58,8 @@ def annotate_columns(
         _load_model.cache_clear()  # the model keeps every word that it meets
     order = list(texts)
     number = {text: i for i, text in enumerate(dict.fromkeys(order))}
-    columns, nounless = AnnotationColumns(), bytearray()
+    columns = AnnotationColumns()
+    nounless = bytearray()
     for annotation in _annotate_in_batches(number, replacements=True, vocabulary=vocabulary):
         if relatives:
             annotation = replace(annotation, relatives=find_relatives(annotation, vocabulary, relatives))
@@ -113,7 +114,8 @@ def _annotate_in_batches(
 def _split_caption(text: str) -> tuple[str, list[Span], list[Span]]:
     """Return a text, its sentences, and the pieces that are parsed by themselves: consecutive, of at most `PIECE`."""
     spans = sentences.split(text)
-    pieces, low = [], 0
+    pieces = []
+    low = 0
     while len(text) - low > PIECE:
         limit = low + PIECE
         begins = [begin for begin, _ in spans if low < begin <= limit]
@@ -181,7 +183,8 @@ def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tup
     with_object = {bare.heads[t] for t, dep in enumerate(bare.dep) if dep == "dobj"}
     candidates: list[tuple[str, ...]] = []
     for token, (pos, previous) in enumerate(zip(bare.pos, ["", *words], strict=False)):
-        if opposite := find_opposite(bare, token):
+        opposite = find_opposite(bare, token)
+        if opposite:
             candidates.append((opposite,))
             continue
         is_aged = words[token] == "old" and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS
@@ -190,7 +193,9 @@ def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tup
             continue
         article = previous if previous in ("a", "an") else ""
         is_replaced = pos in wordnet.REPLACED and word_edits.is_word(bare, token)
-        word, lemma, tag = bare.word(token), bare.lemma[token], bare.tag[token]
+        word = bare.word(token)
+        lemma = bare.lemma[token]
+        tag = bare.tag[token]
         candidates.append(
             wordnet.find_candidates(word, lemma, pos, tag, words_of_caption, article, token in with_object, vocabulary)
             if is_replaced
@@ -232,7 +237,9 @@ def correct(a: Annotation) -> Annotation:
     places = [t for t in range(len(a)) if is_place(a, t)]
     if not places:
         return a
-    pos, tag, lemma = list(a.pos), list(a.tag), list(a.lemma)
+    pos = list(a.pos)
+    tag = list(a.tag)
+    lemma = list(a.lemma)
     for t in places:
         is_adjective = t + 1 < len(a) and a.word(t + 1).lower() in BEHIND - {"of"}
         pos[t], tag[t] = ("ADJ", "JJ") if is_adjective else ("NOUN", "NN")
@@ -255,7 +262,8 @@ def find_opposite(a: Annotation, token: int) -> str:
     """Return the other side, written as the token is, "" for a token that is none."""
     if not is_place(a, token):
         return ""
-    word, opposite = a.word(token), OPPOSITES[a.word(token).lower()]
+    word = a.word(token)
+    opposite = OPPOSITES[a.word(token).lower()]
     if word.isupper():
         return opposite.upper()
     return opposite.capitalize() if word[0].isupper() else opposite

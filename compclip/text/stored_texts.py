@@ -12,7 +12,9 @@ from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR, Annotation, requires_stored
 from compclip.text.text_groups import DrawnTexts, SampleTexts, TextGroup
 
-WORDED, VARIED = 4, 6  # streams of a sample's randomness (`train.view_maker` has the others)
+# streams of a sample's randomness (`train.view_maker` has the others)
+WORDED = 4
+VARIED = 6
 LEAST_WEIGHT = 0.5  # of the variation with the lowest score
 MOST_WORDS = 50  # of a variation's caption
 _PUNCTUATION = re.compile(r'[.!"()*#:;~]')

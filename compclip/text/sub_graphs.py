@@ -27,9 +27,13 @@ from compclip.text import agreement, caption_words, scene_graph, word_edits
 from compclip.text.agreement import inflect
 from compclip.text.annotation import Annotation
 
-OBJECT, RELATION, ATTRIBUTE = "object", "relation", "attribute"
+OBJECT = "object"
+RELATION = "relation"
+ATTRIBUTE = "attribute"
 KINDS = (OBJECT, RELATION, ATTRIBUTE)
-MAX_WORDS, MAX_LENGTH = 10_000, 100  # words of a set, characters of a word
+# words of a set, characters of a word
+MAX_WORDS = 10_000
+MAX_LENGTH = 100
 COMMON = 10  # captions in which a preposition of the default set stands at least
 NO_THINGS = word_edits.word_set(  # of the groups of words: where in a picture, and when
     "top bottom front back left right upper lower foreground background day night morning evening summer winter sunset "
@@ -113,7 +117,9 @@ def draw(
     """
     graphs = read_sub_graphs(a)
     texts = {text.casefold() for of_kind in graphs.values() for graph in of_kind for text in (graph.write(), a.text)}
-    others, chosen, foils = _Others(a, sets, rng), dict[str, SubGraph](), dict[str, None]()
+    others = _Others(a, sets, rng)
+    chosen = dict[str, SubGraph]()
+    foils = dict[str, None]()
     for _ in range(TRIES * max(positives, negatives)):
         kinds = [i for i, kind in enumerate(KINDS) if graphs[kind] and shares[i]]
         if not kinds or (len(chosen) == positives and len(foils) == negatives):
@@ -194,7 +200,8 @@ class _Others:
     """Words that a caption does not have, drawn from sets."""
 
     def __init__(self, a: Annotation, sets: WordSets, rng: np.random.Generator) -> None:
-        self.sets, self.rng = sets, rng
+        self.sets = sets
+        self.rng = rng
         self.text = f" {' '.join(a.word(token) for token in range(len(a)))} ".casefold()
         self.lemmas = {lemma.casefold() for lemma in a.lemma}
 
@@ -240,7 +247,8 @@ def _relation_negatives(t: Triple, others: _Others) -> str:
     swapped = Triple(t.object, t.relation, t.subject)
     which = int(others.rng.integers(scene_graph.is_mutual(t.relation), 5))  # 0, the exchange, where that would be false
     if which == 4:
-        joint, joined = others.draw(others.sets.relations), others.random_graph()
+        joint = others.draw(others.sets.relations)
+        joined = others.random_graph()
         return f"{t.write()} {joint} {joined.write()}" if joint and all(_list_words(joined)) else ""
     edits = (
         lambda: swapped,
@@ -253,7 +261,8 @@ def _relation_negatives(t: Triple, others: _Others) -> str:
 
 def _attribute_negatives(t: Triple, others: _Others) -> str:
     """Exchange the attributes of two objects, where both have some, or replace one."""
-    x, y = t.subject, t.object
+    x = t.subject
+    y = t.object
     edits = []
     if x.attributes and y.attributes:
         edits.append(

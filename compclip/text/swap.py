@@ -106,16 +106,19 @@ def clic(
     any two, with `keep_common` still without words of both (B.4) unless a sentence has no others. None where the result
     would be one of the positives whatever is exchanged ("A dog." and "A cat.").
     """
-    only_a, only_b = _words_not_in(a, b), _words_not_in(b, a)
+    only_a = _words_not_in(a, b)
+    only_b = _words_not_in(b, a)
     all_words = (
         (only_a or _find_words(a), only_b or _find_words(b)) if keep_common else (_find_words(a), _find_words(b))
     )
-    kinds_a, kinds_b = _group_by_category(a, only_a), _group_by_category(b, only_b)
+    kinds_a = _group_by_category(a, only_a)
+    kinds_b = _group_by_category(b, only_b)
     pools = [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b] or [all_words]
     pools = [pool for pool in pools if pool[0] and pool[1]]
     for _ in range(TRIES if pools else 0):
         x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
-        changed_a, changed_b = _replace_from(a, x, b, y), _replace_from(b, y, a, x)
+        changed_a = _replace_from(a, x, b, y)
+        changed_b = _replace_from(b, y, a, x)
         joined = sentences.JOINS[ends]
         text = joined(changed_a, changed_b) if rng.random() < 0.5 else joined(changed_b, changed_a)
         if not any(word_edits.equal_ignoring_case(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):

@@ -37,11 +37,13 @@ def reorders_list(caption: str, text: str) -> bool:
     Members stand between commas, `and`, `or` and `&`. Where the first begins and the last ends is not known: words
     around what differs belong to the list where another member begins or ends so ("a black dog and a white dog").
     """
-    words, others = _split_words(caption), _split_words(text)
+    words = _split_words(caption)
+    others = _split_words(text)
     differing = [i for i, (word, other) in enumerate(zip(words, others, strict=False)) if word != other]
     if not differing:
         return False
-    low, high = differing[0], differing[-1] + 1
+    low = differing[0]
+    high = differing[-1] + 1
     separators = [i for i, word in enumerate(words) if word in SEPARATORS]
     between = [i for i in separators if low < i < high - 1]
     if not between or sorted(words) != sorted(others):

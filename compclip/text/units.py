@@ -1,7 +1,7 @@
 """Units of a caption with their foils: an entity or a relation, and the same with one detail changed (CS-CLIP, Sec. 4).
 
 Ours after the released sampler, from the parse and stored words in place of a language model's. A relation is "subject
-relation object"; its foil exchanges the two, unless each stands beside the other, or puts another word for the
+relation object"; its foil exchanges the two, unless each is beside the other, or puts another word for the
 relation, or for the head of one of them. A word of place gives way to one that excludes it (`fitting_words`), other
 prepositions stay. An entity is a noun phrase, half of the time joined with another one of the caption by "and".
 """
@@ -41,10 +41,12 @@ def entity(annotation: Annotation, rng: np.random.Generator) -> tuple[str, str] 
     if not replaceable:
         return None
     token = replaceable[rng.integers(len(replaceable))]
-    unit, foil = _phrase(annotation, token), _other_phrase(annotation, token, rng)
+    unit = _phrase(annotation, token)
+    foil = _other_phrase(annotation, token, rng)
     others = [other for other in entities if other != token]
     if others and rng.random() < 0.5:
-        other, leads = _phrase(annotation, others[rng.integers(len(others))]), rng.random() < 0.5
+        other = _phrase(annotation, others[rng.integers(len(others))])
+        leads = rng.random() < 0.5
         unit, foil = (f"{other} and {text}" if leads else f"{text} and {other}" for text in (unit, foil))
     return unit, foil
 

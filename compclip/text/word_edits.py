@@ -34,7 +34,8 @@ def is_bounded(text: str, start: int, end: int) -> bool:
 
 def is_word(annotation: Annotation, token: int) -> bool:
     """Return whether a token is a bounded word with a letter or a digit."""
-    start, end = annotation.starts[token], annotation.ends[token]
+    start = annotation.starts[token]
+    end = annotation.ends[token]
     text = annotation.text
     has_letter = text[start].isalnum() or any(map(str.isalnum, text[start:end]))
     return has_letter and is_bounded(text, start, end)
@@ -67,7 +68,9 @@ def replace_span(text: str, span: Span, words: str) -> str:
 
 def exchange_spans(annotation: Annotation, x: Span, y: Span, word_before: str = "") -> str:
     """Return the text with two token spans (x before y, not overlapping) exchanged; y takes a word along."""
-    text, low, high = annotation.text, annotation.chars(x), annotation.chars(y)
+    text = annotation.text
+    low = annotation.chars(x)
+    high = annotation.chars(y)
     leads = leads_sentence(annotation, low[0])
     first = adapt_case(annotation, y, leads and not word_before)
     if word_before:
@@ -79,9 +82,11 @@ def exchange_spans(annotation: Annotation, x: Span, y: Span, word_before: str = 
 def write_words(annotation: Annotation, edits: Iterable[Edit]) -> str:
     """Return the text with words written at token spans, capitalised at the beginning of a sentence.
 
-    Edits stand in the order of the text.
+    Edits are in the order of the text.
     """
-    text, end, parts = annotation.text, 0, []
+    text = annotation.text
+    end = 0
+    parts = []
     for span, words in edits:
         start = annotation.starts[span[0]]
         parts += [text[end:start], capitalize_first(words) if leads_sentence(annotation, start) else words]

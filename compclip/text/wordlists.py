@@ -84,7 +84,8 @@ class WordLists:
 
         `fitting_words` says which fit of the default lists; of a user's lists all do. Articles follow.
         """
-        text, places = annotation.text, self._find_places(annotation.text)
+        text = annotation.text
+        places = self._find_places(annotation.text)
         if self.kinds != default_lists().kinds:
             return self._replace_fitting(text, places, rng)
         annotation = fitting_words.correct(annotation)
@@ -150,7 +151,8 @@ def _replace_one(
     for spans in fitting.values():
         present = {" ".join(text[slice(*span)].lower().split()) for span in spans}
         options = [(span, [w for w in words if w not in present]) for span, words in spans.items()]
-        if options := [(span, words) for span, words in options if words]:
+        options = [(span, words) for span, words in options if words]
+        if options:
             kinds.append(options)
     if not kinds:
         return None

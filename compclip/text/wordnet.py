@@ -56,13 +56,14 @@ def find_candidates(
 ) -> tuple[str, ...]:
     """Return at most 16 replacements of a token, in a fixed order: antonyms, then sisters, frequent words first.
 
-    `words_of_caption` (in lower case) are left out. `article`: "a" or "an" where one stands before the
+    `words_of_caption` (in lower case) are left out. `article`: "a" or "an" where one is before the
     word; only words that go with it are given. `has_object`: whether a verb has one. They are written as the
     word is: capitals, or a first capital. Of a `vocabulary` (in lower case) only its words are given.
     Raises UserError where no WordNet is installed, or a damaged one.
     """
     if pos == "PROPN" and word.islower():
-        pos, tag = "NOUN", SLIPS.get(tag, tag)
+        pos = "NOUN"
+        tag = SLIPS.get(tag, tag)
     every_form = _inflected_candidates(word.lower(), lemma.lower(), pos, tag, has_object)
     forms = every_form[: 4 * LIMIT] if vocabulary is None else tuple(f for f in every_form if f in vocabulary)
     best = forms[:LIMIT]
@@ -98,9 +99,11 @@ def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object:
         return tuple(n for n in NUMBERS if n != word) if word in NUMBERS else ()
     if pos not in POS_LETTERS or not word.isalpha() or lemma in _SKIPPED_VERBS or word in caption_words.SKIPPED:
         return ()
-    pos_letter, lemma = POS_LETTERS[pos], "person" if word == "people" else lemma
+    pos_letter = POS_LETTERS[pos]
+    lemma = "person" if word == "people" else lemma
     key = "t" if has_object and pos_letter == "v" else pos_letter
-    if group := caption_words.inflect_group(word, lemma, key, tag, irregular_forms(pos_letter)):
+    group = caption_words.inflect_group(word, lemma, key, tag, irregular_forms(pos_letter))
+    if group:
         return group
     with report_damage(word):
         lemma = lemma if synsets_of(lemma, pos_letter) else next(iter(dictionary().bases(word, pos_letter)), lemma)
@@ -179,7 +182,8 @@ def _colours(word: str) -> list[str]:
 
 def _is_colour(synset: Synset) -> bool:
     """Return whether a synset lies at most four steps below "color"."""
-    colour, above = synsets_of("color", "n")[0], [synset]
+    colour = synsets_of("color", "n")[0]
+    above = [synset]
     for _ in range(4):
         above = [h for s in above for h in related(s, HYPERNYM)]
         if colour in above:

@@ -276,8 +276,10 @@ class Dictionary:
         """Return the line of a word, "" where there is none, by bisection: lines are sorted by their bytes."""
         if not word or " " in word:  # the fields of a line, and its licence
             return ""
-        index, key = self._file(f"index.{FILES[pos]}"), word.encode() + b" "
-        low, high = 0, len(index)
+        index = self._file(f"index.{FILES[pos]}")
+        key = word.encode() + b" "
+        low = 0
+        high = len(index)
         while low < high:
             start = index.rfind(b"\n", low, (low + high) // 2) + 1 or low
             end = index.find(b"\n", start) + 1 or len(index)

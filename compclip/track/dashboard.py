@@ -14,7 +14,7 @@ from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.track import entries, sync, tracking_store
 from compclip.track.entries import SummaryCache

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, read_text, write_atomic
 from compclip.config.cell import PRETRAINED, Cell
@@ -145,7 +145,7 @@ def cell_name(published: Trained) -> str:
 def _read_cache(file: Path) -> dict[str, dict[str, Any]]:
     """Read the lines of the file by run; none where it is missing or damaged, or other code wrote it."""
     try:
-        code, *lines = (json_text.parse_json(line, str(file)) for line in read_text(file).splitlines())
+        code, *lines = (files.parse_json(line, str(file)) for line in read_text(file).splitlines())
         return {line["path"]: line for line in lines} if code["code"] == _code_fingerprint() else {}
     except (UserError, ValueError, KeyError, TypeError):
         return {}

@@ -1,6 +1,6 @@
 """Results item by item, with their texts, as tables of MLflow's: `items/<benchmark>.json` of a run.
 
-Outcomes stand in the result files; texts are read from the benchmark's own files, and only if these are the ones that
+Outcomes are in the result files; texts are read from the benchmark's own files, and only if these are the ones that
 were scored. Result files hold outcomes and no cosines, so that a table has none.
 """
 

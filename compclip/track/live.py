@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from compclip.base import json_text, safe_names
+from compclip.base import files, safe_names
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.shared_folders import read_user
@@ -146,7 +146,7 @@ def read_new_rows(log: Path, last: int) -> list[dict[str, Any]]:
     lines = text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
     rows = []
     for line in reversed(lines):
-        row = json_text.parse_json(line, str(log), "train the run again")
+        row = files.parse_json(line, str(log), "train the run again")
         if row["step"] <= last:
             break
         rows.append(row)

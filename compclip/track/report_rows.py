@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
-from compclip.base.number_text import format_count, format_share
+from compclip.base.messages import format_count, format_share
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
@@ -124,10 +124,10 @@ def _make_row(
 
 
 def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptions, time: float) -> MlflowEntry:
-    """Make the entry of a row of what is had without the picture."""
+    """Make the entry of a row of what is scored without the picture."""
     method, backbone, data = name
     tags = {"kind": "blind", "method": method, "backbone": backbone, "data": data, **SOURCE}
-    note = f"**{to_markdown(method)}**: what is had of each benchmark without its pictures (captions of {data})."
+    note = f"**{to_markdown(method)}**: what is scored on each benchmark without its pictures (captions of {data})."
     numbers = tuple(_points(lines, ("mean",), time))
     return MlflowEntry(
         row_key(*name), "-".join(name), options.experiment, options.project, tags, note,

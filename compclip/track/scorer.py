@@ -39,10 +39,8 @@ class Scorer:
             targets = pair_scorers.encode(self.model, refs, texts)
             for row, ref in enumerate(refs):
                 if ref in targets.failed:
-                    source, why = (
-                        ref if isinstance(pairs["image"].iloc[row], str) else "its bytes",
-                        targets.failed[ref],
-                    )
+                    source = ref if isinstance(pairs["image"].iloc[row], str) else "its bytes"
+                    why = targets.failed[ref]
                     raise UserError(f"row {row}: image {why} ({source}); give a picture's path or bytes")
             return targets.matches(refs, texts)
 

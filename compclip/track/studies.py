@@ -11,7 +11,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
-from compclip.base.number_text import format_count, format_share
+from compclip.base.messages import format_count, format_share
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import RunFolder

@@ -21,9 +21,8 @@ from typing import Any
 
 from compclip.base import messages
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import hold_exclusively, read_mapping, write_json
-from compclip.base.json_text import replace_lone
-from compclip.base.number_text import format_count
+from compclip.base.files import hold_exclusively, read_mapping, replace_lone, write_json
+from compclip.base.messages import format_count
 from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as config_grid

@@ -221,5 +221,7 @@ def _explain_error(uri: str, error: Exception) -> str:
             "`pip install -U mlflow` where that release is the newer one"
         )
     if isinstance(error, OSError) and error.errno:
-        return f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or mend the folder, then run it again"
+        return (
+            f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or repair the folder, then run it again"
+        )
     return f"{mask_url(uri)}: {text}; check it, or move it away and run `compclip track` again"

@@ -42,7 +42,7 @@ from PIL import Image
 from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.base.number_text import format_share
+from compclip.base.messages import format_share
 from compclip.model import run_weights
 from compclip.report.escape import to_code
 from compclip.track import entries, item_tables, live, scorer, tracking_store
@@ -53,10 +53,13 @@ from compclip.track.tracking_store import PROJECT
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-CHECKPOINT, MLMODEL = "checkpoint", "MLmodel"
+CHECKPOINT = "checkpoint"
+MLMODEL = "MLmodel"
 PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
 PARENT = "mlflow.parentRunId"
-LIVE, STEP = "mlflow.compclip.live", "mlflow.compclip.step"  # of a run that is under way; how far it was logged
+# of a run that is under way; how far it was logged
+LIVE = "mlflow.compclip.live"
+STEP = "mlflow.compclip.step"
 MODEL_EXPERIMENT = "experiment"  # the tag of a registered model
 VERSION_TAGS = ("method", "backbone", "data", "seed")  # of a version of one
 

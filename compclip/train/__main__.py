@@ -22,7 +22,7 @@ from pathlib import Path
 from compclip.base import messages, safe_names, thread_waiting
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.number_text import format_count
+from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.runs import follower, run_store
 from compclip.runs.run_store import StoredRun

@@ -99,12 +99,14 @@ class GradientComputer:
         with self.autocast():
             terms = self._compute_terms(leaves, self._encode_by_teacher(micro_batches, views), views, loss)
         self.extras.scale_loss(sum_terms(terms)).backward()
-        start, concepts = 0, 0
+        start = 0
+        concepts = 0
         for micro_batch, seed, features in zip(micro_batches, seeds, features_of_parts, strict=True):
             is_last = micro_batch is micro_batches[-1]
             with sums.watch_backward() if is_last else nullcontext():
                 self._backpropagate_part(micro_batch, views, seed, features, leaves, (start, concepts))
-            start, concepts = start + len(micro_batch), concepts + len(features.owner_M)
+            start = start + len(micro_batch)
+            concepts = concepts + len(features.owner_M)
         return terms
 
     def _encode(self, micro_batch: Batch, views: Views, seed: int, first_features: Features | None = None) -> Features:
@@ -154,7 +156,8 @@ def copy_batch(batch: Batch, device: torch.device) -> Batch:
     """Return the batch on a device; kernels that are enqueued from now on see it whole."""
     if device.type != "cuda":
         return batch.to(device)
-    compute, copying = torch.cuda.current_stream(device), _copy_stream(device)
+    compute = torch.cuda.current_stream(device)
+    copying = _copy_stream(device)
     with torch.cuda.stream(copying):
         copy = batch.to(device)
     compute.wait_stream(copying)

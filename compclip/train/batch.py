@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-CAPTION, NEGATIVE, POSITIVE, CONCEPT = "captions", "negatives", "positives", "concepts"  # blocks of every batch
-REGIONS, REGION_TEXTS, REGION_CROPS, NEGATIVE_IMAGES = "regions", "region_texts", "region_crops", "negative_images"
+# blocks of every batch
+CAPTION = "captions"
+NEGATIVE = "negatives"
+POSITIVE = "positives"
+CONCEPT = "concepts"
+REGIONS = "regions"
+REGION_TEXTS = "region_texts"
+REGION_CROPS = "region_crops"
+NEGATIVE_IMAGES = "negative_images"
 # Parts of a composite that may have a stand-in, as counts of samples by part name them.
-PARTNER, FURTHER = "partners", "positives/further"
-REGION_LEFT, TARGET = "region_left", "target"
+PARTNER = "partners"
+FURTHER = "positives/further"
+REGION_LEFT = "region_left"
+TARGET = "target"
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,8 @@ class Batch:
 
     def rows(self, start: int, stop: int) -> Batch:
         """Return the images `start` to `stop` (exclusive) with all texts and pictures of theirs."""
-        images, first = slice(start, stop), sum(self.concepts.counts[:start])
+        images = slice(start, stop)
+        first = sum(self.concepts.counts[:start])
         counts = self.concepts.counts[images]
         of_images = slice(first, first + sum(counts))
         texts = {name: _cut(block, of_images if name == CONCEPT else images) for name, block in self.texts.items()}

@@ -92,7 +92,8 @@ def _describe_tensors(tensors: Sequence[tuple[str, Tensor]], header: Mapping[str
     }
     end = 0
     for name, tensor in tensors:
-        start, end = end, end + tensor.nbytes
+        start = end
+        end = end + tensor.nbytes
         described[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(described).encode()
     text += b" " * (-len(text) % 8)
@@ -203,7 +204,8 @@ class CheckpointWriter:
 
     def check(self) -> None:
         """Raise, once, the error of a checkpoint that could not be written; wait for none."""
-        if error := self._error:
+        error = self._error
+        if error:
             self._error = None
             raise error
 
@@ -223,7 +225,8 @@ class CheckpointWriter:
 
     def _copy(self, tensors: Mapping[str, Tensor]) -> Callable[[], object]:
         """Begin to copy the tensors; return a function that waits until all are copied."""
-        copies, devices = self._copies, {tensor.device for tensor in tensors.values() if tensor.device.type != "cpu"}
+        copies = self._copies
+        devices = {tensor.device for tensor in tensors.values() if tensor.device.type != "cpu"}
         self._copies = {name: copies[name] if name in copies else _like(value) for name, value in tensors.items()}
         for name, tensor in tensors.items():
             self._copies[name].copy_(tensor, non_blocking=True)

@@ -23,7 +23,8 @@ def build_decoder(source: str, widths: Widths) -> nn.Module:
 def log_likelihood(head: nn.Module, text_BD: Tensor, target_BL: Tensor) -> Tensor:
     """Return the mean log p(y_l | y_<l, embedding) over all tokens of all targets: a scalar, 0 where there is none."""
     logits_BLV, wanted_BL = head(text_BD, target_BL)
-    logits_NV, wanted_N = logits_BLV.flatten(0, 1), wanted_BL.flatten()
+    logits_NV = logits_BLV.flatten(0, 1)
+    wanted_N = wanted_BL.flatten()
     nll = F.cross_entropy(logits_NV, wanted_N, ignore_index=PADDING, reduction="sum")
     return -nll / (wanted_N != PADDING).sum().clamp_min(1)
 
@@ -45,7 +46,8 @@ class SmallDecoder(nn.Module):
 
     def forward(self, text_BD: Tensor, target_BL: Tensor) -> tuple[Tensor, Tensor]:
         """[B, L - 1, V] logits of each next token, and these tokens; targets begin with a start token."""
-        before_BL, next_BL = target_BL[:, :-1].clamp_min(0), target_BL[:, 1:]
+        before_BL = target_BL[:, :-1].clamp_min(0)
+        next_BL = target_BL[:, 1:]
         L = before_BL.shape[1]
         x_BLW = self.word(before_BL) + self.place.weight[:L]
         causal_LL = torch.ones(L, L, dtype=torch.bool, device=x_BLW.device).triu(1)

@@ -108,7 +108,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        ctx.start, ctx.length = sum(sizes[: dist.get_rank()]), len(local_rows)
+        ctx.start = sum(sizes[: dist.get_rank()])
+        ctx.length = len(local_rows)
         padded_rows = local_rows.new_zeros(max(sizes), *local_rows.shape[1:])
         padded_rows[: len(local_rows)] = local_rows
         rows_by_rank = [torch.empty_like(padded_rows) for _ in sizes]

@@ -46,7 +46,8 @@ def train_runs(
 
 def _report_lost_job(run: StoredRun, _reason: str) -> None:
     """Report a cluster's job that failed while we waited; its own process may not have been able to."""
-    if job := jobs.find_job(run.folder):
+    job = jobs.find_job(run.folder)
+    if job:
         jobs.post_found_failure(job)
 
 
@@ -71,7 +72,8 @@ def _failed_on_cluster(run: StoredRun) -> str:
     What needs a cluster should not start here by itself. A process of this machine that is gone is no obstacle.
     """
     try:
-        job, worker = jobs.find_job(run.folder), jobs.find_worker(run.folder)
+        job = jobs.find_job(run.folder)
+        worker = jobs.find_worker(run.folder)
     except UserError as error:
         return str(error)
     if worker or not isinstance(job, jobs.SlurmJob) or job.state() != jobs.FAILED:
@@ -106,7 +108,8 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 def _await_job(run: StoredRun) -> None:
     """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
-    if unsent := jobs.find_unsent(run.folder):
+    unsent = jobs.find_unsent(run.folder)
+    if unsent:
         print(f"{run.cell.name}: {unsent.label()} ({unsent.waits_by}); sending it as there is room", flush=True)
         jobs.wait_until_sent([unsent])
     worker = jobs.find_worker(run.folder)

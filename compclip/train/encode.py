@@ -54,7 +54,8 @@ def encode_features(
         if name not in (CAPTION, NEGATIVE, POSITIVE, CONCEPT):
             named[name] = NamedRows(_group_texts(text_AD[name], batch, name), block.mask, "text")
     concept_MD, owner_M = _choose_concepts(text_AD[CONCEPT], token_ATD[CAPTION], batch, views)
-    mask_BK, positive_mask_BP = batch.texts[NEGATIVE].mask, batch.texts[POSITIVE].mask
+    mask_BK = batch.texts[NEGATIVE].mask
+    positive_mask_BP = batch.texts[POSITIVE].mask
     assert mask_BK is not None and positive_mask_BP is not None
     return Features(
         image_BD=image_BD,
@@ -84,7 +85,8 @@ def _take_images(f: Features) -> Images:
 
 def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> Images:
     """Encode images and blocks of pictures in one forward pass; pool boxes from the images' patches."""
-    shown, boxes = {}, {}
+    shown = {}
+    boxes = {}
     for name, block in batch.pictures.items():
         if block.image_BJ3HW is not None:
             shown[name] = block.image_BJ3HW
@@ -93,7 +95,8 @@ def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> Images:
     all_A3HW = batch.image_B3HW
     if shown:
         all_A3HW = torch.cat([all_A3HW, *(image_BJ3HW.flatten(0, 1) for image_BJ3HW in shown.values())])
-    B, local_AND = len(batch), None
+    B = len(batch)
+    local_AND = None
     if batch.statistics_23 is not None:
         all_A3HW = clip_model.normalise_pictures(all_A3HW, batch.statistics_23)
     if boxes:
@@ -134,7 +137,8 @@ def _encode_texts(
     texts = {name: block.ids.flatten(0, -2) for name, block in batch.texts.items()}
     sizes = [len(text_AL) for text_AL in texts.values()]
     needs_tokens = views.tokens or views.concepts == "pooled"
-    all_AL, groups = torch.cat(list(texts.values())), plan_groups(batch, text_groups)
+    all_AL = torch.cat(list(texts.values()))
+    groups = plan_groups(batch, text_groups)
     if groups is None:
         all_AD, all_ATD = towers.encode_texts(clip, all_AL, needs_tokens, all_positions=True, raw=views.raw_captions)
     else:
@@ -142,7 +146,8 @@ def _encode_texts(
     text_AD = dict(zip(texts, all_AD.split(sizes), strict=True))
     if all_ATD is None:
         return text_AD, dict.fromkeys(texts), dict.fromkeys(texts)
-    T, layout = all_ATD.shape[1], getattr(clip, "layout", towers.CLIP)
+    T = all_ATD.shape[1]
+    layout = getattr(clip, "layout", towers.CLIP)
     mask_AT: dict[str, Tensor | None] = {
         name: towers.mask_own_tokens(text_AL, T, layout) for name, text_AL in texts.items()
     }
@@ -224,7 +229,8 @@ def plan_groups(batch: Batch, count: int) -> TextGroups | None:
     The index is on the CPU, pinned where there is a GPU. Texts whose lengths the batch does not know are one group.
     """
     encoded_A = _list_known(batch, "encoded", True)
-    index_N, longest = encoded_A.nonzero()[0], batch.text_BL.shape[1]
+    index_N = encoded_A.nonzero()[0]
+    longest = batch.text_BL.shape[1]
     length_N = np.full(len(index_N), longest)
     if count > 1:
         length_N = _list_known(batch, "length", longest)[index_N]
@@ -253,12 +259,14 @@ def split_by_length(length_N: np.ndarray, count: int) -> list[np.ndarray]:
     end_U = np.append(first_U[1:], len(length_N))
     # the block of all texts from the u-th length to the v-th
     block_VU = np.where(np.tri(len(length_U), dtype=bool), length_U[:, None] * (end_U[:, None] - first_U), np.inf)
-    least_V, choices = block_VU[:, 0], []
+    least_V = block_VU[:, 0]
+    choices = []
     for _ in range(count - 1):
         total_VU = block_VU + np.append(0, least_V[:-1])
         choices.append(total_VU.argmin(1))
         least_V = total_VU.min(1)
-    cuts, end = [], len(length_U)
+    cuts = []
+    end = len(length_U)
     for first_V in reversed(choices):
         if end and (end := int(first_V[end - 1])):
             cuts.append(int(first_U[end]))

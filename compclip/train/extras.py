@@ -110,7 +110,8 @@ def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int, scales_
 
 def widths(model: ClipModel) -> Widths:
     """Return the sizes that a model's heads are built for."""
-    text, class_embedding = model.model_cfg["text_cfg"], getattr(model.clip.visual, "class_embedding", None)
+    text = model.model_cfg["text_cfg"]
+    class_embedding = getattr(model.clip.visual, "class_embedding", None)
     projection_WD = towers.find_text_matrix(model.clip)
     return Widths(
         model.model_cfg["embed_dim"],
@@ -133,7 +134,11 @@ def prepare_model(method: Method, cfg: Any, model: ClipModel, seed: int) -> None
 # Its numbers stay on the run's device and are part of a checkpoint. torch's own scaler would wait for the device in
 # each checkpoint, and does not count the steps that it leaves out.
 
-START, GROWTH, BACKOFF, GROWTH_INTERVAL = 65536.0, 2.0, 0.5, 2000  # torch.amp.GradScaler's, which the releases keep
+# torch.amp.GradScaler's, which the releases keep
+START = 65536.0
+GROWTH = 2.0
+BACKOFF = 0.5
+GROWTH_INTERVAL = 2000
 LARGEST = 2.0**127  # twice that is no float32
 
 

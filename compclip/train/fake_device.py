@@ -109,7 +109,8 @@ def simulate() -> Iterator[Ledger]:
     """Within the block tensors have no contents, `torch.device("card")` exists, and the ledger counts."""
     register_device()
     ledger = _simulating.ledger = Ledger()
-    fast_path, swap_tensors = torch.backends.mha.get_fastpath_enabled(), torch.utils.swap_tensors
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    swap_tensors = torch.utils.swap_tensors
     torch.backends.mha.set_fastpath_enabled(False)  # it has no form without contents; training never takes it
     torch.utils.swap_tensors = _swap_tensors
     try:
@@ -195,7 +196,8 @@ class _Recorder(TorchDispatchMode):
         self.ledger.launches += 1
         if func is aten._to_copy.default and _is_on_device(args[0]) and args[0].dtype != outputs.dtype:
             self.ledger.casts += 1
-        if formula := flop_registry.get(func.overloadpacket):
+        formula = flop_registry.get(func.overloadpacket)
+        if formula:
             self.ledger.flops += formula(*args, **kwargs, out_val=outputs)
 
     def _count_copy(self, source: Any, target: Tensor, is_asynchronous: bool) -> None:
@@ -278,7 +280,8 @@ class _Event:
 
     def synchronize(self) -> None:
         """Wait for the device, which counts in the thread that makes the steps."""
-        if ledger := getattr(_simulating, "ledger", None):
+        ledger = getattr(_simulating, "ledger", None)
+        if ledger:
             ledger.waits[_find_place()] += 1
 
 
@@ -312,7 +315,8 @@ def _casting(name: str, dtype: torch.dtype | None) -> Callable[..., Any]:
             is_cast = _is_on_device(value) and value.is_floating_point() and value.dtype != torch.float64
             return value.to(target) if is_cast else value
 
-        args, kwargs = tree_map(cast, args), tree_map(cast, kwargs)
+        args = tree_map(cast, args)
+        kwargs = tree_map(cast, kwargs)
         with torch._C._ExcludeDispatchKeyGuard(key):
             return operator(*args, **kwargs)
 

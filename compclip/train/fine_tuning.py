@@ -112,8 +112,10 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     A method that trains nothing gives its model, which it checks itself to fit, or the backbone as it is.
     """
     torch.set_num_threads(run.train.threads)
-    inputs, method = Inputs(root, run.cell), load_method(run.method_name)
-    device, start_cfg = distributed.process_device(), read_json(inputs.backbone / clip_model.CONFIG)["model_cfg"]
+    inputs = Inputs(root, run.cell)
+    method = load_method(run.method_name)
+    device = distributed.process_device()
+    start_cfg = read_json(inputs.backbone / clip_model.CONFIG)["model_cfg"]
     model = method.model(run, inputs.root, start_cfg, device) or _load_backbone(inputs.backbone, run.train, device)
     if method.TRAINS:
         rows = build_sampler(run, method, model, inputs, distributed.current_process())
@@ -169,14 +171,17 @@ def build_sampler(
 ) -> EpochSampler:
     """Return the samples that a process trains on; the model gets what its method needs of it."""
     extras.prepare_model(method, run.method, model, run.cell.seed)
-    data, cfg, views = PreparedDataset(inputs.data), run.train, method.views(run.method, 0)
+    data = PreparedDataset(inputs.data)
+    cfg = run.train
+    views = method.views(run.method, 0)
     neighbours: Sequence[Sequence[int]] | np.ndarray = ()
     if views.neighbours:
         neighbours = map_neighbours(inputs.neighbours)[:, : views.nearest]
     resize: Resize = resize_by_pillow
     fit: Fit | None = None
     if cfg.resize == "torch":
-        resize, fit = resize_by_torch, open_torch_fit(model.preprocess_cfg)
+        resize = resize_by_torch
+        fit = open_torch_fit(model.preprocess_cfg)
     low, high = cfg.augment_scale
     crop = RandomResizedCrop(low, high, resize) if cfg.augment == "random_resized_crop" else None
     mode = model.preprocess_cfg["resize_mode"]
@@ -193,8 +198,10 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     Raises InfiniteLoss where the loss is no longer finite, before the weights are changed by it. Another device than
     the CPU is read once in each step that `observer` asks for numbers of, and in no other.
     """
-    cfg, seed = run.train, run.cell.seed
-    steps, rank = total_steps(cfg, sampler.per_epoch), distributed.current_process().rank
+    cfg = run.train
+    seed = run.cell.seed
+    steps = total_steps(cfg, sampler.per_epoch)
+    rank = distributed.current_process().rank
     if cfg.precision in towers.WEIGHT_TYPES:
         towers.cast_weights(model.clip, cfg.precision)
     frozen = optimiser.freeze(model.clip, cfg, seed)
@@ -231,7 +238,9 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     with loader.open_batches(sampler, views_at, model, steps_left, workers, observer.count_parts) as batches:
         for step in steps_left:
             observer.before_batch(step)
-            batch, views, phase = next(batches), views_at(step), phase_at(step)
+            batch = next(batches)
+            views = views_at(step)
+            phase = phase_at(step)
             observer.before_step(batch)
             lr = optimiser.learning_rate(step, steps, cfg) * phase.rate
             adamw.zero_grad(set_to_none=True)

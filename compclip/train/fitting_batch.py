@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import child_environment
+from compclip.base import environment_variables
 from compclip.base.errors import entry
 from compclip.config.grid import Run, parse_run
 from compclip.interface.features import Features, Kind, change_rows
@@ -106,7 +106,8 @@ def simulate_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, tot
     """Return the largest `micro_batch` below the run's own that fits a card; 0: none does. Takes CPU seconds."""
     from compclip.train.simulated_step import simulate_step
 
-    method, share = gather_rows(load_method(run.method_name), processes), run.train.batch_size // processes
+    method = gather_rows(load_method(run.method_name), processes)
+    share = run.train.batch_size // processes
 
     def peak(micro_batch: int) -> int:
         train = replace(run.train, batch_size=share, micro_batch=micro_batch)
@@ -139,7 +140,7 @@ def describe_out_of_memory(
 def ask_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_bytes: int) -> int | None:
     """Return `simulate_fitting` of a process of its own; None where it fails or takes too long."""
     question = {"run": run.plain, "model_cfg": model_cfg, "processes": processes, "total_bytes": total_bytes}
-    environment = child_environment.without_place(os.environ)
+    environment = environment_variables.without_place(os.environ)
     environment[gpus.VISIBLE] = ""  # it computes nothing, and the GPU is full
     try:
         answer = subprocess.run([sys.executable, "-m", __spec__.name], input=json.dumps(question), env=environment,

@@ -89,7 +89,8 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
 
 def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> None:
     """Write the run's files; environment.json comes last and marks them complete."""
-    folder, final = run.folder, run.folder.final
+    folder = run.folder
+    final = run.folder.final
     folder.check()  # once more: training takes hours
     saved_model.save_model(run.run, run.root, model, final.checkpoint)
     saved_model.link_equal_files(final.checkpoint, Inputs(run.root, run.cell))
@@ -125,7 +126,8 @@ def describe_environment(device: str) -> dict[str, Any]:
 def _describe_commit() -> str:
     """Return the checked-out commit, with `+` where tracked files differ; "" outside a repository."""
     try:
-        head, changes = _run_git("rev-parse", "HEAD"), _run_git("status", "--porcelain", "--untracked-files=no")
+        head = _run_git("rev-parse", "HEAD")
+        changes = _run_git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head + ("+" if changes else "")

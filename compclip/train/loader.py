@@ -98,13 +98,15 @@ class EpochSampler:
                 f"train.batch_size={batch_size}: not a multiple of the {world} processes of this run; "
                 "change one of them"
             )
-        self.maker, self.batch_size = maker, batch_size
+        self.maker = maker
+        self.batch_size = batch_size
         self.per_epoch = len(maker.data) // batch_size
         full = functools.partial(full_order, len(maker.data), maker.seed)
         self._order = functools.lru_cache(2)(
             full if shuffle == "full" else functools.partial(windowed_order, maker.data.sizes, maker.seed)
         )
-        self.first, self.share = rank * batch_size // world, batch_size // world
+        self.first = rank * batch_size // world
+        self.share = batch_size // world
         self._warned = False
 
     def prepare_epoch(self, step: int) -> None:
@@ -124,9 +126,11 @@ class EpochSampler:
                     rows.append(self.maker.view(neighbour, epoch, views))
                 except ImageError as error:
                     dropped[f"neighbour_{error.reason}"] += 1
-        if missing := sum(picture is None for row in rows for picture in row.negative_images):
+        missing = sum(picture is None for row in rows for picture in row.negative_images)
+        if missing:
             dropped["negative_image_missing"] += missing
-        if left := sum(row.faults.get(REGION_LEFT, 0) for row in rows):
+        left = sum(row.faults.get(REGION_LEFT, 0) for row in rows)
+        if left:
             dropped[REGION_LEFT] += left
         return rows, dropped
 
@@ -156,7 +160,10 @@ class _Steps(Dataset[Batch | str]):
     def __init__(
         self, sampler: EpochSampler, views_at: Callable[[int], Views], model: ClipModel, count_parts: CountParts
     ) -> None:
-        self.sampler, self.views_at, self.model, self.count_parts = sampler, views_at, model, count_parts
+        self.sampler = sampler
+        self.views_at = views_at
+        self.model = model
+        self.count_parts = count_parts
 
     def make(self, step: int) -> Batch:
         """Return the batch of a step."""
@@ -206,7 +213,8 @@ def open_batches(
     try:
         yield map(_require_batch, batches)
     except Exception as error:
-        if name := _find_killing_signal(batches._workers):
+        name = _find_killing_signal(batches._workers)
+        if name:
             raise UserError(
                 f"train.workers={workers}: a process that makes batches was killed by {name}; memory may have run out, "
                 "or shared memory (SIGBUS): lower train.workers; the same command goes on from the last checkpoint"
@@ -317,7 +325,8 @@ def _tokenize_regions(rows: list[View], asked: Regions, model: ClipModel, length
     """Return the texts of all regions; none of a region that is not there."""
     absent = (None,) * asked.texts
     texts = [region.texts if region else absent for row in rows for region in row.regions]
-    block, shape = _tokenize_texts(texts, model, length), (len(rows), asked.count)
+    block = _tokenize_texts(texts, model, length)
+    shape = (len(rows), asked.count)
     assert block.mask is not None
     return TextBlock(block.ids.unflatten(0, shape), block.mask.unflatten(0, shape))
 
@@ -334,7 +343,8 @@ def _tokenize_targets(rows: list[View], target: Target, model: ClipModel) -> Ten
     texts = [row.texts[TARGET][0] or "" for row in rows]
     if target.tokenizer != "own":
         return t5.tokenize_targets(target.tokenizer, texts, model.tokenize([""]).shape[1])
-    ids_BL, layout = model.tokenize(texts), model.tokenizer.layout
+    ids_BL = model.tokenize(texts)
+    layout = model.tokenizer.layout
     L = ids_BL.shape[1]
     mask_BL = towers.mask_own_tokens(ids_BL, L, layout) | (torch.arange(L) < layout.starts)
     return ids_BL.masked_fill(~mask_BL, -1)
@@ -358,7 +368,9 @@ def _tokenize_texts(texts_BK: list[tuple[str | None, ...]], model: ClipModel, le
 
 def _locate_concepts(rows: list[View], views: Views, model: ClipModel, length: int) -> tuple[Concepts, Tensor]:
     """Return where all concepts are and, where they are encoded, their tokens; without those beyond the context."""
-    spans, texts, owners = [], [], []
+    spans = []
+    texts = []
+    owners = []
     for owner, row in enumerate(rows):
         for start, end in row.concepts:
             # positions of the span's tokens, the last exclusive: no tokenizer joins tokens across words

@@ -224,7 +224,8 @@ def attention_weights(map_BTP: Tensor, attention: str) -> Tensor:
     """
     if attention == "softmax":
         return map_BTP.softmax(dim=-1)
-    low_BT1, high_BT1 = map_BTP.amin(dim=-1, keepdim=True), map_BTP.amax(dim=-1, keepdim=True)
+    low_BT1 = map_BTP.amin(dim=-1, keepdim=True)
+    high_BT1 = map_BTP.amax(dim=-1, keepdim=True)
     spread_BT1 = high_BT1 - low_BT1
     weight_BTP = torch.where(spread_BT1 > 0, (map_BTP - low_BT1) / spread_BT1, 1.0)
     if attention == "minmax_sparse":

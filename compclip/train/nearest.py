@@ -36,7 +36,9 @@ from compclip.model.clip_model import ClipModel
 
 BATCH = 64  # pictures that are encoded at once
 AHEAD = 4 * BATCH  # pictures that are read before they are needed
-ROWS, COLUMNS = 2048, 8192  # of a block of scores: 64 MiB
+# of a block of scores: 64 MiB
+ROWS = 2048
+COLUMNS = 8192
 HELD_BYTES = 2 << 30  # of vectors on the device at a time: 1,048,576 of 512 numbers
 
 
@@ -76,7 +78,9 @@ def compute_neighbours(model: ClipModel, data: PreparedDataset, spool: Path) -> 
 
 def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> VectorFile:
     """Encode every picture in float32, and write the embeddings to `file` in the order of the samples."""
-    there_N, samples_done, width = torch.zeros(len(data), dtype=torch.bool), 0, 1
+    there_N = torch.zeros(len(data), dtype=torch.bool)
+    samples_done = 0
+    width = 1
     model.clip.eval()
     for pictures in _read_pictures(model, data):
         readable = [index for index, picture in enumerate(pictures) if picture]
@@ -168,6 +172,7 @@ def _exclude_itself(score_RC: Tensor, first: int, low: int) -> None:
 def _merge(best_RK: Tensor, number_RK: Tensor, score_RC: Tensor, low: int) -> tuple[Tensor, Tensor]:
     """Return the best scores and their numbers after a block of scores whose first column is vector `low`."""
     top_RK, column_RK = score_RC.topk(min(best_RK.shape[1], score_RC.shape[1]), dim=1)
-    all_scores, all_numbers = torch.cat([best_RK, top_RK], 1), torch.cat([number_RK, column_RK + low], 1)
+    all_scores = torch.cat([best_RK, top_RK], 1)
+    all_numbers = torch.cat([number_RK, column_RK + low], 1)
     best_RK, index_RK = all_scores.topk(best_RK.shape[1], dim=1)
     return best_RK, all_numbers.gather(1, index_RK)

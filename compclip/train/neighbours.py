@@ -29,7 +29,8 @@ SPOOL = Path(".work/neighbours")
 
 def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path = Path()) -> list[str]:
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
-    records, new_pairs = read_neighbours_record(root), []
+    records = read_neighbours_record(root)
+    new_pairs = []
     for data, backbone in pairs:
         inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
         identity = {"inputs": run_store.hash_inputs(inputs).all, "code": code}

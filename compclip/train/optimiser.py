@@ -37,7 +37,8 @@ def freeze(clip: ClipModule, cfg: Train, seed: int = 0) -> frozenset[str]:
     """
     if cfg.lora and not lora.adapter_parameters(clip):
         lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
-    trained, factors = set(TOWERS[cfg.trainable]), lora.adapter_parameters(clip)
+    trained = set(TOWERS[cfg.trainable])
+    factors = lora.adapter_parameters(clip)
     for name, parameter in clip.named_parameters():
         tower_name = tower(name)
         is_trained = tower_name in trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
@@ -119,7 +120,8 @@ class PhaseKeeper:
     """What a run's phases do to its model and heads; it is made before a checkpoint is read."""
 
     def __init__(self, clip: ClipModule, extra_parts: Extras, phases: Iterable[Phase]) -> None:
-        self.clip, self.extras = clip, extra_parts
+        self.clip = clip
+        self.extras = extra_parts
         phases = set(phases)
         if lora.adapter_parameters(clip) and any(phase.restarted for phase in phases):
             raise UserError("train.lora: a tower that starts anew has no adapter; leave it out")

@@ -32,7 +32,9 @@ def cross_attended(f: Features) -> Tensor:
     if not dist.is_initialized():
         return losses.cross_attended(f.patch_BND, f.concept_MD, f.owner_M, f.scale, f.bias)
     start = sum(f.images_by_rank[: dist.get_rank()])
-    concept_MD, scale, bias = _SumOfSlopes.apply(_with_slope(f.concept_MD)), _undo_share(f.scale), _undo_share(f.bias)
+    concept_MD = _SumOfSlopes.apply(_with_slope(f.concept_MD))
+    scale = _undo_share(f.scale)
+    bias = _undo_share(f.bias)
     return _SumOfValues.apply(losses.cross_attended(f.patch_BND, concept_MD, f.owner_M - start, scale, bias))
 
 

@@ -54,7 +54,8 @@ def open_torch_fit(preprocess: Mapping[str, Any]) -> Fit:
     `preprocess`: the model's, in open_clip's format. Raises UserError for ways that are not written here.
     """
     height, width = side_lengths(preprocess["size"])
-    mode, kernel = preprocess["resize_mode"], preprocess["interpolation"]
+    mode = preprocess["resize_mode"]
+    kernel = preprocess["interpolation"]
     if kernel not in ("bicubic", "bilinear") or not (mode == "squash" or (mode == "shortest" and height == width)):
         raise UserError(
             f"train.resize=torch: the backbone fits pictures of {width} x {height} by {mode!r} and {kernel!r}; "
@@ -124,7 +125,8 @@ class Partners:
     """The captions that may be a composite's second half, with pictures of the first one's orientation."""
 
     def __init__(self, data: PreparedDataset, seed: int) -> None:
-        self.data, self.seed = data, seed
+        self.data = data
+        self.seed = seed
 
     @cached_property
     def _by_orientation(self) -> tuple[np.ndarray, np.ndarray]:
@@ -156,7 +158,8 @@ class Partners:
 
         Both first sentences have the noun as it is written, so that the negative can leave it out.
         """
-        rng, wide = np.random.default_rng((self.seed, *caption, SHARED)), bool(self.data.wide[caption[0]])
+        rng = np.random.default_rng((self.seed, *caption, SHARED))
+        wide = bool(self.data.wide[caption[0]])
         pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*caption)]
         pools = [pool for pool in pools if len(pool) > 1]
         partners: dict[int, Caption] = {}
@@ -217,7 +220,8 @@ def cut_region(picture: Image.Image, box: Part, times: float, side: int, resize:
         return None
     edges = []
     for start, end, size in zip(box[:2], box[2:], picture.size, strict=True):
-        centre, half = (start * size + end * size) / 2, (end * size - start * size) * times / 2
+        centre = (start * size + end * size) / 2
+        half = (end * size - start * size) * times / 2
         low = min(round(max(centre - half, 0.0)), size - 1)
         edges.append((low, max(low + 1, round(min(centre + half, size)))))
     (left, right), (upper, lower) = edges

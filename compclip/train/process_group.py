@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(hours=2)
 # What one process may be behind another, by a slow disk for example; what waits longer by design is no message of NCCL.
 NCCL_PATIENCE = timedelta(minutes=30)
-FIRST_PORT, PORTS = 20_000, 12_000  # below what systems hand out by themselves
+# below what systems hand out by themselves
+FIRST_PORT = 20_000
+PORTS = 12_000
 BEAT_S = 5.0
 PATIENCE_BEATS = 15  # without a sign of life; not in seconds, so that a job that was suspended as a whole goes on
 ENDED = 1 << 40  # added to the number of a process that came to its end
@@ -127,7 +129,8 @@ class LivenessWatch:
     """What one process of a run hears of the others."""
 
     def __init__(self, store: Store, rank: int, world: int) -> None:
-        self._store, self._rank = store, rank
+        self._store = store
+        self._rank = rank
         self._beats = 0
         self._numbers = {rank_of_other: 0 for rank_of_other in range(world) if rank_of_other != rank}
         self._heard_at = dict.fromkeys(self._numbers, 0.0)  # in beats
@@ -187,7 +190,8 @@ class LivenessWatch:
 @contextlib.contextmanager
 def watch_processes(store: Store, rank: int, world: int) -> Iterator[None]:
     """Watch the other processes of a run inside; one that ends by an error tells them, and its line has its rank."""
-    watch, over = LivenessWatch(store.clone(), rank, world), threading.Event()
+    watch = LivenessWatch(store.clone(), rank, world)
+    over = threading.Event()
 
     def repeat(work: Callable[[], None]) -> None:
         while not over.wait(BEAT_S):

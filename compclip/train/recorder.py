@@ -79,7 +79,7 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
         named = [f"{name}={term.item()}" for name, term in terms.items() if not torch.isfinite(term)]
         raise UserError(
             f"train: the loss is {total} at step {step + 1}: {', '.join(named) or 'the sum of finite terms'}; "
-            f"lower train.lr={run.train.lr}, or mend that term"
+            f"lower train.lr={run.train.lr}, or repair that term"
         ) from None
     except torch.OutOfMemoryError as error:
         _, total_bytes = read_memory(torch.device(distributed.process_device()))
@@ -107,7 +107,9 @@ class Recorder(Observer):
     """Record a run in its folder: what is written there is enough to go on from."""
 
     def __init__(self, run: Run, work: Path, on_step: OnStep) -> None:
-        self.run, self.work, self.on_step = run, work, on_step
+        self.run = run
+        self.work = work
+        self.on_step = on_step
         self.is_first = distributed.current_process().rank == 0
         self.must_stop = False
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
@@ -122,8 +124,12 @@ class Recorder(Observer):
 
     def start(self, state: TrainingState, steps: int, per_epoch: int) -> int:
         """Restore the newest checkpoint on every process; return its step."""
-        self.state, self.steps, self.per_epoch, cfg = state, steps, per_epoch, self.run.train
-        header, self.arithmetic = _restore(self.work, state), fine_tuning.describe_arithmetic()
+        self.state = state
+        self.steps = steps
+        self.per_epoch = per_epoch
+        cfg = self.run.train
+        header = _restore(self.work, state)
+        self.arithmetic = fine_tuning.describe_arithmetic()
         if self.is_first:
             # the counts of a checkpoint are those of all processes: the first goes on from them
             self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
@@ -133,7 +139,8 @@ class Recorder(Observer):
         dtype = (fine_tuning.AUTOCAST_TYPES | towers.WEIGHT_TYPES).get(cfg.precision, torch.float32)
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
-        self.model_cfg, self.saved_at = state.model.model_cfg, read_clock()
+        self.model_cfg = state.model.model_cfg
+        self.saved_at = read_clock()
         return header["step"]
 
     count_parts = staticmethod(view_shares.tally_parts)
@@ -149,11 +156,15 @@ class Recorder(Observer):
         except (UserError, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            place, why = _locate_error(error, method.module), one_line(f"{type(error).__name__}: {error}")
-            raise UserError(f"{place}: {why}; mend the loss of method {method.name!r}") from error
-        if fault := _find_fault(terms):
+            place = _locate_error(error, method.module)
+            why = one_line(f"{type(error).__name__}: {error}")
+            raise UserError(f"{place}: {why}; repair the loss of method {method.name!r}") from error
+        fault = _find_fault(terms)
+        if fault:
             first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
-            raise UserError(f"{method.module.__file__}:{first_line}: {fault}; mend the loss of method {method.name!r}")
+            raise UserError(
+                f"{method.module.__file__}:{first_line}: {fault}; repair the loss of method {method.name!r}"
+            )
         return terms
 
     def before_batch(self, step: int) -> None:
@@ -176,7 +187,8 @@ class Recorder(Observer):
 
     def reads_step(self, step: int) -> bool:
         """Return whether a step is logged or saved."""
-        steps_done, cfg = step + 1, self.run.train
+        steps_done = step + 1
+        cfg = self.run.train
         at_end = steps_done == self.steps
         must_stop, is_due = distributed.are_set_anywhere(self.must_stop, self.is_first and self._is_due(steps_done))
         self.is_stopping = must_stop and not at_end
@@ -186,13 +198,17 @@ class Recorder(Observer):
 
     def _is_due(self, steps_done: int) -> bool:
         """Return whether a checkpoint is due, by steps or by this process's clock."""
-        every, seconds = self.run.train.checkpoint_every_steps, 60 * self.run.train.checkpoint_every_min
+        every = self.run.train.checkpoint_every_steps
+        seconds = 60 * self.run.train.checkpoint_every_min
         return (every > 0 and steps_done % every == 0) or 0 < seconds <= read_clock() - self.saved_at
 
     def after_step(self, step: int, batch: Batch, views: Views, numbers: StepNumbers | None, lr: float) -> None:
         """Log, check and save where due. Raises SystemExit after a signal; `recording` waits for the checkpoint."""
         self.meter.add(batch, views)
-        steps_done, cfg, per_epoch, state = step + 1, self.run.train, self.per_epoch, self.state
+        steps_done = step + 1
+        cfg = self.run.train
+        per_epoch = self.per_epoch
+        state = self.state
         checks = view_shares.is_due(steps_done, cfg.batch_size, per_epoch, self.steps)
         total = sum_over_processes(self.counts) if self.logs or checks or self.saves else {}
         if self.logs and self.log and numbers:
@@ -235,7 +251,8 @@ def warn_of_stages(run: Run, steps: int, per_epoch: int) -> None:
         view_shares.name_texts(method.views(run.method, Step(step, per_epoch)))
         for step in (steps - 1, steps - 1 + MANY_TURNS * per_epoch)
     )
-    if missing := sorted({name for names in late for name in names} - {name for names in last for name in names}):
+    missing = sorted({name for names in late for name in names} - {name for names in last for name in names})
+    if missing:
         messages.warn(
             f"methods.{run.cell.method}: {steps:,} steps end before the stage with {', '.join(missing)}; train longer, "
             "or let it begin earlier"
@@ -244,7 +261,8 @@ def warn_of_stages(run: Run, steps: int, per_epoch: int) -> None:
 
 def _restore(work: Path, state: TrainingState) -> dict:
     """Restore the newest complete checkpoint, the same one on every process; return its header."""
-    clip, header = state.model.clip, None
+    clip = state.model.clip
+    header = None
     if distributed.current_process().rank == 0:
         header = checkpoint.read(work, clip, state.adamw, extra_parts=state.extras)
     step = distributed.broadcast_first(header["step"] if header else 0)
@@ -288,8 +306,12 @@ class MetricsLog:
     """Appends one line a logging step; after a resume, lines behind the checkpoint are cut off first."""
 
     def __init__(self, path: Path, steps_done: int, steps: int, batch_size: int, per_epoch: int) -> None:
-        self.path, self.steps, self.batch_size, self.per_epoch = path, steps, batch_size, per_epoch
-        self.first, self.started = steps_done, time.perf_counter()
+        self.path = path
+        self.steps = steps
+        self.batch_size = batch_size
+        self.per_epoch = per_epoch
+        self.first = steps_done
+        self.started = time.perf_counter()
         self.bar: Any = None
         if sys.stderr.isatty():
             from tqdm import tqdm

@@ -130,7 +130,8 @@ class SnapshotWriter:
 
     def write(self, share: float, step: int, steps: int, model: ClipModel) -> None:
         """Write the folder of one snapshot; environment.json comes last and marks it complete."""
-        run, final = self.run, self.run.folder.snapshot(share).final
+        run = self.run
+        final = self.run.folder.snapshot(share).final
         run.folder.check()
         links.remove(final.environment)
         links.remove(final.path)

@@ -90,7 +90,8 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
 
     Steps with the same views have the same batch: in a run, workers make it.
     """
-    cfg, model = run.train, build_model(run, method, model_cfg, device)
+    cfg = run.train
+    model = build_model(run, method, model_cfg, device)
     frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
     scales_loss = cfg.precision == fine_tuning.FLOAT16
     extra_parts = extras.create_extras(method, run.method, model, run.cell.seed, scales_loss)
@@ -136,10 +137,13 @@ def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any], device: 
 
 def build_batch(views: Views, size: int, model: ClipModel) -> Batch:
     """Return a batch of `size` samples on the CPU, whose texts are of full length and all there."""
-    B, L, side = size * (1 + views.neighbours), model.model_cfg["text_cfg"].get("context_length", 77), model.image_size
+    B = size * (1 + views.neighbours)
+    L = model.model_cfg["text_cfg"].get("context_length", 77)
+    side = model.image_size
     K = views.negative_texts
     P = views.positive_texts
-    J, M = views.negative_images, CONCEPTS * B if views.concepts else 0
+    J = views.negative_images
+    M = CONCEPTS * B if views.concepts else 0
     R = views.regions.count if views.regions else 0
     pictures = {}
     if J:

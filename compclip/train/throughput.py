@@ -61,10 +61,14 @@ class Meter:
         self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype, recomputes: bool = False,
         compiles: bool = False,
     ) -> None:  # fmt: skip
-        self._clip, self._frozen, self._recomputes, self._compiles = clip, frozen, recomputes, compiles
+        self._clip = clip
+        self._frozen = frozen
+        self._recomputes = recomputes
+        self._compiles = compiles
         self.rate = matrix_rate(clip.logit_scale.device, dtype)
         self._a_sample: dict[tuple[int, int, Views], float] = {}
-        self._done, self._waited = 0.0, 0.0
+        self._done = 0.0
+        self._waited = 0.0
         self._started = self._wait_started = self._span_started = time.perf_counter()
         self._waited_before_span = 0.0
 
@@ -95,14 +99,17 @@ class Meter:
     def shares(self) -> dict[str, float]:
         """Return the used share of the matrix rate, and the share of the time that waited for data."""
         elapsed = time.perf_counter() - self._started
-        used, waited = self._done / elapsed / self.rate, self._waited / elapsed
+        used = self._done / elapsed / self.rate
+        waited = self._waited / elapsed
         return {"matrix_share": round(used, 4), "data_wait": round(waited, 4)}
 
     def span_wait(self) -> float:
         """Return the share of the time since the last call that waited for data."""
-        now, waited = time.perf_counter(), self._waited - self._waited_before_span
+        now = time.perf_counter()
+        waited = self._waited - self._waited_before_span
         share = waited / (now - self._span_started)
-        self._span_started, self._waited_before_span = now, self._waited
+        self._span_started = now
+        self._waited_before_span = self._waited
         return share
 
 
@@ -137,7 +144,8 @@ class Adviser:
     """Looks at a run's resources when it logs, and says each piece of advice once."""
 
     def __init__(self, cfg: Train, device: torch.device) -> None:
-        self.cfg, self.device = cfg, device
+        self.cfg = cfg
+        self.device = device
         self._spans = 0
         self._said: set[str] = set()
 

@@ -94,7 +94,13 @@ class TrueTexts:
 
 
 # streams of a sample's randomness beside that of its texts
-CROPS, NEAR, READ, DRAWN_AGAIN, REGIONS, TRUE_DRAWN_AGAIN = 1, 2, 3, 5, 7, 8  # 4 and 6: groups of texts
+# 4 and 6: groups of texts
+CROPS = 1
+NEAR = 2
+READ = 3
+DRAWN_AGAIN = 5
+REGIONS = 7
+TRUE_DRAWN_AGAIN = 8
 TRIES = 10  # as in torchvision: parts that stick out are drawn again, and then the middle is taken
 RATIO = (3 / 4, 4 / 3)  # width to height
 
@@ -127,9 +133,11 @@ class RandomResizedCrop:
         for _ in range(TRIES):
             area = width * height * rng.uniform(self.low, self.high)
             ratio = math.exp(rng.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
-            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            w = round(math.sqrt(area * ratio))
+            h = round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
-                left, upper = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
+                left = int(rng.integers(width - w + 1))
+                upper = int(rng.integers(height - h + 1))
                 return left, upper, left + w, upper + h
         return central_box(width, height)
 
@@ -138,7 +146,8 @@ def central_box(width: int, height: int) -> Box:
     """Return the whole picture, cut around its centre to the nearest allowed ratio."""
     w = min(width, max(1, round(height * RATIO[1])))
     h = min(height, max(1, round(width / RATIO[0])))
-    left, upper = (width - w) // 2, (height - h) // 2
+    left = (width - w) // 2
+    upper = (height - h) // 2
     return left, upper, left + w, upper + h
 
 
@@ -174,8 +183,15 @@ class ViewMaker:
         fit_mode: str = "shortest",
         reader: ContextReader = PLAIN_READER,
     ) -> None:
-        self.data, self.seed, self.side, self.load, self.crop, self.near = data, seed, side, load, crop, nearest
-        self.resize, self.fit, self.fit_mode = resize, fit, fit_mode
+        self.data = data
+        self.seed = seed
+        self.side = side
+        self.load = load
+        self.crop = crop
+        self.near = nearest
+        self.resize = resize
+        self.fit = fit
+        self.fit_mode = fit_mode
         self.reader = reader
         self.partners = Partners(data, seed)
 
@@ -383,7 +399,8 @@ class ViewMaker:
         assert composite is not None
         caption_sentences = self._sentences(index, which)
         faults: Counter[str] = Counter()
-        partner, partner_sentences = index, None
+        partner = index
+        partner_sentences = None
         if composite.partner:
             (partner, partner_caption), is_of_kind = self.partners.draw((index, which), composite.partner, rng)
             partner_sentences = self._sentences(partner, partner_caption)

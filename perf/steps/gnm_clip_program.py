@@ -17,7 +17,7 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     """ugorsahin/Generative-Negative-Mining: two objects with two variations, a plain pair behind each; also all texts.
 
     Towers, tokenizer and transform of OpenAI's package are open_clip's. Folder and file of plain pairs are given the
-    wrong way round, as its own order of arguments wants them. The loss stands in its script, so it is written again.
+    wrong way round, as its own order of arguments wants them. The loss is in its script, so it is written again.
     """
     import open_clip
 

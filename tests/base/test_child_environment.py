@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compclip.base import child_environment
+from compclip.base import environment_variables
 
 PLACE = ("SLURM_MEM_PER_CPU", "SLURM_CPU_BIND", "SLURMD_NODENAME", "SRUN_DEBUG", "SUBMITIT_EXECUTOR", "PMI_RANK", "PMIX_ID",
          "PMI2_X", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
@@ -13,13 +13,13 @@ OTHERS = ("PATH", "SBATCH_ACCOUNT", "SLURM_CONF", "SLURM_CLUSTERS", "COMPCLIP_ST
 def test_an_enclosing_job_s_place_is_left_out():
     """Its variables go, all others stay, also those by which the cluster is reached."""
     environment = dict.fromkeys((*PLACE, *OTHERS), "1")
-    assert child_environment.without_place(environment) == dict.fromkeys(OTHERS, "1")
+    assert environment_variables.without_place(environment) == dict.fromkeys(OTHERS, "1")
 
 
 def test_what_a_grid_may_read_stays():
     """A site's LOCAL_SCRATCH is a path that a grid may name."""
     environment = {"LOCAL_SCRATCH": "/s", "LOCAL_RANK": "1", "COMPCLIP_ALLOW_ENV": "LOCAL_SCRATCH"}
-    assert set(child_environment.without_place(environment)) == {"LOCAL_SCRATCH", "COMPCLIP_ALLOW_ENV"}
+    assert set(environment_variables.without_place(environment)) == {"LOCAL_SCRATCH", "COMPCLIP_ALLOW_ENV"}
 
 
 def test_questions_are_not_filtered():
@@ -30,4 +30,4 @@ def test_questions_are_not_filtered():
         "SLURM_TIME_FORMAT": "relative",
         "SLURM_CONF": "/c",
     }
-    assert child_environment.without_defaults(environment) == {"SLURM_CONF": "/c"}
+    assert environment_variables.without_defaults(environment) == {"SLURM_CONF": "/c"}

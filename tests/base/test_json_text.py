@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base import files, json_text
+from compclip.base import files
 from compclip.base.errors import UserError
 
 
@@ -22,14 +22,14 @@ from compclip.base.errors import UserError
 def test_what_is_refused(text, message):
     """Depth and digits end in a line as a missing bracket does."""
     with pytest.raises(UserError, match=message):
-        json_text.parse_json(text, "f.json")
+        files.parse_json(text, "f.json")
 
 
 @pytest.mark.parametrize("text", ["[" * 50_000, "1" * 5000, "{"], ids=["deep", "digits", "open"])
 def test_a_line_of_a_file(text):
     """The line is the file's, not the text's own, and the fix is the caller's."""
     with pytest.raises(UserError, match="f.jsonl: .*line 7: .*; train it again"):
-        json_text.parse_json(text, "f.jsonl", "train it again", 7)
+        files.parse_json(text, "f.jsonl", "train it again", 7)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])

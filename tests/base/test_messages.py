@@ -50,10 +50,10 @@ def test_every_command_takes_the_options(argv, monkeypatch, capsys):
     def command(argv: list[str]) -> int:
         assert argv == ["status", "x"]
         say()
-        raise UserError("x: wrong; mend it")
+        raise UserError("x: wrong; repair it")
 
     assert entry(command) == 2
-    assert capsys.readouterr() == ("", "error: x: wrong; mend it\n")
+    assert capsys.readouterr() == ("", "error: x: wrong; repair it\n")
 
 
 def test_notes_and_warnings_are_written_here_alone():
@@ -63,7 +63,7 @@ def test_notes_and_warnings_are_written_here_alone():
 
 
 def test_libraries_are_heard_with_v(monkeypatch):
-    """What stands behind -- is no option."""
+    """What is behind -- is no option."""
     levels = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: levels.append(options["level"]))
     assert errors.take_options(["a", "--", "-v"]) == ["a", "--", "-v"]

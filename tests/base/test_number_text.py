@@ -2,7 +2,7 @@
 
 import pytest
 
-from compclip.base.number_text import format_count, format_share
+from compclip.base.messages import format_count, format_share
 
 
 @pytest.mark.parametrize(

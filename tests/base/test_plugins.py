@@ -285,7 +285,7 @@ def test_an_entry_point_that_cannot_be_meant(point, module, message, on_path, tm
     """A name that no params.yaml can hold, or an object of a module: said when it is named, in nobody else's way."""
     package(tmp_path, "odd-pack", {point: module}, odd_module=GOOD)
     on_path(tmp_path)
-    with pytest.raises(UserError, match=f"method '{point}': {message}; mend that package"):
+    with pytest.raises(UserError, match=f"method '{point}': {message}; repair that package"):
         plugins.locate_plugin(plugins.METHODS, point)
     assert plugins.load_plugin(plugins.METHODS, "negclip")
     assert "my-method" not in plugins.list_plugins(plugins.METHODS)

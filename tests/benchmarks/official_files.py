@@ -28,7 +28,7 @@ COLORED = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [{"image_
 STATEMENT = {"sentence": "x", "directory": "0"}
 DRAWN = [STATEMENT | {"identifier": f"7-{n}", "label": label} for n, label in enumerate(("true", "false"))]
 PHOTOGRAPHED = [row | {"identifier": f"dev-{row['identifier']}-0"} for row in DRAWN]
-STRICT = {  # files, the split, and how many items hang on a tie
+STRICT = {  # files, the split, and how many items depend on a tie
     "bla": ({"coordination_captions.json": [JUDGED]}, "coordination", 1),
     "colorfoil": ({"captions_val2017.json": COLORED}, "", 1),
     "nlvr": ({"dev.json": "\n".join(map(json.dumps, DRAWN))}, "", 1),
@@ -51,7 +51,7 @@ PARTS = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [PART],
          "categories": [{"id": n, "name": name} for n, name in enumerate("xy")]}  # fmt: skip
 COLORS = {"objects": ["Cup", "Hat"], "colors": ["red", "blue"], "caption": "a red cup, a blue hat", "image": "a.png"}
 TO_THE_FIRST = {  # files, the split, and the outcomes of each metric where ties go to the first
-    "auto_comp": (  # among the confused ones the caption stands behind some
+    "auto_comp": (  # among the confused ones the caption is behind some
         {"AutoComp-Minimal-N2-C/train.jsonl": json.dumps(COLORS)},
         "minimal_color_2",
         {"minimal_color_2_swap": [1], "minimal_color_2_confusion": [0]},

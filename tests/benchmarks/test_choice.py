@@ -62,7 +62,7 @@ coarse = st.sampled_from([0.0, 0.5, 1.0, np.nan])
 
 @given(st.lists(st.tuples(st.lists(coarse, min_size=1, max_size=4), st.integers(0, 3)), min_size=1, max_size=5))
 def test_the_first_of_equals_is_what_argmax_gives(cases):
-    """In the authors' order, where the match stands behind those ahead of it; NaN is never right."""
+    """In the authors' order, where the match is behind those ahead of it; NaN is never right."""
     cases = [(scores, min(ahead, len(scores) - 1)) for scores, ahead in cases]
     scores_S = np.concatenate([scores for scores, _ in cases])
     length_N, ahead_N = np.array([len(scores) for scores, _ in cases]), np.array([ahead for _, ahead in cases])
@@ -90,7 +90,7 @@ def test_a_text_s_ties_go_to_the_first_picture(embeddings):
     records = [Record("a", str(ahead), ("i1", "i0", "same", "i2"), ("t1",), ahead) for ahead in (1, 2)]
     embedded = replace(embeddings(IMAGES | {"same": IMAGES["i1"]}, TEXTS), ties="first")
     assert _choice.choose_images(records, embedded)["a"].values.tolist() == [1, 0], (
-        "same stands behind i1, then ahead of it"
+        "same is behind i1, then ahead of it"
     )
 
 

@@ -45,7 +45,7 @@ CONTENT = {
 
 
 def test_the_first_caption_with_a_colour_of_each_picture(dump):
-    """`Red` and `red.` are no names; pictures stand in their own order."""
+    """`Red` and `red.` are no names; pictures are in their own order."""
     file = dump("c/annotations/captions_val2017.json", CONTENT)
     benchmark = colorfoil.load(file.parent.parent, "p")
     assert [(r.id, r.images, r.texts[0]) for r in benchmark.records] == [

@@ -65,7 +65,7 @@ def test_a_split_that_is_not_there_and_files_that_are_not(refusal_of, name):
 
 
 def damages(content: Any) -> Iterator[tuple[str, Any]]:
-    """What stands in the place of a JSON file, and what must be named beside the file."""
+    """What is in the place of a JSON file, and what must be named beside the file."""
     yield "JSON", "{"
     yield "int", 3
     if isinstance(content, str):  # lines, the first of which is damaged

@@ -125,7 +125,7 @@ def share(dump, content) -> object:
 
 
 def test_sharegpt4v_reads_no_further_than_it_is_asked(dump, picture, monkeypatch):
-    """Across the borders of what is read at once; what stands behind may be anything."""
+    """Across the borders of what is read at once; what is behind may be anything."""
     monkeypatch.setattr(sharegpt4v, "CHUNK", 7)
     picture("s/images/sa_1.jpg")
     content = " [" + ",\n".join(json.dumps(turns(text)) for text in ("a long\ncaption", "", "third")) + ", }"

@@ -139,7 +139,7 @@ def test_the_authors_trees_of_urban1k(dump, picture, tmp_path, captions, picture
 
 @pytest.mark.parametrize("path", ["u", "u/annotations", "u/annotations/annotations.json"])
 def test_flairs_tree_of_urban1k(dump, picture, tmp_path, path):
-    """In its file the pictures stand in the order of their names as text; ours are in that of their numbers."""
+    """In its file the pictures are in the order of their names as text; ours are in that of their numbers."""
     rows = [(number, f"{key}.jpg", text) for number, (key, text) in enumerate(sorted(URBAN.items()))]
     dump("u/annotations/annotations.json", flair(*rows))
     for key in URBAN:

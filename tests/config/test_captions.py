@@ -65,7 +65,7 @@ def test_an_override(params, override):
     ("data.d.captions.file=''", "data.d.captions.file: must be given"),
     ("data.d.captions.column={a: b}", "data.d.captions.column"),
     ("data.d.rewrites.swap=''", "data.d.rewrites.swap: names no file"),
-    ("data.d.rewriter={url: 'http://x', model: m}", "data.d.rewrites: stands beside a rewriter"),
+    ("data.d.rewriter={url: 'http://x', model: m}", "data.d.rewrites: is beside a rewriter"),
     ("data.d.captions.on=caption", "data.d.captions.on: unknown on 'caption'"),
     ("data.d.texts={negatives: {file: x.csv, on: url}}", "unknown kind of texts 'negatives'; did you mean 'negative'"),
     ("data.d.texts.negative.on=captions", "data.d.texts.negative.on: unknown on 'captions'; did you mean 'caption'"),

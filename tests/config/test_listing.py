@@ -10,7 +10,7 @@ import pytest
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
-from compclip.config import benchmark_groups, listing, mieb_names, read
+from compclip.config import benchmark_groups, listing, read
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +52,7 @@ def test_mieb_s_names(params, monkeypatch):
     (aro,) = listing.list_kind("benchmarks", ["AROVisualRelation"], params)
     assert aro.name == "aro" and aro.mieb["AROCocoOrder"] == "aro/coco_order"
     assert "MIEB's AROVisualRelation: aro/visual_genome_relation (over all cases; " in listing.format_listed(aro, 4)
-    for metric, _ in mieb_names.MIEB_TASKS.values():
+    for metric, _ in listing.MIEB_TASKS.values():
         benchmark, name = metric.split("/")
         assert name in plugins.load_plugin(plugins.BENCHMARKS, benchmark).METRICS
 

@@ -73,7 +73,7 @@ def test_the_tables(params, section, name):
 
 @pytest.mark.parametrize("name", BAD)
 def test_variants(params, name):
-    """They stand in a method's name."""
+    """They are in a method's name."""
     add(params, "methods", f"clic: {{variants: {{{json.dumps(name)}: {{}}}}}}")
     with pytest.raises(UserError, match=f"variant of clic .*{RULE}"):
         read.load_params(params)
@@ -138,7 +138,7 @@ def test_no_shell_sees_a_name(params, monkeypatch):
 
 
 def test_commands_of_dvc_yaml_name_nothing():
-    """What DVC writes into a command stands in the file."""
+    """What DVC writes into a command is in the file."""
     stages = read.yaml_text.read_yaml(ROOT / "dvc.yaml", "stages")
     raw = OmegaConf.to_container(stages)["stages"]
     assert not [name for name, stage in raw.items() if "${" in str(stage.get("do", stage)["cmd"])]

@@ -153,7 +153,7 @@ EDITS = [
 
 @pytest.mark.parametrize("override,files", EDITS, ids=[override for override, _ in EDITS])
 def test_an_edit_of_a_parameter_changes_what_it_means(original_documents, override, files):
-    """By hand for each section; the data set's own section stands in a run's config.yaml."""
+    """By hand for each section; the data set's own section is in a run's config.yaml."""
     changed_documents = documents(read.load_params(PARAMS, [*EVERY, override]))
     assert changed_documents.keys() <= original_documents.keys()
     assert {name for name in original_documents if original_documents[name] != changed_documents.get(name)} == set(

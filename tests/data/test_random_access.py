@@ -154,7 +154,7 @@ def test_windows_mix_some_shards_at_a_time(sizes, epoch):
     assert np.array_equal(order, loader.windowed_order(sizes, 0, epoch))
 
 
-# --- what stands beside a sample ----------------------------------------------------------------------------------
+# --- what is beside a sample ----------------------------------------------------------------------------------
 
 
 class Beside:

@@ -126,7 +126,7 @@ def test_members_that_are_no_files(tmp_path):
 @given(st.integers(0, 20_000), st.binary(min_size=1, max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_any_damage_is_a_count(tmp_path_factory, offset, noise):
-    """Whatever bytes stand in a tar: samples within it, or damage, and no other error."""
+    """Whatever bytes are in a tar: samples within it, or damage, and no other error."""
     folder = tmp_path_factory.mktemp("t")
     path = write(folder / "0.tar", [m for i in range(4) for m in sample(f"{i}", "A cat.")])
     raw = bytearray(path.read_bytes())

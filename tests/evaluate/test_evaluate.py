@@ -347,7 +347,7 @@ def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(published, params, roo
 
 @pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"], ["evaluate.threads=1"]])
 def test_a_method_is_scored_as_the_plan_has_it(root, option):
-    """What stands on the command line would be no part of the plan; without a plan the stage is named."""
+    """What is on the command line would be no part of the plan; without a plan the stage is named."""
     message = f"--method clip: is scored as plan/ has it; leave out {option[-1]}"
     with pytest.raises(UserError, match=message):
         evaluate_command.main(["--method", "clip", *option], root)

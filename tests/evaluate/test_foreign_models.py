@@ -107,7 +107,7 @@ class Broken(ColourModel):
         (Broken(lambda p: np.ones((len(p) + 1, 3))), r"Broken.encode_images: gave \[5, 3\] for 4; give \[4, D\]"),
         (Broken(lambda p: np.ones((len(p), 2))), "Broken: vectors of pictures and texts have 2 and 3 numbers"),
         (Broken(lambda p: np.full((len(p), 3), np.nan)), "encode_images: gave vectors that are zero or no numbers"),
-        (Broken(lambda p: 1 / 0), "Broken: ZeroDivisionError: division by zero; mend that model"),
+        (Broken(lambda p: 1 / 0), "Broken: ZeroDivisionError: division by zero; repair that model"),
         (open_clip.CLIP, "needs its preprocess and tokenizer"),
     ],
 )

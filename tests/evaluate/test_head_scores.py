@@ -102,7 +102,7 @@ def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
 
 
 def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
-    """A head's last bits hang on the block that a pair is compared in, made visible here: a pair keeps its first score."""
+    """A head's last bits depend on the block that a pair is compared in, made visible here: a pair keeps its first score."""
     monkeypatch.chdir(trained)
     blocks = list[int]()
 

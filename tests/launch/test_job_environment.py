@@ -1,4 +1,4 @@
-"""What a cluster's job has in its environment, and what stands in its script."""
+"""What a cluster's job has in its environment, and what is in its script."""
 
 from __future__ import annotations
 

@@ -162,8 +162,8 @@ def test_no_value_ends_a_line(tmp_path_factory, runs, values, options):
 
 
 def test_a_folder_that_ends_a_line(tmp_path, runs):
-    """The project's own place stands in the script too."""
-    with pytest.raises(UserError, match=r"cannot stand in a job's script; rename the folder"):
+    """The project's own place is in the script too."""
+    with pytest.raises(UserError, match=r"cannot be in a job's script; rename the folder"):
         slurm.submitit_options(profiles.Profile(), runs, Path("code"), tmp_path / "a\ntouch X")
 
 

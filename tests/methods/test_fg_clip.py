@@ -81,7 +81,7 @@ def test_benchmarks_of_long_captions_are_compared_by_their_projection(model, tmp
 
 
 def test_the_short_caption_of_the_program():
-    """ "a photo of " stands before a stored one; without a stored one there is none."""
+    """ "a photo of " is before a stored one; without a stored one there is none."""
     rng, (rule,) = np.random.default_rng(0), fg_clip.views(fg_clip.Config(short="photo"), 0).positives
     assert rule(Annotation("A cat lies on a mat. It sleeps."), rng) is None
     stored = Annotation("A cat lies on a mat. It sleeps.", stored={"paraphrase": ("a sleeping cat",)})

@@ -99,7 +99,7 @@ EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+gl
 
 
 def test_parts_of_several_papers_add_up():
-    """On single pictures every term is the paper's own, whatever stands beside it."""
+    """On single pictures every term is the paper's own, whatever is beside it."""
     cfg = hybrid.Config(**EVERYTHING)
     f = drawn("hybrid", cfg, step=1)
     terms = hybrid.loss(f, cfg, 1)

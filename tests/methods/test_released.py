@@ -152,7 +152,7 @@ def test_another_architecture_is_named_before_and_after_it_is_opened(here):
 def test_the_layout_that_is_stated_is_the_one_that_is_there(here):
     """Or one line says what it is."""
     variant = f"methods.released.variants={{theirs: {{path: {PATH}, activation: gelu, layout: transformers}}}}"
-    with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; mend methods.released.theirs"):
+    with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; repair methods.released.theirs"):
         _model("released.theirs", variant)
     with pytest.raises(
         UserError, match=r"variants.theirs.layout=hub: must be one of \"\", open_clip, transformers, towers, file$"

@@ -415,7 +415,7 @@ def test_weights_in_several_files(tiny, clip_model, tmp_path):
 
 
 def test_a_folder_of_open_clip_in_several_files(source, tmp_path):
-    """The index stands in the place of the file, and wrappers' names stand in every part."""
+    """The index is in the place of the file, and wrappers' names are in every part."""
     folder = tmp_path / "theirs"
     source.save(folder)
     file = weight_files.find_weights(folder)

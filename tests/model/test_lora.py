@@ -263,7 +263,7 @@ def test_siglip_trunk(tmp_path):
 
 
 def test_eva_s_trunk():
-    """Its three projections and its gated MLP are adapted, and used: one whose bias stands beside it would not be."""
+    """Its three projections and its gated MLP are adapted, and used: one whose bias is beside it would not be."""
     from tests.model.test_towers import TIMM, _timm_clip
 
     clip, image = _timm_clip(*TIMM["EVA02"]), torch.randn(1, 3, 32, 32)

@@ -31,7 +31,7 @@ def test_every_reason_is_needed():
 
 
 def test_every_word_on_a_column_is_needed():
-    """Each pattern fits a column, each printed column stands in a table."""
+    """Each pattern fits a column, each printed column is in a table."""
     notes, keys = (
         published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
         {(n.paper, n.column) for n in published_numbers.read_numbers(FOLDER)},

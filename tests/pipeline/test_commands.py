@@ -118,7 +118,7 @@ def test_the_list(argv, capsys):
 
 
 def test_a_command_runs_with_its_arguments(capsys):
-    """The listed module's main gets what stands behind the name."""
+    """The listed module's main gets what is behind the name."""
     assert commands.main(["config", "show", "pretrained-scenes-scenes-0", "--params", str(ROOT / "params.yaml")]) == 0
     assert "method: pretrained" in capsys.readouterr().out
 

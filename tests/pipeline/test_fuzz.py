@@ -30,7 +30,7 @@ def _fails(_: random.Random) -> None:
 
 
 def _refuses(_: random.Random) -> None:
-    raise UserError("a: b; mend it")
+    raise UserError("a: b; repair it")
 
 
 def _writes_outside(_: random.Random) -> None:
@@ -50,7 +50,7 @@ def test_each_kind_of_end_is_told_apart():
         assert process.outcome(("accepted", 1)).kind == "accepted"
         process._known |= WAYS.keys()  # so that the hang need not wait for imports
         assert [process.outcome((kind, 1)).kind for kind in WAYS if kind != "accepted"] == list(WAYS)[1:]
-        assert process.outcome(("refused", 2)).message == "a: b; mend it"
+        assert process.outcome(("refused", 2)).message == "a: b; repair it"
     finally:
         process.stop()
 

@@ -81,7 +81,7 @@ def find_owner(name: str, module_paths: dict[str, Path]) -> str | None:
 
 
 def test_every_module_stands_in_a_room():
-    """Only the list of commands, what completes them, and what Python programs call, stand in the hall."""
+    """Only the list of commands, what completes them, and what Python programs call, are in the hall."""
     assert {name for name in modules() if name.partition(".")[0] not in FLOOR} == {"__main__", "api", "completion"}
 
 

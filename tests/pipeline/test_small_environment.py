@@ -16,7 +16,7 @@ from tests.evaluate.test_evaluate import checkpoint, root  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "open_clip_torch", "omegaconf", "pydantic", "pyarrow", "scipy")  # as docs/install.md has them
-# What stands before a program: every module of a distribution that is not in reach of the six is missing.
+# What is before a program: every module of a distribution that is not in reach of the six is missing.
 START = """
 import json, sys
 missing = set(json.loads(sys.argv.pop(1)))

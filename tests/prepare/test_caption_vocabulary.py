@@ -9,7 +9,7 @@ import pytest
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
-from compclip.prepare import annotate_shards, caption_vocabulary
+from compclip.prepare import annotate_shards
 from compclip.prepare.shard_writer import describe_shard, save_samples
 from compclip.text import relative_words, spacy_parser, wordnet
 from compclip.text.annotation_columns import AnnotationRows
@@ -23,7 +23,7 @@ CAPTIONS = ["A red dog and a Fox.", "Red, red wine.", "a blue dog's wolves"]
 )
 def test_words_that_so_many_captions_have(captions, expected):
     """A caption that has a word twice counts once, and capitals do not count."""
-    assert caption_vocabulary.count_words(CAPTIONS, captions) == expected
+    assert annotate_shards.count_words(CAPTIONS, captions) == expected
 
 
 def test_candidates_are_of_the_vocabulary():

@@ -316,7 +316,7 @@ def test_a_publication_follows_an_earlier_one(project, hub):
 
 
 def test_a_head_comes_back_from_the_hub(project, hub, tmp_path, monkeypatch):
-    """With its weights; of a repository without a head there is none, and one that cannot be had is no model without it."""
+    """With its weights; of a repository without a head there is none, and one that is not available is no model without it."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     checkpoint = fake_runs.trained(project, CELL).checkpoint
     hub.files["me/plain"] = {path.name: path.read_bytes() for path in checkpoint.iterdir()}

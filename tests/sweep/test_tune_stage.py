@@ -66,7 +66,7 @@ class Here:
 
 
 def rank(sides, place):
-    """The share of a picture's side that stands before it."""
+    """The share of a picture's side that is before it."""
     same = [i for i, side in enumerate(sides) if side == sides[place]]
     return same.index(place) / len(same)
 

@@ -38,7 +38,7 @@ def test_pairs_by_hand(counts):
     """9 different pairs, whose second words are 7 different: a, dog, runs, sleeps, the, cat and the end."""
     model = BigramModel(counts)
     assert len(counts.pairs) == 9 and len(model.preceded) == 7
-    # `dog` has followers runs and sleeps, once each; `runs` stands behind dog and cat.
+    # `dog` has followers runs and sleeps, once each; `runs` is behind dog and cat.
     assert model.probability("dog", "runs") == pytest.approx((1 - 0.75 + 0.75 * 2 * 3 / 17) / 2)
     assert model.probability("zebra", "runs") == pytest.approx(3 / 17)
     assert model("a dog") == pytest.approx(

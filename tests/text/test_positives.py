@@ -55,7 +55,7 @@ def test_replace(annotated, text, expected):
         ("A boy has leaped up in the air.", "within"),
         ("A woman plays in a tennis match.", "within"),
         ("A girl covered in leaves sleeps.", "within"),
-        ("A dog stands in the foreground.", "within"),
+        ("A dog is in the foreground.", "within"),
         ("A woman in a boat with a paddle in hand.", "within hand"),
         ("A man helps a runner by holding an umbrella over her.", "near"),  # how, not where
         ("A mother feeds her boy by hand.", "near"),

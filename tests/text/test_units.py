@@ -78,7 +78,7 @@ def test_what_stands_beside_each_other_does_not_change_places():
 
 
 def test_an_entity_alone_or_with_another_one(annotated):
-    """Without a relation. The other entity stands on the same side of the unit and of its foil."""
+    """Without a relation. The other entity is on the same side of the unit and of its foil."""
     a = annotated["Two dogs and three cats sleep."]
     pairs = outcomes(units.draw, a)
     assert {unit for unit, _ in pairs} == {

@@ -61,7 +61,7 @@ def test_the_place_in_the_own_file(here, on_path, tmp_path, body, reason):  # no
     """The last line of the method's file that was under way, whoever raised it; the helper has a file of its own."""
     error_line = message(on_path, tmp_path / "site", body)
     assert error_line.startswith(f"{tmp_path}/site/own_method.py:{FIRST}: {reason}")
-    assert error_line.endswith("; mend the loss of method 'own'")
+    assert error_line.endswith("; repair the loss of method 'own'")
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_terms_of_another_form(here, on_path, tmp_path, body, reason):  # noqa: 
 def test_the_term_that_is_not_finite(here, on_path, tmp_path, value, printed):  # noqa: F811
     error_line = message(on_path, tmp_path / "site", f'return {{"clip": clip, "own": {value}}}')
     assert error_line.startswith(f"train: the loss is {printed} at step 1: own={printed}; lower train.lr=0.001")
-    assert "clip" not in error_line and "mend that term" in error_line
+    assert "clip" not in error_line and "repair that term" in error_line

@@ -338,7 +338,7 @@ def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch
 
 @pytest.mark.parametrize("option", [["train.lr=1"], ["train.lr=1", "train.epochs=2"]])
 def test_a_method_is_trained_as_the_plan_has_it(here, option):
-    """What stands on the command line would be no part of the plan; without a plan or keys the stage is named."""
+    """What is on the command line would be no part of the plan; without a plan or keys the stage is named."""
     with pytest.raises(UserError, match=f"--method finetune: is trained as plan/ has it; leave out {option[0]}"):
         train_command.main(["--method", "finetune", *option])
     with pytest.raises(UserError, match="plan/train/finetune.json: not there; run `dvc repro plan` first"):

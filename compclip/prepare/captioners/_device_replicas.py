@@ -64,7 +64,8 @@ def caption_samples(
         with free_replicas.take() as replica:
             return batch, replica([sample for sample, _ in batch], [picture for _, picture in batch])
 
-    counts, captioned = Counter[str](), []
+    counts = Counter[str]()
+    captioned = []
     with ThreadPoolExecutor(len(replicas)) as pool, contextlib.closing(_load_batches(samples, size, counts)) as batches:
         for batch, answers in _run_ahead(pool, describe, batches, 2 * len(replicas)):
             for (sample, _), answer in zip(batch, answers, strict=True):

@@ -38,7 +38,9 @@ from compclip.prepare.captioners import Caption, _device_replicas
 if TYPE_CHECKING:
     from compclip.config.sections import Data
 
-START_TOKEN, END_TOKEN = 49406, 49407  # of CLIP's own code
+# of CLIP's own code
+START_TOKEN = 49406
+END_TOKEN = 49407
 Draw = Callable[[Tensor], Tensor]  # the next word of each text, [B], from the scores [B, V]
 
 

@@ -40,7 +40,8 @@ def _path(data: Data) -> Path:
 def _caption(
     layouts: Mapping[str, Scene], joined: frozenset[str], samples: list[Sample], shard: str
 ) -> tuple[list[Sample], Counter]:
-    counts, captioned = Counter[str](), []
+    counts = Counter[str]()
+    captioned = []
     for sample in samples:
         name = Path(sample.image).stem
         if name not in layouts:

@@ -26,7 +26,8 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     """
     has_captions = False
     for file in _iterate_texts(Path(cfg.path), Path(cfg.images), counts):
-        has_captions, name = True, str(file.relative_to(cfg.path).with_suffix(""))
+        has_captions = True
+        name = str(file.relative_to(cfg.path).with_suffix(""))
         picture = Path(cfg.images) / name
         url, sha256 = _read_metadata(file.with_suffix(".json"))
         image = picture.with_name(_find_file(picture, ENDINGS) or f"{picture.name}.jpg")

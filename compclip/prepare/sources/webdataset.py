@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compclip.base import json_text
+from compclip.base import files
 from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.sections import Data
@@ -44,7 +44,8 @@ def parts(cfg: Data) -> list[str]:
 
 def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
     """Give the samples of a tar. Counted: missing pictures, repeated keys, unusable texts, damage."""
-    keys, stem = set[str](), Path(part).stem
+    keys = set[str]()
+    stem = Path(part).stem
     try:
         for group in tar_members.iterate_samples(part):
             counts["duplicate_keys"] += len(group.repeated) + (group.key in keys)
@@ -85,7 +86,7 @@ def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
     member = group.members.get("json")
     raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES) if member else None
     try:
-        content = json_text.parse_json((raw or b"{}").decode("utf-8-sig"), tar)
+        content = files.parse_json((raw or b"{}").decode("utf-8-sig"), tar)
     except (UserError, UnicodeDecodeError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Config:
-    """What stands before every caption."""
+    """What is before every caption."""
 
     words: str = "a photo:"
 
