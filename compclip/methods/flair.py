@@ -19,7 +19,7 @@ from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
-from compclip.text import sentences
+from compclip.text import sub_captions
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def needs_bias(cfg: Config) -> bool:
 def views(cfg: Config, step: int) -> Views:
     """The caption and K - 1 parts of what is said, or K parts, and the patches."""
     is_released = cfg.draw == "released"
-    rules = (sentences.draw_released,) * cfg.texts if is_released else (sentences.draw_sentences,) * (cfg.texts - 1)
+    rules = (sub_captions.draw_released,) * cfg.texts if is_released else (sub_captions.draw,) * (cfg.texts - 1)
     return Views(positives=rules, tokens=cfg.lambda_conditioned > 0, caption=cfg.caption)
 
 

@@ -6,7 +6,6 @@ The released splitter cuts at every full stop and so damages decimals and abbrev
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -198,42 +197,3 @@ def strip_full_stop(text: str) -> str:
 
 
 JOINS = {UNCHANGED_ENDS: join, CLIC_ENDS: join_ended}
-
-
-# --- texts of some of a caption's sentences -------------------------------------------------------------------------
-# Texts of parts of what is said of a picture: one to three sentences of it (FLAIR, Sec. 3.1, "diverse sampling").
-
-
-MOST = 3  # sentences of a text, as released
-PIECE_END = re.compile(r"\n|</s>|[.]")  # src/flair/data.py:26
-
-
-def draw_sentences(annotation: Annotation, rng: np.random.Generator) -> str:
-    """Draw one to three sentences of a caption and of the dense texts stored beside it, joined by spaces.
-
-    Half of those of several sentences are consecutive, the others are from anywhere, each once where there are enough.
-    """
-    sentences = [annotation.text[begin:end] for begin, end in annotation.sentences] or [annotation.text]
-    sentences += annotation.stored.get("dense", ())
-    return " ".join(_choose(sentences, rng, spare=1))
-
-
-def draw_released(annotation: Annotation, rng: np.random.Generator) -> str:
-    """Draw one to three pieces of the same texts as FLAIR's program does, joined by full stops (src/flair/data.py:146).
-
-    Pieces end at line ends, "</s>" and every full stop, those of numbers too. Consecutive ones never hold the last
-    piece, unless no more are there than are asked for.
-    """
-    texts = (annotation.text, *annotation.stored.get("dense", ()))
-    pieces = [piece for text in texts for cut in PIECE_END.split(text) if (piece := cut.strip())]
-    return ". ".join(_choose(pieces or [annotation.text], rng, spare=0))
-
-
-def _choose(pieces: Sequence[str], rng: np.random.Generator, spare: int) -> list[str]:
-    """Choose one to three pieces; of consecutive ones the first is one of `len(pieces) - count + spare`."""
-    count = int(rng.integers(1, MOST + 1))
-    available = len(pieces)
-    if count > 1 and rng.random() < 0.5:
-        start = int(rng.integers(max(1, available - count + spare)))
-        return list(pieces[start : start + count])
-    return [pieces[i] for i in rng.choice(available, size=count, replace=available < count)]

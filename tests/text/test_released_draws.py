@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import dense_texts, masked_words, sentences, stored_texts, swap
+from compclip.text import dense_texts, masked_words, stored_texts, sub_captions, swap
 from compclip.text.annotation import Annotation
 from tests.text.conftest import outcomes
 
@@ -184,7 +184,7 @@ def test_captions_are_written_as_released(text):
 def test_pieces_of_all_texts_are_cut_at_every_full_stop():
     """The rule of the program's line 26, on a number and on what models write at the end."""
     caption = Annotation("A 1.5 m pole. ", stored={"dense": ("Two men</s>", "...")})
-    assert {text for text in outcomes(sentences.draw_released, caption) if ". " not in text} == {
+    assert {text for text in outcomes(sub_captions.draw_released, caption) if ". " not in text} == {
         "A 1",
         "5 m pole",
         "Two men",
@@ -198,7 +198,7 @@ def test_shares_of_sub_captions():
     """
     pieces = Annotation("a. b", stored={"dense": ("c.", "d", "e")})
     generator = np.random.default_rng(0)
-    drawn = Counter(sentences.draw_released(pieces, generator) for _ in range(12000))
+    drawn = Counter(sub_captions.draw_released(pieces, generator) for _ in range(12000))
     sizes = Counter()
     for text, count in drawn.items():
         sizes[text.count(". ") + 1] += count
@@ -212,4 +212,4 @@ def test_shares_of_sub_captions():
 
 def test_fewer_pieces_than_are_asked_for():
     """Consecutive ones are all there are; from anywhere they come twice."""
-    assert outcomes(sentences.draw_released, Annotation("a. b.")) >= {"a", "b", "a. b", "b. a", "a. a. b"}
+    assert outcomes(sub_captions.draw_released, Annotation("a. b.")) >= {"a", "b", "a. b", "b. a", "a. a. b"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.text import scene_graph, sentences, shuffle, units
+from compclip.text import scene_graph, shuffle, sub_captions, units
 from compclip.text.annotation import Annotation
 from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
@@ -127,8 +127,8 @@ def test_nouns_and_adjectives_among_their_places(annotated):
 def test_sub_captions_have_one_to_three_sentences():
     """Of the caption and of what is stored beside it: single ones, consecutive ones, and some from anywhere."""
     stored = {"dense": ("C.", "D.")}
-    texts = outcomes(sentences.draw_sentences, Annotation("A. B.", sentences=((0, 2), (3, 5)), stored=stored))
+    texts = outcomes(sub_captions.draw, Annotation("A. B.", sentences=((0, 2), (3, 5)), stored=stored))
     assert {"A.", "B.", "C.", "D.", "A. B.", "C. D.", "B. C. D.", "D. A.", "D. B. A."} <= texts
     sizes = {len(text.split()) for text in texts}
     assert sizes == {1, 2, 3} and all(len(set(text.split())) == len(text.split()) for text in texts)
-    assert set(outcomes(sentences.draw_sentences, Annotation("A.", sentences=((0, 2),)))) <= {"A.", "A. A.", "A. A. A."}
+    assert set(outcomes(sub_captions.draw, Annotation("A.", sentences=((0, 2),)))) <= {"A.", "A. A.", "A. A. A."}
