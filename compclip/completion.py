@@ -11,8 +11,7 @@ import sys
 from typing import Any, NoReturn
 from unittest import mock
 
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import entry
+from compclip.base.errors import CommandParser, entry
 
 
 class ParserBuilt(Exception):

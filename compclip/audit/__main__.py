@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import CommandParser, UserError, entry, unknown
 from compclip.base.files import check_output_folder, write_atomic, write_json
 
 AUDITS = Path("audits")
@@ -28,7 +27,7 @@ AUDITS = Path("audits")
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Audit a data set, write page and JSON, print a table."""
     args = _parser().parse_args(argv)
-    from compclip.audit import audit_page, rule_audit
+    from compclip.audit import rule_audit
     from compclip.config import read
 
     params = read.load_params(args.params)
@@ -39,8 +38,8 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
         raise UserError(f"{args.data}: no method shows a text that a rule makes; name one with --method")
     out = args.out or root / AUDITS / args.data
     write_json(out / "audit.json", asdict(audit))
-    write_atomic(out / "index.html", audit_page.render_page(audit).encode())
-    print(json.dumps(asdict(audit), indent=1) if args.json else audit_page.format_table(audit))
+    write_atomic(out / "index.html", rule_audit.render_page(audit).encode())
+    print(json.dumps(asdict(audit), indent=1) if args.json else rule_audit.format_table(audit))
     if not args.json:
         print(f"{out / 'index.html'}: {audit.looked_at} of {audit.samples} pictures' captions")
     return 0

@@ -7,21 +7,30 @@ rule: coverage, edits, how far a blind judge tells its texts from captions, new 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from compclip.audit import blind_judge, text_edits
-from compclip.audit.blind_judge import BlindShares
+from compclip import report
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Views
 from compclip.text import true_edits
-from compclip.text.blind_language import FOLDS, FoldedLanguage, split_words
+from compclip.text.blind_language import (
+    BIGRAM_COLUMN,
+    FOLDS,
+    FREQUENCY_COLUMN,
+    LENGTH_COLUMN,
+    FoldedLanguage,
+    split_words,
+)
 from compclip.text.text_groups import Rule
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
@@ -162,8 +171,8 @@ def _audit_rule(
     pairs = texts.pairs
     count = max(1, len(texts.pairs))
     folds = [fold_of[index] for index in texts.pictures]
-    new_words = [text_edits.list_new_words(text, caption_words) for _, text in pairs]
-    edits = Counter(text_edits.describe_edit(caption, text, pos_of) for caption, text in pairs)
+    new_words = [list_new_words(text, caption_words) for _, text in pairs]
+    edits = Counter(describe_edit(caption, text, pos_of) for caption, text in pairs)
     rows = list(zip(pairs, (captions_of[index] for index in texts.pictures), strict=True))
     return RuleAudit(
         method=texts.method,
@@ -172,10 +181,181 @@ def _audit_rule(
         texts=len(pairs),
         coverage=len(pairs) / max(1, texts.attempts),
         edits={kind: number / count for kind, number in edits.most_common()},
-        blind=blind_judge.judge_pairs(pairs, folds, language) if len(set(folds)) > 1 else None,
+        blind=judge_pairs(pairs, folds, language) if len(set(folds)) > 1 else None,
         new_words=sum(map(bool, new_words)) / count,
-        examples=blind_judge.most_common(Counter(word for words in new_words for word in words), EXAMPLES),
+        examples=most_common(Counter(word for words in new_words for word in words), EXAMPLES),
         still_true=sum(true_edits.is_still_true(*pair, captions) for pair, captions in rows) / count,
         may_be_true=sum(true_edits.uses_other_captions(*pair, captions) for pair, captions in rows) / count,
         samples=pairs[:: max(1, -(-len(pairs) // SAMPLES))],
+    )
+
+
+# --- what a rule changed --------------------------------------------------------------------------------------------
+# What a text changes of its caption, by words alone: the kind of the edit, new words, and the places.
+
+
+ORDER = "order of words"
+ADD = "words added"
+REMOVE = "words removed"
+REPLACE = "replaced"
+SAME = "no word"
+FEW = 3  # words of a replacement whose kind is named
+
+
+def describe_edit(caption: str, text: str, pos_of: Mapping[str, str]) -> str:
+    """Return the kind of an edit: order, words added or removed, or the parts of speech exchanged or replaced."""
+    before = split_words(caption)
+    after = split_words(text)
+    if before == after:
+        return SAME
+    if Counter(before) == Counter(after):
+        exchanged = [word for word, other in zip(before, after, strict=True) if word != other]
+        return f"exchanged {name_kinds(exchanged, pos_of)}" if len(exchanged) == 2 else ORDER
+    removed = list((Counter(before) - Counter(after)).elements())
+    added = Counter(after) - Counter(before)
+    if not removed:
+        return ADD
+    if not added:
+        return REMOVE
+    return f"{REPLACE} {name_kinds(removed, pos_of)}" if len(removed) <= FEW else f"{REPLACE}, more than {FEW} words"
+
+
+def name_kinds(words: Sequence[str], pos_of: Mapping[str, str]) -> str:
+    """Return the different parts of speech of words, joined."""
+    return "+".join(sorted({pos_of.get(word, "other") for word in words}))
+
+
+def list_new_words(text: str, caption_words: Collection[str]) -> list[str]:
+    """Return the words of a text that are not among those of any caption."""
+    return [word for word in split_words(text) if word not in caption_words]
+
+
+def mark_changes(caption: str, text: str) -> list[tuple[str, bool]]:
+    """Return the text in pieces, each with whether the caption has it otherwise."""
+    before = caption.split()
+    after = text.split()
+    pieces = []
+    for kind, _, _, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if low < high:
+            pieces.append((" ".join(after[low:high]), kind != "equal"))
+    return pieces
+
+
+# --- a judge that sees no picture -----------------------------------------------------------------------------------
+# Tell a text from its caption without the picture: by single blind scores, and by a judge that is trained on them.
+#
+# N pairs of a caption and a text made of it, F features.
+#
+# Pairs are in folds by picture. The scores of a pair come from word counts of the other folds' captions alone, and
+# the judge that decides a pair was trained on the pairs of the other folds: logistic regression on the differences of
+# the features, without an intercept. Chance is one half; a tie counts half. A text that is another picture's own
+# caption is among the counts, and so too likely.
+
+
+RIDGE = 1.0  # weight of the squares of the judge's weights, of standardised features
+STEPS = 25  # of Newton's method; it converges in less than ten
+
+
+@dataclass(frozen=True)
+class BlindShares:
+    """Shares of pairs in which the caption is preferred to the text: by each score, and by the judge (`recognised`)."""
+
+    length: float
+    frequency: float
+    bigram: float
+    recognised: float
+
+
+def judge_pairs(pairs: Sequence[tuple[str, str]], fold_of: Sequence[int], language: FoldedLanguage) -> BlindShares:
+    """Return how often captions are told from the texts, which are the second of each pair."""
+    features = [[language.features(text, fold) for text in pair] for pair, fold in zip(pairs, fold_of, strict=True)]
+    feature_N2F = np.array(features)
+    gap_NF = feature_N2F[:, 0] - feature_N2F[:, 1]
+    length, frequency, bigram = (
+        count_preferred(gap_NF[:, i]) for i in (LENGTH_COLUMN, FREQUENCY_COLUMN, BIGRAM_COLUMN)
+    )
+    return BlindShares(length, frequency, bigram, count_preferred(cross_judge(gap_NF, np.array(fold_of))))
+
+
+def count_preferred(margin_N: np.ndarray) -> float:
+    """Return the share of pairs with a positive margin, ties counted half."""
+    return float(((margin_N > 0) + 0.5 * (margin_N == 0)).mean())
+
+
+def cross_judge(gap_NF: np.ndarray, fold_N: np.ndarray) -> np.ndarray:
+    """Return each pair's margin by the judge that was trained on the other folds; 0 where those are empty."""
+    margin_N = np.zeros(len(gap_NF))
+    for fold in range(FOLDS):
+        train_N = fold_N != fold
+        test_N = fold_N == fold
+        if train_N.any() and test_N.any():
+            scale_F = np.sqrt((gap_NF[train_N] ** 2).mean(axis=0))
+            scale_F[scale_F == 0] = 1.0
+            weight_F = fit_judge(gap_NF[train_N] / scale_F)
+            margin_N[test_N] = np.round(gap_NF[test_N] / scale_F @ weight_F, 9)
+    return margin_N
+
+
+def fit_judge(gap_NF: np.ndarray) -> np.ndarray:
+    """Return the weights that maximise the log likelihood of the captions, less the ridge, by Newton's method."""
+    weight_F = np.zeros(gap_NF.shape[1])
+    for _ in range(STEPS):
+        wrong_N = 1 / (1 + np.exp(np.clip(gap_NF @ weight_F, -50, 50)))
+        gradient_F = gap_NF.T @ wrong_N - RIDGE * weight_F
+        spread_N = wrong_N * (1 - wrong_N)
+        hessian_FF = (gap_NF * spread_N[:, None]).T @ gap_NF + RIDGE * np.eye(len(weight_F))
+        weight_F += np.linalg.solve(hessian_FF, gradient_F)
+    return weight_F
+
+
+def most_common(words: Counter[str], limit: int = 10) -> list[str]:
+    """Return the most frequent words, equals in alphabetical order."""
+    return [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:limit]]
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+# The page of an audit, in the style of the report, and its table for a terminal.
+
+
+FIELDS = ("coverage", "recognised", "length", "frequency", "bigram", "new words", "still true", "may be true")
+
+
+def list_shares(rule: RuleAudit) -> list[float | None]:
+    """Return the shares of a rule's row, in the order of FIELDS."""
+    blind = rule.blind
+    shares = (blind.recognised, blind.length, blind.frequency, blind.bigram) if blind else (None,) * 4
+    return [rule.coverage, *shares, rule.new_words, rule.still_true, rule.may_be_true]
+
+
+def format_share(share: float | None) -> str:
+    """Format a share in percent."""
+    return "–" if share is None else f"{100 * share:.1f}"
+
+
+def format_table(audit: Audit) -> str:
+    """Return a line a rule, shares in percent."""
+    names = [f"{rule.method}: {rule.rule} ({rule.role})" for rule in audit.rules]
+    width = max(map(len, names))
+    lines = [f"{'percent':<{width}}" + "".join(f"{field:>13}" for field in FIELDS)]
+    for name, rule in zip(names, audit.rules, strict=True):
+        lines.append(f"{name:<{width}}" + "".join(f"{format_share(share):>13}" for share in list_shares(rule)))
+    return "\n".join(lines)
+
+
+def render_page(audit: Audit) -> str:
+    """Render the page's HTML, the same bytes for the same audit."""
+    folders = [Path(__file__).parent, Path(report.__file__).parent]  # the report's style
+    environment = Environment(
+        loader=FileSystemLoader(folders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("audit.html.j2").render(
+        audit=audit,
+        fields=FIELDS,
+        list_shares=list_shares,
+        format_share=format_share,
+        mark_changes=mark_changes,
     )

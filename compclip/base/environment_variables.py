@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from compclip.base import redact
+from compclip.base import errors
 from compclip.base.errors import UserError
 
 ALLOW = "COMPCLIP_ALLOW_ENV"
@@ -34,7 +34,7 @@ def read_secret(variable: str) -> str:
     Raises UserError naming the variable where it holds more than a line: a header, a URL and a command end with it.
     """
     value = os.environ.get(variable, "").strip()
-    redact.remember_secret(value)
+    errors.remember_secret(value)
     if NO_LINE.search(value):
         raise UserError(f"${variable}: holds a line break or another control character; set it to one line")
     return value

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
-
-from compclip.base.redact import redact_secrets
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from types import TracebackType
+
 
 # Refusals of the system that the user can repair, with the advice.
 MENDABLE = {
@@ -115,3 +120,88 @@ def shorten(text: str, longest: int) -> str:
 def one_line(text: str) -> str:
     """Return `text` with every run of white space, line breaks included, as one space."""
     return " ".join(text.split())
+
+
+# --- secrets are not shown ------------------------------------------------------------------------------------------
+# Hide secrets in messages: those that this process has read, and text that looks like one.
+#
+# Every UserError passes through `redact` as it is made, so that no message, file or post made of it holds a secret;
+# `errors.entry` shows tracebacks through it, too.
+
+
+MASK = "***"
+SHORTEST = 8  # characters: no key is shorter, and stand-ins for one (EMPTY, test) are words of captions
+_NAMES = r"[\w.-]{0,40}(?:pass|pwd|token|key|secret|auth|sig|cred)[\w.-]{0,40}"
+# Bounded: a message may quote megabytes of a stranger's file. Compiled when there is a message, which is rare.
+_PATTERNS = (
+    # user:password@ of a URL, to the last @: a password may hold / and @ itself
+    (r"(\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s@]{0,500}@)+", rf"\1{MASK}@"),
+    (rf"(?i)([?&;]{_NAMES}=)[^\s&;\"'#]+", rf"\1{MASK}"),
+    (r"(?i)(\b(?:password|passwd|pwd)\s*=\s*)[^\s&;\"',]+", rf"\1{MASK}"),  # of a connection's string
+    (r"(?i)(\bbearer\s+)[^\s\"',;]+", rf"\1{MASK}"),
+    (r"\b(sk-|xox[abp]-)[A-Za-z0-9_-]{8,}", rf"\1{MASK}"),
+    (r"\b(hf_|gh[opsu]_)[A-Za-z0-9]{16,}", rf"\1{MASK}"),  # hf_tokenizer_name is a key of a config
+)
+_secrets: set[str] = set()
+
+
+def remember_secret(secret: str) -> None:
+    """Hide this secret from now on, in each form in which a server or a library may repeat it."""
+    for text in {secret, " ".join(secret.split()), *secret.splitlines()}:
+        quoted = {quote(text), quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], repr(text)[1:-1]}
+        _secrets.update(form for form in {text, *quoted} if len(form) >= SHORTEST)
+
+
+def hide_known(text: str) -> str:
+    """Return `text` without the secrets that this process has read."""
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def redact_secrets(text: str) -> str:
+    """Return `text` without known secrets and what looks like one: the user of a URL, a key in its query, a token."""
+    text = hide_known(text)
+    for pattern, masked in _PATTERNS:
+        text = re.sub(pattern, masked, text)
+    return text
+
+
+# --- the parser of all commands -------------------------------------------------------------------------------------
+# The parser of every command: a wrong call is one line, and help says each option's default.
+
+
+UNKNOWN = "unrecognized arguments: "  # argparse's own words
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parses a command's arguments; its subcommands have parsers of the same kind."""
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an argument, whose help names a default that it does not speak of itself."""
+        action = super().add_argument(*names, **options)
+        default = _describe_default(action.default)
+        if action.option_strings and action.help and default and "default" not in action.help:
+            action.help += f"; default: {default}"
+        return action
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong in one line, with close names of an unknown option, and leave with 2."""
+        hint = f"`{self.prog} --help` lists what it takes"
+        word = message.removeprefix(UNKNOWN).split(" ")[0].partition("=")[0]
+        if message.startswith(UNKNOWN) and word.startswith("-"):
+            options = [name for action in self._actions for name in action.option_strings]
+            close_options = get_close_matches(word, options, n=2)
+            if close_options:
+                hint = f"did you mean {' or '.join(close_options)}? {hint}"
+        print(f"error: {self.prog}: {message}; {hint}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _describe_default(default: Any) -> str:
+    """Return a default as help names it; "" where there is none to name."""
+    if isinstance(default, bool) or not isinstance(default, (str, int, float, Path)) or default == argparse.SUPPRESS:
+        return ""
+    if isinstance(default, Path) and default.is_absolute():
+        return ""  # a file of the package
+    return "this folder" if str(default) == "." else str(default).replace("%", "%%")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from multiprocessing import connection
+from pathlib import Path
 from typing import TypeVar
 
 TICK_S = 0.2  # between two calls of `allowed`
@@ -69,3 +70,18 @@ def end_with_parent() -> None:
 def _wait_and_leave(parent_sentinel: int) -> None:
     connection.wait([parent_sentinel])
     os._exit(1)
+
+
+# --- shared memory --------------------------------------------------------------------------------------------------
+# The memory that processes of one machine share, by which workers pass batches.
+
+
+FOLDER = Path("/dev/shm")
+
+
+def measure_free() -> int | None:
+    """Return the free bytes; None where a system has no such folder, and shared memory bounds nothing."""
+    if not FOLDER.is_dir():
+        return None
+    room = os.statvfs(FOLDER)
+    return room.f_bavail * room.f_frsize

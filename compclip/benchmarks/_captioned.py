@@ -22,7 +22,7 @@ from compclip.base.files import read_json, read_text
 from compclip.benchmarks._files import check_unique, first_existing, read_field, read_tar_pairs
 from compclip.data import caption_files
 from compclip.data.caption_files import CaptionedPicture
-from compclip.data.picture_names import CAPTION_ENDINGS
+from compclip.data.sample import CAPTION_ENDINGS
 from compclip.evaluate.benchmark import Record
 from compclip.runs.item_outcomes import LOST_NAMES
 

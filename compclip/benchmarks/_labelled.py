@@ -18,7 +18,7 @@ from compclip.base.files import read_text
 from compclip.benchmarks import _class_sets, _tables
 from compclip.benchmarks._class_sets import ClassSet, class_numbers, find_labels
 from compclip.benchmarks._files import first_existing, read_field, read_rows, read_tar_pairs
-from compclip.data.picture_names import ENDINGS
+from compclip.data.sample import ENDINGS
 
 LONGEST = 32  # bytes of a label
 # columns

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compclip.base import environment_variables
-from compclip.base.errors import UserError
-from compclip.base.redact import redact_secrets
+from compclip.base.errors import UserError, redact_secrets
 from compclip.config.validation import RequiredText, Share
 
 KINDS = ("swap", "replace")  # of hard positives

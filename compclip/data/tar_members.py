@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from compclip.data.picture_names import ENDINGS
+from compclip.data.sample import ENDINGS
 
 BLOCK = 512
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compclip.base.errors import one_line, shorten
-from compclip.base.redact import redact_secrets
+from compclip.base.errors import one_line, redact_secrets, shorten
 
 OK = "ok"
 FAILED = "FAILED"

@@ -24,8 +24,7 @@ from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.config import benchmark_groups
-from compclip.data.picture_names import PictureFinder
-from compclip.data.sample import ImageLocation
+from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, metric_by_scorer, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings

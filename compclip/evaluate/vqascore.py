@@ -12,8 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import entry
+from compclip.base.errors import CommandParser, entry
 from compclip.evaluate import scoring_options
 
 

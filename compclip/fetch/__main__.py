@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, one_line, unknown
+from compclip.base.errors import CommandParser, UserError, entry, one_line, unknown
 from compclip.base.messages import format_count
-from compclip.fetch import catalogue, offer_files, picture_lists
+from compclip.fetch import catalogue, offer_files
 from compclip.fetch.catalogue import Offer
-from compclip.fetch.picture_lists import PictureOptions
+from compclip.fetch.offer_files import PictureOptions
 
 HEADER = ("name", "kind", "size", "here", "licence", "what")
 UNITS = ("B", "KiB", "MiB", "GiB")
@@ -53,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", default=".", metavar="FOLDER", help="of the project, with data/ and models/ below it")
     parser.add_argument("--lists-only", action="store_true", help="of lists of pictures, the lists alone")
     parser.add_argument(
-        "--format", choices=picture_lists.FORMATS, default=PictureOptions.format, help="how pictures are stored"
+        "--format", choices=offer_files.FORMATS, default=PictureOptions.format, help="how pictures are stored"
     )
     parser.add_argument(
         "--retries", type=_count, default=PictureOptions.retries, help="further tries of a picture that fails"
@@ -97,8 +96,8 @@ def _describe_fetch(offer: Offer, root: Path, way: PictureOptions | None) -> str
     sentences = [f"{_describe_files(counts)} in {target}"]
     if offer.pictures and way:
         messages.note(f"{offer.name}: {sentences[0]}; pictures follow")
-        picture_counts = picture_lists.fetch_pictures(offer.pictures, root / offer.section.folder, root, way)
-        lost = ", ".join(f"{picture_counts[name]:,} {name}" for name in picture_lists.COUNTS[2:])
+        picture_counts = offer_files.fetch_pictures(offer.pictures, root / offer.section.folder, root, way)
+        lost = ", ".join(f"{picture_counts[name]:,} {name}" for name in offer_files.COUNTS[2:])
         share = f"{picture_counts['successes']:,} of {picture_counts['count']:,} pictures"
         sentences.append(f"{share} in {root / offer.pictures.into} ({lost})")
     return "; ".join(sentences)

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compclip.base import environment_variables, files
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError, hide_known, one_line, redact_secrets
 from compclip.base.files import has_lone, replace_lone
-from compclip.base.redact import hide_known, redact_secrets
 from compclip.config.servers import Server
 from compclip.data import images
 from compclip.llm import answer_cache, chat_question

@@ -24,7 +24,6 @@ from compclip.prepare import (
     balanced_negatives,
     benchmark_overlap,
     mask_filling,
-    negative_images,
     picture_scaling,
     region_lists,
     rewrite_shards,
@@ -184,7 +183,7 @@ def build_batch(
     edges = pa.array(itertools.accumulate(caption_counts, initial=0), pa.int32())
     captions = pa.ListArray.from_arrays(edges, add_stored_texts(annotations.array(), texts or {}))
     columns = {name: pa.array([getattr(s, name) for s in samples], SCHEMA.field(name).type) for name in SAMPLE_COLUMNS}
-    further = negative_images.build_column(samples) | region_lists.build_column(samples)
+    further = stored_lists.build_column(samples) | region_lists.build_column(samples)
     batch = pa.RecordBatch.from_pydict(columns | {"captions": captions} | further)
     makers = {f"made by {name}": version for name, version in versions().items()}
     return batch.replace_schema_metadata(makers | dict(metadata or {}))

@@ -26,9 +26,8 @@ from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data.picture_names import PictureFinder
-from compclip.data.sample import Sample
-from compclip.prepare import caption_join, file_listing, negative_images, region_lists, sample_cleaning, shard_writer
+from compclip.data.sample import PictureFinder, Sample
+from compclip.prepare import caption_join, file_listing, region_lists, sample_cleaning, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
@@ -60,7 +59,7 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     source_parts = _source_files(source, cfg) if hasattr(source, "parts") else _copy_blocks(source, cfg, blocks, counts)
     captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
     captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
-    negatives = negative_images.iterate_inputs(released_lists.negative_images_config(cfg))
+    negatives = stored_lists.iterate_inputs(released_lists.negative_images_config(cfg))
     regions = (file.path for file in file_listing.iterate_files(cfg.regions["file"])) if cfg.regions else ()
     inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives, regions)
     decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
@@ -138,7 +137,7 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
     """
     source = plugins.load_plugin(plugins.SOURCES, cfg.source)
     caption_list = caption_join.open_list(captions) if captions else None
-    join_negatives = negative_images.open_joiner(released_lists.negative_images_config(cfg))
+    join_negatives = stored_lists.open_joiner(released_lists.negative_images_config(cfg))
     join_regions = region_lists.open_joiner(released_lists.regions_config(cfg))
     with plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner).opened(cfg, options) as caption:
 

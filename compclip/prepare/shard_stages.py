@@ -18,8 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compclip.base import safe_names
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import CommandParser, UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, plan, read, released_lists
@@ -30,7 +29,6 @@ from compclip.prepare import (
     annotate_shards,
     benchmark_overlap,
     caption_join,
-    negative_images,
     recaption_shards,
     region_lists,
     rewrite_shards,
@@ -77,7 +75,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
     if work.stage == RECAPTION:
         manifest, counts = work.publish(folder / SAMPLES)
         counts.update(caption_join.count_rows(released_lists.captions_config(cfg), map(work.shard_path, work.items)))
-        counts.update(negative_images.count_rows(released_lists.negative_images_config(cfg)))
+        counts.update(stored_lists.count_rows(released_lists.negative_images_config(cfg)))
         counts.update(region_lists.count_rows(released_lists.regions_config(cfg)))
         summary = recaption_shards.summarize_counts(cfg, counts)
         manifest_path = folder / SAMPLES / MANIFEST

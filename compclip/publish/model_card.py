@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from compclip.base import yaml_text
+from compclip.base.errors import redact_secrets
 from compclip.base.files import read_mapping
-from compclip.base.redact import redact_secrets
 from compclip.config import drawn_scenes
 from compclip.fetch import catalogue
 from compclip.fetch.catalogue import Offer

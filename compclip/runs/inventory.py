@@ -26,7 +26,7 @@ from compclip.config.grid import parse_cell
 from compclip.data import shard_files
 from compclip.interface.method import load_method
 from compclip.model import run_weights
-from compclip.runs import jobs, keys, result_files, run_folder, run_store, run_table, state_checksum
+from compclip.runs import jobs, keys, result_files, run_folder, run_store, run_table
 from compclip.runs.run_folder import RUNS, RunFolder, Trained, published_folders, result_paths
 from compclip.runs.run_table import DiskFile, RunRow
 
@@ -217,7 +217,7 @@ def _check_run(run: RunFolder) -> Iterator[Damage]:
                     yield Damage(path, str(error), folder=results)
     for path in run.checkpoints():
         try:
-            state_checksum.check_file(path)
+            run_folder.check_file(path)
         except (OSError, ValueError, KeyError) as error:
             yield Damage(path, f"an unfinished training's checkpoint: {error}")
 

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages, safe_names, thread_waiting
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import CommandParser, UserError, entry
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.runs import follower, run_store

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from compclip.base import messages
 from compclip.base.files import atomic
-from compclip.runs import state_checksum
+from compclip.runs import run_folder
 from compclip.train import extras
 from compclip.train.extras import Extras
 
@@ -73,12 +73,12 @@ def write_tensors(folder: Path, step: int, tensors: Mapping[str, Tensor], header
     with atomic(path) as tmp, open(tmp, "wb") as file:
         description = _describe_tensors(by_size, {"step": step, **header})
         file.write(description)
-        crc = zlib.crc32(description[state_checksum.LENGTH :])
+        crc = zlib.crc32(description[run_folder.LENGTH :])
         for _, tensor in by_size:
             content = tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
             file.write(content)
             crc = zlib.crc32(content, crc)
-        file.seek(state_checksum.find_place(description))
+        file.seek(run_folder.find_place(description))
         file.write(f"{crc:08x}".encode())
     for old in _list_files(folder)[:-KEEP]:
         old.unlink()
@@ -87,9 +87,7 @@ def write_tensors(folder: Path, step: int, tensors: Mapping[str, Tensor], header
 
 def _describe_tensors(tensors: Sequence[tuple[str, Tensor]], header: Mapping[str, Any]) -> bytes:
     """Return the first bytes of a safetensors file: a length (8 bytes), then types, shapes and places as JSON."""
-    described: dict[str, Any] = {
-        "__metadata__": {state_checksum.NAME: state_checksum.UNKNOWN, "header": json.dumps(header)}
-    }
+    described: dict[str, Any] = {"__metadata__": {run_folder.NAME: run_folder.UNKNOWN, "header": json.dumps(header)}}
     end = 0
     for name, tensor in tensors:
         start = end
@@ -143,7 +141,7 @@ def _frozen_names(clip: nn.Module) -> set[str]:
 
 def _read_file(path: Path, clip: nn.Module, extra_parts: Extras) -> tuple[dict, dict[str, Tensor]]:
     """Return header and tensors of a checkpoint. Raises ValueError, among others, unless it is one of this model."""
-    state_checksum.check_file(path)
+    run_folder.check_file(path)
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = json.loads(file.metadata()["header"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compclip.audit import blind_judge
+from compclip.audit import rule_audit
 from compclip.text.blind_language import FOLDS, FoldedLanguage
 
 WORDS = ("red", "blue", "small", "old")
@@ -25,7 +25,7 @@ def captions():
 
 def judge(pairs):
     folds = [i % FOLDS for i in range(len(pairs))]
-    return blind_judge.judge_pairs(pairs, folds, FoldedLanguage([caption for caption, _ in pairs], folds))
+    return rule_audit.judge_pairs(pairs, folds, FoldedLanguage([caption for caption, _ in pairs], folds))
 
 
 def test_a_planted_artefact_is_recognised(captions):
@@ -53,8 +53,8 @@ def test_counts_are_of_other_folds_alone():
 def test_the_judge_is_a_maximum():
     """The gradient of the penalised log likelihood, worked out by loops, is zero."""
     gap_NF = np.random.default_rng(1).normal(size=(30, 3)) + 0.3
-    weight_F = blind_judge.fit_judge(gap_NF)
+    weight_F = rule_audit.fit_judge(gap_NF)
     gradient = [
-        sum(row[i] / (1 + np.exp(row @ weight_F)) for row in gap_NF) - blind_judge.RIDGE * weight_F[i] for i in range(3)
+        sum(row[i] / (1 + np.exp(row @ weight_F)) for row in gap_NF) - rule_audit.RIDGE * weight_F[i] for i in range(3)
     ]
     assert gradient == pytest.approx([0, 0, 0], abs=1e-9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.audit import text_edits
+from compclip.audit import rule_audit
 from compclip.text import true_edits
 
 POS = {"dog": "NOUN", "red": "ADJ", "on": "ADP"}
@@ -25,7 +25,7 @@ POS = {"dog": "NOUN", "red": "ADJ", "on": "ADP"}
     ],
 )
 def test_kinds_of_edits(text, kind):
-    assert text_edits.describe_edit("a red dog on the mat", text, POS) == kind
+    assert rule_audit.describe_edit("a red dog on the mat", text, POS) == kind
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_words_of_other_captions_may_be_true():
 
 
 def test_changes_are_marked():
-    assert text_edits.mark_changes("a red dog", "a blue dog") == [("a", False), ("blue", True), ("dog", False)]
+    assert rule_audit.mark_changes("a red dog", "a blue dog") == [("a", False), ("blue", True), ("dog", False)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import command_line
-from compclip.base.command_line import CommandParser
+from compclip.base import errors
+from compclip.base.errors import CommandParser
 
 
 def make_parser() -> CommandParser:
@@ -39,7 +39,7 @@ def test_a_wrong_call_is_one_line(argv, text, capsys):
 
 def test_every_command_has_this_parser():
     """Whatever makes one of argparse's own would print its usage with an error."""
-    sources = Path(command_line.__file__).parents[1].rglob("*.py")
+    sources = Path(errors.__file__).parents[1].rglob("*.py")
     assert [path.name for path in sources if "argparse.ArgumentParser(" in path.read_text()] == []
 
 

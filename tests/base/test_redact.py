@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compclip.base import environment_variables, errors, redact
-from compclip.base.errors import UserError
-from compclip.base.redact import redact_secrets
+from compclip.base import environment_variables, errors
+from compclip.base.errors import UserError, redact_secrets
 
 VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=20)
 
@@ -20,7 +19,7 @@ VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
     """Nothing is remembered from one test to the next."""
-    monkeypatch.setattr(redact, "_secrets", set())
+    monkeypatch.setattr(errors, "_secrets", set())
 
 
 @pytest.mark.parametrize(
@@ -70,10 +69,10 @@ def test_no_password_of_any_url(user, password, before, after):
 @given(key=VISIBLE | st.text(min_size=8, max_size=20).map(str.strip).filter(lambda key: len(key) >= 8))
 def test_no_form_of_what_was_read(key):
     """As it is, in a URL, in JSON, in Python's own words, on one line."""
-    redact.remember_secret(key)
+    errors.remember_secret(key)
     for form in (key, quote(key, safe=""), json.dumps(key), repr(key), " ".join(key.split())):
         assert key not in redact_secrets(f"said <{form}>") and form.strip("\"'") not in redact_secrets(f"said <{form}>")
-    redact._secrets.clear()
+    errors._secrets.clear()
 
 
 def test_a_secret_of_several_lines_is_refused_and_no_line_of_it_is_shown(monkeypatch):
@@ -96,7 +95,7 @@ def test_a_variable_is_read_when_it_is_used(monkeypatch):
 def test_a_traceback_shows_none_of_its_causes(monkeypatch, capsys):
     """As a command that ends in an error which is no user's shows it."""
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    redact.remember_secret("a-long-key")
+    errors.remember_secret("a-long-key")
 
     def main(argv):
         try:

@@ -104,7 +104,7 @@ HARMLESS = {
     "error text": ("compclip.train.loader", "lower the batch size", "take fewer"),
     "error text of the loop": ("compclip.train.recorder", "the loss is", "oh dear, it is"),
     "annotation": ("compclip.train.fine_tuning", "def total_steps(cfg: Train, per_epoch: int)", "def total_steps(cfg, per_epoch)"),
-    "redaction": ("compclip.base.redact", "from __future__", "EDITED = 1\nfrom __future__"),
+    "redaction": ("compclip.base.errors", "from __future__", "EDITED = 1\nfrom __future__"),
     "option of a benchmark": ("compclip.benchmarks.retrieval", "from __future__", "EDITED = 1\nfrom __future__"),
     "report page": ("compclip.report.__main__", "from __future__", "EDITED = 1\nfrom __future__"),
     "reading of params.yaml": ("compclip.config.read", "from __future__", "EDITED = 1\nfrom __future__"),

@@ -15,7 +15,7 @@ from compclip.base.files import read_json
 from compclip.benchmarks import retrieval
 from compclip.config.released_lists import Captions
 from compclip.config.sections import BenchmarkSection, Data
-from compclip.data.picture_names import ENDINGS, PictureFinder
+from compclip.data.sample import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
 from compclip.prepare import caption_lists, sources
 from compclip.prepare.sources import img2dataset, webdataset

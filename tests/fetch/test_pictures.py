@@ -12,9 +12,9 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.fetch import __main__ as command
-from compclip.fetch import picture_lists
+from compclip.fetch import offer_files
 from compclip.fetch.catalogue import PictureList
-from compclip.fetch.picture_lists import PictureOptions
+from compclip.fetch.offer_files import PictureOptions
 
 PROGRAM = """#!{python}
 import json, sys
@@ -35,7 +35,7 @@ sys.exit({code})
 def project(tmp_path, monkeypatch):
     """An empty project, and img2dataset's stand-in on the PATH."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(picture_lists.sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(offer_files.sys, "executable", str(tmp_path / "bin" / "python"))
 
     def install(code=0):
         program = tmp_path / "bin" / "img2dataset"
@@ -119,7 +119,7 @@ def test_a_column_that_is_not_there(tmp_path, project, kind):
         pq.write_table(pa.table({"URL": ["http://x/1.jpg"], "TEXT": ["one"]}), tmp_path / "list.parquet")
     picture_list = PictureList(list=f"list.{kind}", format=kind, url="url", into="data/raw/y")
     with pytest.raises(UserError, match=rf"list\.{kind}: unknown column 'url'; (did you mean 'URL'|known: TEXT, URL)"):
-        picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
+        offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     assert not (tmp_path / "words.json").exists()
 
 
@@ -128,15 +128,15 @@ def test_a_folder_of_parts(tmp_path, project):
     (tmp_path / "data").mkdir()
     picture_list = PictureList(list="data", format="parquet", url="url", into="data/raw/y")
     with pytest.raises(UserError, match=r"data: no \.parquet file there"):
-        picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
+        offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match="no parquet file"):
-        picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
+        offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     pq.write_table(pa.table({"url": ["http://x/1.jpg"]}), tmp_path / "data" / "a.parquet")
-    assert picture_lists.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())["successes"] == 17
+    assert offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())["successes"] == 17
 
 
 def test_counts_of_others_files_are_numbers(tmp_path):
     """What is no number in a shard's counts is none."""
     (tmp_path / "00000_stats.json").write_text('{"count": 3, "successes": "many", "failed_to_download": true}')
-    assert picture_lists.count_pictures(tmp_path) == {"count": 3}
+    assert offer_files.count_pictures(tmp_path) == {"count": 3}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compclip.audit import blind_judge
+from compclip.audit import rule_audit
 from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.released_lists import BalancedTexts
@@ -76,7 +76,7 @@ def recognise(samples, negatives, files):
         for sample, texts in zip(samples, negatives, strict=True)
         if texts
     ]
-    return blind_judge.judge_pairs([row[:2] for row in rows], [row[2] for row in rows], language)
+    return rule_audit.judge_pairs([row[:2] for row in rows], [row[2] for row in rows], language)
 
 
 def test_a_judge_is_at_chance(samples, tmp_path):

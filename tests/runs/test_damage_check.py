@@ -10,7 +10,7 @@ from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import backbone
 from compclip.runs import __main__ as runs_command
-from compclip.runs import inventory, state_checksum
+from compclip.runs import inventory, run_folder
 from compclip.train import checkpoint
 from tests import tiny_project
 
@@ -99,10 +99,10 @@ def test_a_checkpoint_with_other_bytes_gives_way_to_the_one_before(tmp_path, cap
     adamw = torch.optim.AdamW(model.parameters())
     for step in (1, 2):
         path = checkpoint.write(tmp_path, step, model, adamw, {"seed": 0})
-        state_checksum.check_file(path)
+        run_folder.check_file(path)
     assert checkpoint.read(tmp_path, model, adamw)["step"] == 2
     damage(path)
     with pytest.raises(ValueError, match="not those that were written"):
-        state_checksum.check_file(path)
+        run_folder.check_file(path)
     assert checkpoint.read(tmp_path, model, adamw)["step"] == 1
     assert "step_00000002" in capsys.readouterr().err

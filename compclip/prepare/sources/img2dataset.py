@@ -14,8 +14,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_bytes, read_mapping
 from compclip.config.sections import Data
-from compclip.data.picture_names import CAPTION_ENDINGS, ENDINGS
-from compclip.data.sample import Sample
+from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, Sample
 
 
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:

@@ -21,8 +21,7 @@ from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.data import tar_members
-from compclip.data.picture_names import CAPTION_ENDINGS
-from compclip.data.sample import Sample, SampleMember
+from compclip.data.sample import CAPTION_ENDINGS, Sample, SampleMember
 from compclip.data.tar_members import DamagedTar, TarMember, TarSample
 
 MEMBERS = True  # further ones may be named

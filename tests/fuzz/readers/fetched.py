@@ -100,9 +100,9 @@ def _lists(folder: Path) -> None:
 
 
 def _columns(rng: random.Random) -> object:
-    from compclip.fetch import picture_lists
+    from compclip.fetch import offer_files
     from compclip.fetch.catalogue import PictureList
 
     kind = rng.choice(("csv", "parquet"))
-    picture_lists._check_columns(Path(f"list.{kind}"), PictureList(list="x", format=kind, url="url", into="data/x"))
-    return picture_lists.count_pictures(Path())
+    offer_files._check_columns(Path(f"list.{kind}"), PictureList(list="x", format=kind, url="url", into="data/x"))
+    return offer_files.count_pictures(Path())
