@@ -67,7 +67,7 @@ def scratch(tmp_path, monkeypatch) -> dict[str, Path]:
     return files
 
 
-COUNTED = ("__init__", "base.errors", "methods.clic", "launch.slurm", "__main__", "runs.status")
+COUNTED = ("__init__", "base.errors", "methods.clic", "launch.slurm", "__main__", "runs.run_table")
 
 
 @pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.long)])
@@ -105,7 +105,7 @@ def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch, every
     assert counts["methods.clic"] == 2  # its training, and the report, which judges claims on methods
     assert counts["launch.slurm"] == 1  # tune, which sends trials
     assert counts["__main__"] == 0
-    assert counts["runs.status"] == 2  # track, which shows the runs under way, and tune, whose studies go to it
+    assert counts["runs.run_table"] == 2  # track, which shows the runs under way, and tune, whose studies go to it
 
 
 def test_the_plan_has_the_digest_of_its_entries(original_documents):

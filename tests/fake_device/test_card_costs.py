@@ -173,7 +173,7 @@ def test_float32_on_a_card_with_faster_units_is_said(model):
 def test_a_launch_says_so_once(model, monkeypatch, capsys, count, lines):
     """Where a profile has GPUs, and before anything is sent."""
     run, sent = make_run(model, max_steps=10), []
-    stored = SimpleNamespace(cell=run.cell, folder=None, finished=True)
+    stored = SimpleNamespace(cell=run.cell, folder=None, adopt_if_finished=lambda: True)
     for name, value in {"locate_runs": [stored], "list_stale": [stored]}.items():
         monkeypatch.setattr(launch_command, name, lambda *_, value=value: value)
     monkeypatch.setattr(

@@ -391,7 +391,7 @@ def test_a_stage_under_way(half, fake_cluster):
             fcntl.flock(locks.enter_context(open(half / f"{n:08x}.lock", "w")), fcntl.LOCK_EX)
         [row] = status.list_stages()
     assert row == status.StageRow("annotate@d", "running", 2, 5, 8.0, 7.5, "2 processes")
-    text = status.align_columns(status.STAGE_HEADER, [row], 100)
+    text = status.align_columns(status.STAGE_HEADER, [status.list_stage_cells(row)], 100)
     assert text.splitlines()[1].split() == ["annotate@d", "running", "2/5", "8", "8s", "2", "processes"]
 
 

@@ -292,7 +292,7 @@ def test_why_a_job_waits(here, partition, capsys):
     assert launch_command.main([str(profile(partition=partition))]) == 0
     rows = [run_table.make_row(run) for run in run_table.list_runs("params.yaml")[0]]
     assert {(row.state, row.waits_by) for row in rows} == {(jobs.PENDING, "PartitionDown")}
-    assert f"{rows[0].job} (PartitionDown)" in rows[0].cells()
+    assert f"{rows[0].job} (PartitionDown)" in status.list_cells(rows[0])
     job_id = jobs.find_job(at(cell("pretrained")).folder).id
     assert cluster.run_command("scontrol", "uhold", job_id.partition("_")[0]).returncode == 0
     cluster.queue.cache_clear()

@@ -18,7 +18,7 @@ from compclip.methods import c2lip
 from compclip.model import backbone, clip_model, hub_cache, tokenizers, towers
 from compclip.model.clip_model import ClipModel
 from compclip.train import encode, optimiser
-from compclip.train.batch import Batch
+from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch, Concepts, TextBlock
 from tests.model.test_towers import TEXTS, TINY
 
 SIGLIP = {
@@ -273,10 +273,10 @@ def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
 def _batch(model) -> Batch:
     """Two captions, one concept each."""
     text = model.tokenize(["a red star", "a blue moon above"])
-    none = torch.zeros(2, 0, text.shape[1], dtype=torch.long)
+    none = TextBlock(torch.zeros(2, 0, text.shape[1], dtype=torch.long), torch.zeros(2, 0, dtype=torch.bool))
     spans = torch.tensor([[model.starts, model.starts + 3]] * 2)
-    absent = torch.zeros(2, 0, dtype=torch.bool)
-    return Batch(pixels(model), text, none, absent, none, absent, spans, text[:0], torch.tensor([0, 1]), {})
+    texts = {CAPTION: TextBlock(text), NEGATIVE: none, POSITIVE: none, CONCEPT: TextBlock(text[:0])}
+    return Batch(pixels(model), texts, Concepts(spans, torch.tensor([0, 1]), (1, 1)))
 
 
 @pytest.mark.parametrize("kind", ["gelu", "quickgelu", "siglip"])

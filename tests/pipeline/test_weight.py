@@ -39,7 +39,7 @@ BUDGETS = {
     "sweep": 1226,
     "text": 3829,
     "track": 1642,
-    "train": 3523,
+    "train": 3521,
 }
 
 
