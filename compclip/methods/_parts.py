@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy_torch import torch
-from compclip.text import masked_words, replace, swap
-from compclip.text.text_groups import Rule
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -80,15 +78,3 @@ def local_scores(f: Features, attention: str) -> Tensor:
 def hard_negative(scores_BC: Tensor, f: Features, gamma: float, epsilon: float) -> Tensor:
     """The original against its valid negatives, focal and smoothed (FSC-CLIP Eq. 9–10); a scalar."""
     return losses.focal_smoothed(scores_BC, losses.with_original(f.mask_BK), gamma, epsilon)
-
-
-# --- kinds ----------------------------------------------------------------------------------------------------------
-# Negatives by kinds of words (CE-CLIP, AHNPL): nouns exchanged, and an adjective, a noun and a verb replaced.
-
-
-KINDS = ("ADJ", "NOUN", "VERB")
-RULES: dict[str, tuple[Rule, ...]] = {
-    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
-    "masked_released": (swap.nouns_released, *(masked_words.of_pos_released(pos) for pos in KINDS)),  # as CE-CLIP drew
-    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),  # stored candidates
-}

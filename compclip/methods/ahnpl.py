@@ -19,7 +19,7 @@ from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import F, torch
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
-from compclip.methods._parts import RULES
+from compclip.methods._kinds import RULES
 from compclip.train import losses
 
 if TYPE_CHECKING:
