@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from compclip.base import thread_waiting
+from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_errors, judge
@@ -229,9 +229,9 @@ def check_links(root: Path, folder: Path) -> Iterator[CheckRow]:
 
 def check_shared_memory() -> Iterator[CheckRow]:
     """Yield the memory by which workers pass batches: containers often have 64 MiB."""
-    free_bytes = thread_waiting.measure_free()
+    free_bytes = worker_processes.measure_free()
     if free_bytes is None:
-        yield CheckRow("shared memory", state=SKIPPED, reason=f"no {thread_waiting.FOLDER} here")
+        yield CheckRow("shared memory", state=SKIPPED, reason=f"no {worker_processes.FOLDER} here")
         return
     free = free_bytes / 2**30
     reason = f"`train.workers` pass batches there: start the container with --shm-size {8 * LEAST_SHARED_GIB}g"

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from compclip.base import thread_waiting, urls
+from compclip.base import urls, worker_processes
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
 
@@ -104,7 +104,7 @@ def download_file(download: Download, part_file: Path, tell: Tell, clock: Callab
     while True:
         size_before = _downloaded_bytes(part_file)
         try:
-            thread_waiting.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
+            worker_processes.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
             return
         except NOWHERE as error:
             raise UserError(f"{shown_url}: redirects to no file: {type(error).__name__}") from None

@@ -28,7 +28,7 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.slurm.slurm import SlurmJobEnvironment
 
-from compclip.base import environment_variables, thread_waiting
+from compclip.base import environment_variables, worker_processes
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.messages import format_count
@@ -69,7 +69,7 @@ class JobCommand:
         rank = int(os.environ.get("SLURM_PROCID", 0))
         log_file = find_job_folder(self.key).log_of(rank)
         with open_plain(log_file, "ab") as log:
-            environment = {**os.environ, **thread_waiting.passive_waiting(os.environ)}
+            environment = {**os.environ, **worker_processes.passive_waiting(os.environ)}
             child = subprocess.Popen(
                 [sys.executable, "-m", self.module, self.key], stdout=log, stderr=log, env=environment
             )

@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from compclip.base import links, thread_waiting
+from compclip.base import links, worker_processes
 from compclip.base.errors import CommandParser, UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.progress_line import ProgressLine
@@ -163,7 +163,7 @@ def _write_here(work: ShardWork, tasks: Iterable[ShardTask]) -> Iterator[str]:
 
 def _write_in_processes(work: ShardWork, tasks: Sequence[ShardTask], workers: int) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads of a loaded torch
-    with ProcessPoolExecutor(workers, context, thread_waiting.end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, context, worker_processes.end_with_parent) as pool:
         futures = [pool.submit(_write_in_worker, str(work.folder), task) for task in tasks]
         try:
             for future in as_completed(futures):

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from compclip.base import environment_variables, messages, thread_waiting
+from compclip.base import environment_variables, messages, worker_processes
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
@@ -216,7 +216,7 @@ class Local:
 def _child_environment() -> dict[str, str]:
     """Return the environment of a process of this machine: of an enclosing allocation the cores and GPUs alone."""
     allocation = gpus.describe_allocation(os.environ)
-    return allocation | environment_variables.without_place(os.environ) | thread_waiting.passive_waiting(os.environ)
+    return allocation | environment_variables.without_place(os.environ) | worker_processes.passive_waiting(os.environ)
 
 
 def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:

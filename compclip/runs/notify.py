@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compclip.base import environment_variables, messages, thread_waiting
+from compclip.base import environment_variables, messages, worker_processes
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.runs.run_folder import RunFolder
@@ -75,7 +75,7 @@ def _post_body(url: str, body: Mapping[str, Any]) -> str:
     try:
         headers = {"Content-Type": "application/json", "User-Agent": "compclip"}
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # through a proxy where one is set
-        thread_waiting.run_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S).close())
+        worker_processes.run_within(TIMEOUT_S, lambda: urllib.request.urlopen(request, timeout=TIMEOUT_S).close())
         return ""
     except urllib.error.HTTPError as error:
         error.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from compclip.base import thread_waiting
+from compclip.base import worker_processes
 from compclip.config.sections import World
 from compclip.scenes.layout import COLUMNS, EVERY_COLOUR, EVERY_SYMBOL, Scene, Thing
 
@@ -36,7 +36,7 @@ def parallel(world: World, make: Callable, jobs: Iterable) -> list:
     jobs = list(jobs)
     if world.processes == 1:
         return [make(job) for job in jobs]
-    with ProcessPoolExecutor(world.processes, initializer=thread_waiting.end_with_parent) as pool:
+    with ProcessPoolExecutor(world.processes, initializer=worker_processes.end_with_parent) as pool:
         return list(pool.map(make, jobs, chunksize=64))
 
 

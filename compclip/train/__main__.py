@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip.base import messages, safe_names, thread_waiting
+from compclip.base import messages, safe_names, worker_processes
 from compclip.base.errors import CommandParser, UserError, entry
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
@@ -116,7 +116,7 @@ def _has_other_values(run: StoredRun, params: str) -> bool:
 
 def main(argv: list[str]) -> int:
     """Train the cells of a method, or one cell."""
-    os.environ.update(thread_waiting.passive_waiting(os.environ))  # before torch is loaded, which reads it
+    os.environ.update(worker_processes.passive_waiting(os.environ))  # before torch is loaded, which reads it
     parser = CommandParser(
         prog="compclip train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

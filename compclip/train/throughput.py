@@ -13,7 +13,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compclip.base import messages, thread_waiting
+from compclip.base import messages, worker_processes
 from compclip.interface.features import list_rows
 from compclip.interface.views import Views
 from compclip.model import towers
@@ -194,6 +194,6 @@ def count_workers(configured: int | None, device: str, batch_bytes: int) -> int:
     env = os.environ
     cores = len(os.sched_getaffinity(0)) // int(env.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, whose processes share
     cores = min(int(env.get(name, cores)) for name in ("SLURM_CPUS_PER_TASK", gpus.CORES))
-    free = thread_waiting.measure_free()
+    free = worker_processes.measure_free()
     fitting = cores if free is None else free // 2 // (loader.AHEAD * batch_bytes)
     return max(1, min(cores - 1, fitting))

@@ -9,39 +9,39 @@ import threading
 
 import pytest
 
-from compclip.base import thread_waiting
+from compclip.base import worker_processes
 from tests.conftest import ROOT
 
 
 def test_what_ends_is_handed_on():
     """A result, and an error as it was raised."""
-    assert thread_waiting.run_within(60, lambda: 3) == 3
+    assert worker_processes.run_within(60, lambda: 3) == 3
     with pytest.raises(KeyError, match="there"):
-        thread_waiting.run_within(60, lambda: {}["there"])
+        worker_processes.run_within(60, lambda: {}["there"])
 
 
 def test_what_does_not_end_is_left():
     """Once it is not allowed any more."""
     ended, looks = threading.Event(), iter([True, False])
     with pytest.raises(TimeoutError):
-        thread_waiting.run_while(lambda: next(looks), ended.wait)
+        worker_processes.run_while(lambda: next(looks), ended.wait)
     ended.set()
     assert next(looks, "no further look") == "no further look"
 
 
 def openmp_settings(**changes: str) -> str:
     """Return what OpenMP prints of its settings when a fresh process loads torch."""
-    plain = {k: v for k, v in os.environ.items() if k not in thread_waiting.CHOICES}
+    plain = {k: v for k, v in os.environ.items() if k not in worker_processes.CHOICES}
     env = {**plain, "PYTHONPATH": str(ROOT), "OMP_DISPLAY_ENV": "verbose", **changes}
     command = [sys.executable, "-c", "import torch"]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stderr
 
 
 def test_the_setting_reaches_openmp():
-    assert "GOMP_SPINCOUNT = '0'" in openmp_settings(**thread_waiting.passive_waiting({}))
+    assert "GOMP_SPINCOUNT = '0'" in openmp_settings(**worker_processes.passive_waiting({}))
 
 
 @pytest.mark.parametrize("name,value", [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "1000")])
 def test_the_users_choice_is_left_alone(name, value):
-    assert thread_waiting.passive_waiting({name: value}) == {}
-    assert thread_waiting.passive_waiting({}) == {"OMP_WAIT_POLICY": "passive"}
+    assert worker_processes.passive_waiting({name: value}) == {}
+    assert worker_processes.passive_waiting({}) == {"OMP_WAIT_POLICY": "passive"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import thread_waiting
+from compclip.base import worker_processes
 from compclip.base.files import write_atomic
 from compclip.runs import jobs
 from tests import tiny_project
@@ -20,7 +20,7 @@ from tests import tiny_project
 def keep_two_workers(method: str, numbers: Path) -> None:
     """Two workers that have worked and wait for more; their numbers are noted."""
     before = multiprocessing.active_children()  # of the process that this one is a copy of
-    with ProcessPoolExecutor(2, multiprocessing.get_context(method), thread_waiting.end_with_parent) as pool:
+    with ProcessPoolExecutor(2, multiprocessing.get_context(method), worker_processes.end_with_parent) as pool:
         list(pool.map(time.sleep, [0, 0]))
         write_atomic(numbers, " ".join(str(p.pid) for p in multiprocessing.active_children() if p not in before))
         time.sleep(300)

@@ -97,7 +97,7 @@ def test_what_texts_need(monkeypatch):
 def test_a_full_disk_and_a_small_shared_memory(project, monkeypatch):
     usage = type("Usage", (), {"free": 64 << 20})
     monkeypatch.setattr(installation.shutil, "disk_usage", lambda path: usage)
-    monkeypatch.setattr(installation.shared_memory, "measure_free", lambda: 64 << 20)
+    monkeypatch.setattr(installation.worker_processes, "measure_free", lambda: 64 << 20)
     rows = list_states([*installation.check_store(project), *installation.check_shared_memory()])
     assert rows["disk of the store"][0] == FAILED and "COMPCLIP_STORE" in rows["disk of the store"][1]
     assert rows["shared memory"][0] == FAILED and "--shm-size" in rows["shared memory"][1]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from compclip.base import thread_waiting
+from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Train
@@ -154,5 +154,5 @@ def test_workers_by_default(machine, monkeypatch, configured, device, variables,
 
 def test_workers_without_shared_memory_follow_the_cores(machine, monkeypatch, tmp_path):
     """A system without the folder has no such bound."""
-    monkeypatch.setattr(thread_waiting, "FOLDER", tmp_path / "none")
+    monkeypatch.setattr(worker_processes, "FOLDER", tmp_path / "none")
     assert throughput.count_workers(None, "cuda", 9_000_000_000) == 15

@@ -23,7 +23,7 @@ from PIL import Image
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from compclip.base import thread_waiting
+from compclip.base import worker_processes
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping
 from compclip.config.validation import RequiredText
@@ -207,7 +207,7 @@ def _build_inputs(
 def _write_chats(processor: Any, prompts: Sequence[str], dialogue: str) -> list[str]:
     """Return prompts as chats. Raises UserError for a template, which may hold any loop, that does not end."""
     try:
-        return thread_waiting.run_within(
+        return worker_processes.run_within(
             TEMPLATE_S, lambda: [_write_chat(processor, prompt, dialogue) for prompt in prompts]
         )
     except TimeoutError:
