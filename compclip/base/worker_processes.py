@@ -1,8 +1,8 @@
 """Threads and processes beside one that works: work within a time, pools that end with it, the memory they share.
 
-OpenMP's threads sleep while they wait. By default they spin at every barrier for milliseconds: where another process has
-one of the cores, each barrier waits for a thread that has no core while the others burn theirs. OpenMP reads the setting
-as torch is loaded.
+OpenMP's threads sleep while they wait. By default they spin at every barrier for milliseconds: where another process
+has one of the cores, each barrier waits for a thread that has no core while the others burn theirs. OpenMP reads the
+setting as torch is loaded.
 """
 
 from __future__ import annotations
