@@ -11,7 +11,8 @@ import sys
 from typing import Any, NoReturn
 from unittest import mock
 
-from compclip.base.errors import CommandParser, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import entry
 
 
 class ParserBuilt(Exception):

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, UserError, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, write_atomic, write_json
 
 AUDITS = Path("audits")

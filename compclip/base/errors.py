@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
@@ -165,43 +162,3 @@ def redact_secrets(text: str) -> str:
     for pattern, masked in _PATTERNS:
         text = re.sub(pattern, masked, text)
     return text
-
-
-# --- the parser of all commands -------------------------------------------------------------------------------------
-# The parser of every command: a wrong call is one line, and help says each option's default.
-
-
-UNKNOWN = "unrecognized arguments: "  # argparse's own words
-
-
-class CommandParser(argparse.ArgumentParser):
-    """Parses a command's arguments; its subcommands have parsers of the same kind."""
-
-    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument, whose help names a default that it does not speak of itself."""
-        action = super().add_argument(*names, **options)
-        default = _describe_default(action.default)
-        if action.option_strings and action.help and default and "default" not in action.help:
-            action.help += f"; default: {default}"
-        return action
-
-    def error(self, message: str) -> NoReturn:
-        """Print what is wrong in one line, with close names of an unknown option, and leave with 2."""
-        hint = f"`{self.prog} --help` lists what it takes"
-        word = message.removeprefix(UNKNOWN).split(" ")[0].partition("=")[0]
-        if message.startswith(UNKNOWN) and word.startswith("-"):
-            options = [name for action in self._actions for name in action.option_strings]
-            close_options = get_close_matches(word, options, n=2)
-            if close_options:
-                hint = f"did you mean {' or '.join(close_options)}? {hint}"
-        print(f"error: {self.prog}: {message}; {hint}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _describe_default(default: Any) -> str:
-    """Return a default as help names it; "" where there is none to name."""
-    if isinstance(default, bool) or not isinstance(default, (str, int, float, Path)) or default == argparse.SUPPRESS:
-        return ""
-    if isinstance(default, Path) and default.is_absolute():
-        return ""  # a file of the package
-    return "this folder" if str(default) == "." else str(default).replace("%", "%%")

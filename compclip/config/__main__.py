@@ -16,7 +16,8 @@ import json
 import sys
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.base.messages import format_count
 

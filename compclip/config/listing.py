@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import plugins, yaml_text
-from compclip.base.errors import CommandParser, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import entry, unknown
 from compclip.base.files import read_text
 from compclip.config import benchmark_groups, project_files, read
 from compclip.config.sections import BenchmarkSection, Params

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Literal
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import check_output_folder, read_mapping, write_atomic, write_json
 from compclip.config.read import DEFAULT as PARAMS
 from compclip.config.read import GRIDS, write_out

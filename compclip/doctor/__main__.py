@@ -24,7 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from compclip.base import plugins
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.lazy_torch import torch
 from compclip.base.messages import format_count
 from compclip.doctor import installation

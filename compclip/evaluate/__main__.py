@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import safe_names
-from compclip.base.errors import CommandParser, UserError, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compclip.base import links, messages, safe_names
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, read_mapping, read_text
 from compclip.base.safe_names import SafeName
 from compclip.config.plan import reading

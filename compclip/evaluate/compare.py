@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from compclip.base import files
-from compclip.base.errors import CommandParser, UserError, entry, one_line, shorten
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, one_line, shorten
 from compclip.base.files import read_json, read_text
 from compclip.base.messages import format_count, format_share
 from compclip.report.statistics import ItemDifferences, compute_interval, item_units

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.messages import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params

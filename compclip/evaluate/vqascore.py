@@ -12,7 +12,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from compclip.base.errors import CommandParser, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import entry
 from compclip.evaluate import scoring_options
 
 

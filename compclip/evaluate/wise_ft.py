@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import code_hash, plugins, safe_names
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
 from compclip.base.messages import format_share
 from compclip.base.safe_names import SafeName

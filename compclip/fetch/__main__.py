@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry, one_line, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.base.messages import format_count
 from compclip.fetch import catalogue, offer_files
 from compclip.fetch.catalogue import Offer

@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import environment_variables, messages
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName

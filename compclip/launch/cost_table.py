@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.config import grid, read
 from compclip.config.grid import Run
 from compclip.launch import card_costs, profiles

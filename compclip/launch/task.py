@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.prepare import shard_work
 from compclip.runs import shard_tasks
 

@@ -11,7 +11,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively, read_mapping
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import JobInput, Slurm, find_job_folder

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from compclip.base import safe_names
-from compclip.base.errors import CommandParser, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import entry, unknown
 from compclip.config import read
 from compclip.model import backbone
 

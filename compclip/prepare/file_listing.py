@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compclip.base import links
-from compclip.base.errors import CommandParser, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import entry
 from compclip.base.files import read_mapping, update_json
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compclip.base import safe_names
-from compclip.base.errors import CommandParser, UserError, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, plan, read, released_lists

@@ -17,7 +17,8 @@ from importlib import metadata
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.publish import hub_upload, model_card, source_run, transformers_export
 from compclip.publish.source_run import SourceRun

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
 from compclip.base.messages import format_count
 from compclip.config import check, drawn_scenes, grid, read, sections

@@ -25,7 +25,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.messages import format_count
 from compclip.config import read

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from compclip.base import links, messages, yaml_text
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping, temporary_path, write_atomic, write_json
 from compclip.config import grid, read, training_code
 from compclip.config.grid import Run, parse_cell

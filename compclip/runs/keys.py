@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import links
-from compclip.base.errors import CommandParser, UserError, entry, one_line
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping, write_json
 from compclip.base.messages import format_count
 from compclip.config import grid, read, tuning

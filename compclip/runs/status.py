@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, UserError, entry, one_line
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.config import read

@@ -6,7 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import entry
 from compclip.base.files import check_output_folder
 from compclip.config import read
 from compclip.scenes import generate

@@ -36,7 +36,8 @@ import optuna
 import sqlalchemy
 
 from compclip.base import messages, yaml_text
-from compclip.base.errors import CommandParser, UserError, entry, one_line
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.messages import format_count
 from compclip.base.urls import check_url, mask_message, warn_of_password

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
-from compclip.base.errors import CommandParser, UserError, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, update_json
 from compclip.base.safe_names import SafeName
 from compclip.config import tuning

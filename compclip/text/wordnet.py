@@ -17,7 +17,8 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator
 
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.text import agreement, caption_words, wordnet_files
 from compclip.text.agreement import inflect
 from compclip.text.word_edits import word_set

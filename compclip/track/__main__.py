@@ -11,7 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.config import read
 from compclip.track import sync

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.base.urls import mask_url, warn_of_password

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages, safe_names, worker_processes
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.runs import follower, run_store

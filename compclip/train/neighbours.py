@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import safe_names
-from compclip.base.errors import CommandParser, UserError, entry
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
 from compclip.base.safe_names import SafeName
 from compclip.config import plan

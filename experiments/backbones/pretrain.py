@@ -35,7 +35,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from compclip.base import messages, safe_names
-from compclip.base.errors import CommandParser, UserError, entry, unknown
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.model import backbone, towers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compclip.base import errors
-from compclip.base.errors import CommandParser
+from compclip.base.command_line import CommandParser
 
 
 def make_parser() -> CommandParser:

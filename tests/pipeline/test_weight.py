@@ -18,7 +18,7 @@ PLUG_INS = ("methods", "benchmarks", "sources", "captioners")  # a new one is pa
 BUDGETS = {
     "(top)": 163,
     "audit": 256,
-    "base": 970,
+    "base": 969,
     "benchmarks": 667,
     "config": 1875,
     "data": 539,
