@@ -211,7 +211,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return args, overrides
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -182,7 +182,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--caption", default="", help="the texts are parts of it")
     parser.add_argument("--map", default=KINDS[0], choices=KINDS, help=f"what is drawn; default: {KINDS[0]}")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid()
     args = parser.parse_args(argv)
     against = args.against
     if not against:

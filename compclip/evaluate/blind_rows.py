@@ -212,7 +212,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip blind", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -282,7 +282,7 @@ def main(argv: Sequence[str]) -> int:
     return 1 if far else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip vqascore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

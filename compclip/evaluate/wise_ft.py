@@ -210,9 +210,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--alpha", type=float, help="0: pretrained, 1: tuned; beyond is allowed")
     parser.add_argument("--out", default="", help="folder to write, in open_clip's format")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_grid("parameters to override, with --cell")
     parser.add_argument("--device", default="", help="cpu, or cuda:1; by default all GPUs where there are any")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)
     if not args.pretrained:
         _check_line(args)

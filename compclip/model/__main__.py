@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     """Write the weights of one backbone: the `backbone` stage."""
     parser = CommandParser(prog="compclip backbone", description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid()
     args = parser.parse_args(argv)
     name = safe_names.parse_name(args.backbone, "--backbone")
     params = read.load_params(args.params)

@@ -146,8 +146,7 @@ def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage
     stage.add_argument(
         "--annotate", dest="stage", action="store_const", const=ANNOTATE, help="annotate the captions, the last step"
     )
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
     name = safe_names.parse_name(args.data, "--data")
     params = read.load_params(args.params, args.overrides)

@@ -359,9 +359,8 @@ def main(argv: Sequence[str]) -> int:
         prog="compclip why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cell", help="method-backbone-data-seed of the grid")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_grid("parameters to override")
+    parser.add_json("print the answer as JSON")
     args = parser.parse_args(argv)
     run = grid.resolve(read.load_params(args.params, args.overrides), args.cell)
     cell_run = run_store.locate_run(run, Path("."))

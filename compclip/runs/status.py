@@ -22,7 +22,6 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
-from compclip.config import read
 from compclip.runs import cluster, jobs, lock, progress, run_table, shard_tasks
 from compclip.runs.jobs import Job, UnsentJob
 from compclip.runs.run_table import DAMAGED, PUBLISHED, SCORING, STALE, STOPPED, TRAINED, ListedRun, RunRow
@@ -254,8 +253,8 @@ def main(argv: list[str]) -> int:
     """Print the table once, or again and again."""
     parser = CommandParser(prog="compclip status", description=__doc__.splitlines()[0])
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
-    parser.add_argument("--params", default=read.DEFAULT, help="the grid whose runs are shown")
-    parser.add_argument("--json", action="store_true", help="print JSON, once")
+    parser.add_grid()
+    parser.add_json("print JSON, once")
     args = parser.parse_args(argv)
     if args.json:
         rows = [asdict(run_table.make_row(run)) for run in run_table.list_runs(args.params)[0]]

@@ -18,8 +18,7 @@ def main(argv: list[str]) -> int:
     about = generate.__doc__.splitlines()[0]
     parser = CommandParser(prog="compclip scenes", description=about)
     parser.add_argument("--out", type=check_output_folder, default=Path("data/scenes_world"), help="folder to write")
-    parser.add_argument("--params", default="params.yaml", help="the file whose section scenes is read")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
     world = read.load_params(args.params, args.overrides).scenes
     print(json.dumps(generate.generate(world, args.out)))

@@ -144,7 +144,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         "-j", "--jobs", type=int, default=0, help="trials at a time; default: the profile's, or GPUs or cores"
     )
     parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_grid()
     return parser.parse_args(argv)
 
 

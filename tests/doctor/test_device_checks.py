@@ -42,7 +42,7 @@ def test_every_check_of_a_cpu(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(full_step, "TOLERANCE", 1.0)  # of a model as small as this one libraries take their share
     monkeypatch.setattr(full_step, "LONGEST_S", 0.1)
     Path("larger.json").write_text(json.dumps(LARGER))
-    argv = ["--gpu", "--device", "cpu", "--minutes", "60", "--methods", "clic", "--batch", "8"]
+    argv = ["--gpu", "--device", "cpu", "--minutes", "60", "--methods", "clic"]
     code = doctor.main([*argv, "--model", str(home / "larger.json")])
     lines = capsys.readouterr().out.splitlines()
     assert code == 0, lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 
@@ -68,7 +69,7 @@ x:
 
 
 def test_a_list_becomes_shards(files, tmp_path, project, capfd):
-    code, out, error = fetch_list(files, tmp_path, capfd, "--retries", "5", "--pixels", "224", "--processes", "3")
+    code, out, error = fetch_list(files, tmp_path, capfd, "--pixels", "224")
     assert code == 0
     summary = "17 of 20 pictures in data/raw/y (3 failed_to_download, 0 failed_to_resize)"
     assert out == f"x: 1 fetched (38 B) in data/raw/captions/x; {summary}\n"
@@ -80,8 +81,8 @@ def test_a_list_becomes_shards(files, tmp_path, project, capfd):
         "caption_col": "caption",
         "output_folder": str(tmp_path / "data/raw/y"),
         "output_format": "webdataset",
-        "processes_count": "3",
-        "retries": "5",
+        "processes_count": str(os.cpu_count()),
+        "retries": "2",
         "image_size": "224",
         "resize_mode": "keep_ratio",
         "resize_only_if_bigger": "True",

@@ -369,7 +369,9 @@ def test_a_report_without_claims_says_nothing_of_them():
 )  # fmt: skip
 def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, inequality, message):
     fake_runs.make(tmp_path)
-    (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", inequality))
+    path = tmp_path / report_command.CLAIMS
+    path.parent.mkdir()
+    path.write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", inequality))
     params = SimpleNamespace(
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2), methods={m: {} for m in fake_runs.METHODS},
         report=SimpleNamespace(columns=[], reference="", correction="none", split="whole"), benchmarks={},
@@ -378,24 +380,11 @@ def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatc
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
+    monkeypatch.setattr(sys, "argv", ["report"])
     assert entry(report_command.main) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: claims.yaml: one: ") and message in error and error.count("\n") == 1
+    assert error.startswith(f"error: {report_command.CLAIMS}: one: ") and message in error and error.count("\n") == 1
     assert not (tmp_path / "reports").exists()
-
-
-@pytest.mark.parametrize(("option", "path", "kind"), [
-    ("--claims", "nope.yaml", "file"), ("--claims", "", "file"), ("--published", "nope", "folder"),
-    ("--published", "file.csv", "folder"),
-])  # fmt: skip
-def test_a_path_that_somebody_gave_must_be_there(tmp_path, monkeypatch, option, path, kind):
-    """The section would be missing without a word; nothing is read or written before."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file.csv").write_text("")
-    monkeypatch.setattr(report_command.read, "load_params", None)
-    with pytest.raises(UserError, match=f"^{option} {path or '.'}: no such {kind}; give one"):
-        report_command.main([option, path])
 
 
 def test_a_claim_may_name_a_variant_of_params_yaml():

@@ -208,11 +208,11 @@ def test_the_lines_behind_a_step_are_read(tmp_path):
 
 
 def words(root, uri, *more):
-    where = ["--params", str(root / "params.yaml"), "--root", str(root), "--studies", str(root / "studies")]
-    return ["--follow", "--every", "0.05", "--uri", uri, *where, *more]
+    return ["--follow", "--every", "0.05", "--uri", uri, "--params", str(root / "params.yaml"), *more]
 
 
-def test_the_command_ends_when_nothing_runs(project, uri, capsys):
+def test_the_command_ends_when_nothing_runs(project, uri, capsys, monkeypatch):
+    monkeypatch.chdir(project)
     params(project, ("clic",), SEEDS)
     live.begin(project, FIRST, live.DEAD)
     live.log(project, FIRST, 10)
@@ -253,7 +253,8 @@ def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, mon
     assert run_states(uri) == {FIRST.name: ("FAILED", [])}
 
 
-def test_a_second_follower_says_who_is_there(project, uri):
+def test_a_second_follower_says_who_is_there(project, uri, monkeypatch):
+    monkeypatch.chdir(project)
     with hold_exclusively(tracking_store.path_beside(uri, "follow.lock"), ""):
         with pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):
             track_command.main(words(project, uri))

@@ -65,7 +65,6 @@ def test_a_folder_keeps_its_project(tmp_path, without_name, capsys):
     first.rename(tmp_path / "moved")
     first.mkdir()
     assert sync.name_project(root=tmp_path / "moved") == name != sync.name_project(root=first)
-    assert sync.name_project("mine", first) == "mine"
 
 
 def test_a_damaged_name_is_one_line(tmp_path, without_name):
