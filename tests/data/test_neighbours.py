@@ -190,7 +190,7 @@ def test_the_neighbours_are_in_the_key_of_the_methods_that_ask(here):
     assert at(CELL).key != with_neighbours
     NPY.unlink()
     assert at(CELL, off).key == plain
-    with pytest.raises(UserError, match="compclip neighbours --data scenes --backbone tiny"):
+    with pytest.raises(UserError, match="compclip stage neighbours --data scenes --backbone tiny"):
         at(CELL)
 
 

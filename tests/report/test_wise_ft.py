@@ -111,7 +111,7 @@ def test_a_benchmark_that_was_left_out(runs):
 def test_a_file_of_another_kind(runs):
     """The file and the command that makes it again."""
     write_json(Published(runs, CELLS[0]).line, {"points": [{"alpha": "x"}]})
-    with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*compclip wise_ft --cell"):
+    with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*compclip evaluate wise_ft --cell"):
         trajectories.collect_lines(CELLS, runs)
 
 

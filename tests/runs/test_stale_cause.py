@@ -1,4 +1,4 @@
-"""`compclip why`: what a cell's key has in it that the nearest finished run had not."""
+"""`compclip runs why`: what a cell's key has in it that the nearest finished run had not."""
 
 from __future__ import annotations
 
