@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
@@ -250,7 +251,6 @@ class Report:
 
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Whole = int
 
 
 @dataclass(frozen=True)
@@ -259,8 +259,8 @@ class SearchRange:
 
     factor: tuple[Finite, Finite] | None = None  # of the method's own value, on a logarithmic scale
     float: tuple[Finite, Finite] | None = None
-    int: tuple[Whole, Whole] | None = None
-    categorical: list[Finite | Whole | str | bool] | None = None
+    int: tuple[builtins.int, builtins.int] | None = None
+    categorical: list[Finite | builtins.int | str | bool] | None = None
     log: bool = False
 
     def __post_init__(self) -> None:

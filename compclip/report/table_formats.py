@@ -203,7 +203,16 @@ def _make_difference_cell(statistic: Statistic | None, column: Column, limit: fl
     title = f"{gap.items} item pairs"
     if statistic.basis:
         title = f"over {statistic.basis}: {_count_checkpoints(statistic)}, {title}"
-    return TableCell(text, format_interval(gap, column), css, mark, title, key, figure, describe_basis(statistic))
+    return TableCell(
+        text=text,
+        small=format_interval(gap, column),
+        css=css,
+        mark=mark,
+        title=title,
+        key=key,
+        figure=figure,
+        basis=describe_basis(statistic),
+    )
 
 
 def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -139,7 +139,17 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
         who = named_jobs[0].label() + (f" and {len(named_jobs) - 1} more" if named_jobs[1:] else "")
     error = one_line(failed[0].reason()) if failed else ""
     waits_by = pending[0].waits_by if state == jobs.PENDING else ""
-    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error, waits_by)
+    return StageRow(
+        name=name,
+        state=state,
+        shards_made=len(finished),
+        shards_total=len(shard_keys),
+        captions_per_second=speed,
+        left_s=seconds_left,
+        job=who,
+        error=error,
+        waits_by=waits_by,
+    )
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
