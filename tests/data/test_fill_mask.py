@@ -129,12 +129,6 @@ def test_a_long_caption_is_seen_by_its_sentence(bert, monkeypatch):
     assert counts["cut_off"] == counts["words"] - len(filled[0]) > 0
 
 
-def test_batches_hold_so_many_characters(monkeypatch):
-    monkeypatch.setattr(mask_filling, "AT_ONCE", 20)
-    blanks = [mask_filling.MaskedPosition(0, 0, "", "x" * size, "") for size in (0, 1, 5, 5, 5, 9, 30, 31)]
-    assert [[len(b) for b in batch] for batch in mask_filling._batches(blanks)] == [[0, 1, 5, 5], [5, 9], [30], [31]]
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch, bert) -> Data:
     """Two pictures with three captions."""

@@ -102,15 +102,6 @@ def test_a_list_is_joined_and_what_is_missing_keeps_its_place(photos, on, kind):
     assert samples[1].captions == ("A cat sits.",)
 
 
-def test_a_list_as_csv(photos):
-    Path("list.csv").write_text("picture,made\n0.jpg,0.jpg\n0.jpg,1.jpg\n\n2.jpg,\n")
-    samples, counts = recaptioned(
-        section(file="list.csv", on="image", key_column="picture", column=["made"], images="made")
-    )
-    assert names(samples) == [["made/0.jpg", "made/1.jpg"], [], []]
-    assert negative_counts(counts) == {"rows": 3, "empty": 1, "duplicate": 1, "samples": 1, "without": 2}
-
-
 @pytest.mark.parametrize("name", ["../elsewhere.jpg", "/etc/hostname", "link.jpg"])
 def test_pictures_stay_in_their_folder(photos, name):
     """By a name, and by a link; unless the section allows it."""

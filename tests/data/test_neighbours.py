@@ -248,17 +248,6 @@ def stop_at(number: int) -> recorder.OnStep:
     return look
 
 
-def test_a_file_that_is_cut_or_missing(tmp_path):
-    np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
-    assert map_neighbours(tmp_path / "a.npy")[1, 0] == 0
-    raw = (tmp_path / "a.npy").read_bytes()
-    (tmp_path / "a.npy").write_bytes(raw[:-4])
-    with pytest.raises(UserError, match="damaged .*; remove it and run `dvc repro neighbours`"):
-        map_neighbours(tmp_path / "a.npy")
-    with pytest.raises(UserError, match="not there; run `dvc repro neighbours` first"):
-        map_neighbours(tmp_path / "b.npy")
-
-
 def test_more_than_are_kept(here):
     with pytest.raises(UserError, match="methods.negclip.hard: .* 11 .* 10 "):
         read.load_params("params.yaml", ["methods.negclip.nearest=11"])

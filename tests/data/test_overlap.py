@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -130,15 +129,6 @@ def test_counted_and_left_out(project):
     assert shared == {"retrieval": {}, "sugarcrepe": {}}
     assert counts["excluded_sugarcrepe"] == 4 and counts["captions"] == 3
     assert ids == ["0", "1", "2"]
-
-
-def test_a_hash_of_the_download_finds_a_picture_that_was_scaled(project):
-    benchmark_images = benchmark_overlap.read_benchmark_images(project / "data/benchmarks/sugarcrepe.arrow")
-    digest = hashlib.sha256((project / "coco/000000000001.png").read_bytes()).hexdigest()
-    identity = benchmark_overlap.identify_sample(
-        sample("x.tar", id="x/000000123", length=9, head=77, sha256=digest.upper())
-    )
-    assert benchmark_images.criterion(identity) == "sha256"
 
 
 def test_what_annotate_needs_is_named(project):

@@ -99,16 +99,6 @@ def test_partners_are_those_of_the_lists(crowd):
         assert all(a.random() == b.random() for a, b in generators)  # and as many numbers were drawn
 
 
-def test_places_and_nouns_by_number(crowd):
-    """Across the edges of shards."""
-    slow = Lists(crowd, 0)
-    assert [crowd.locate_caption(number) for number in range(len(slow.places))] == slow.places
-    for shape in ("wide", "tall"):
-        for noun in ("dog", "bird", "none"):
-            captions = [crowd.locate_caption(int(n)) for n in crowd.sharing(noun, shape == "wide")]
-            assert captions == slow.sharing(noun, shape)
-
-
 def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
     """Nor does opening the data anew."""
     samples = [crowd.sample(i) for i in range(len(crowd))]

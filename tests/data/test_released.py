@@ -38,13 +38,6 @@ def test_joined_by_caption(files, tmp_path):
     ]
 
 
-def test_one_file_alone(files, tmp_path):
-    only = ReleasedRewrites(files.captions, replace=files.replace)
-    assert rewrite_shards.open_released(only, tmp_path / "i")(["A dog and a cat."]) == [
-        {"replace": "A hound and a cat."}
-    ]
-
-
 def test_files_that_do_not_belong_together(files, tmp_path):
     for swap, line_number in (("None\n" * 3, 4), ("None\n" * 5, 5)):
         (tmp_path / "swap.jsonl").write_text(swap)

@@ -137,15 +137,6 @@ def test_any_damage_is_a_count(tmp_path_factory, offset, noise):
         assert 0 < sample_found.length <= len(raw) - sample_found.offset
 
 
-def test_no_tar_and_compressed_ones(tmp_path):
-    """Each says what to do."""
-    with pytest.raises(UserError, match=r"no \*.tar there; download with img2dataset --output_format webdataset"):
-        read_folder(tmp_path)
-    (tmp_path / "0.tar.gz").write_bytes(b"x")
-    with pytest.raises(UserError, match="0.tar.gz: compressed, .* unpack it to a .tar"):
-        read_folder(tmp_path)
-
-
 def test_a_limit_takes_the_first(tmp_path):
     """Across tars; those behind it are not read."""
     for tar in range(3):
