@@ -13,7 +13,6 @@ from compclip.report import __main__ as report_command
 from compclip.report.run_details import collect_runs
 from compclip.runs import __main__ as runs_command
 from compclip.runs import jobs, progress, run_store, run_table, status
-from compclip.runs.run_folder import Trained
 from compclip.track import sync
 from tests import fake_runs, fake_slurm, fake_store
 
@@ -78,15 +77,6 @@ def test_a_report_goes_on(runs, capsys):
     assert "config.yaml: not UTF-8" in Path("reports/report.md").read_text()
 
 
-def test_a_pipe_is_not_waited_for(runs):
-    """Whoever would write into it may never come."""
-    for name in ("environment.json", "config.yaml"):
-        path = file(runs, name)
-        path.unlink()
-        os.mkfifo(path)
-        assert collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
-
-
 @pytest.fixture
 def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
     """Two finished runs of a grid in the current folder, the first one published."""
@@ -116,21 +106,6 @@ def test_status_goes_on(grid, how):
     assert "damaged" in status.format_page(*run_table.list_runs("params.yaml"), 500)
 
 
-@pytest.mark.parametrize("text", ["[]\n", "{\n", '{"step": 1}\n', '{"step": "x", "epoch": 0}\n', "\xff\n"])
-def test_status_of_a_damaged_log(grid, text):
-    """The last line is what it reads."""
-    log = grid[1].folder.metrics
-    log.write_text(text, encoding="latin-1")
-    assert states()[grid[1].cell.name].state == "damaged"
-    assert str(log) in states()[grid[1].cell.name].error
-
-
-def test_status_of_a_study_with_a_key_that_is_none(grid):
-    """Its row says so: a key is the name of a folder."""
-    write_json("studies/gamma/trials.json", {"trials": [{"run_key": "../../x", "number": 1, "reason": ""}]})
-    assert "run key '../../x': must be letters" in states()["gamma"].error
-
-
 @pytest.mark.parametrize("how", [name for name in NOTHING if name not in ("empty", "long number")])
 def test_the_list_of_runs_goes_on(grid, how, capsys):
     """The file is named in the run's line, and the others have theirs."""
@@ -147,15 +122,6 @@ def test_the_list_of_runs_goes_on(grid, how, capsys):
         jobs.find_job(grid[0].folder)
     assert runs_command.main(["gc", "--keep-grids"]) in (0, 2)
     assert grid[0].folder.path.is_dir() and final.weights.is_file()
-
-
-def test_what_cannot_be_judged_stays(grid):
-    """Nothing is removed while a study cannot be read."""
-    Path("studies/gamma").mkdir(parents=True)
-    Path("studies/gamma/trials.json").write_text('{"trials": ')
-    with pytest.raises(UserError, match=r"trials.json: not JSON"):
-        runs_command.main(["gc", "--keep-grids"])
-    assert all(stored_run.folder.finished for stored_run in grid)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +148,3 @@ def test_a_job_that_is_none_is_never_stopped(grid, change):
     write_json(grid[0].folder.job, record | change)
     with pytest.raises(UserError, match="job.json: not what was noted of a job; remove it when no such job runs"):
         jobs.find_job(grid[0].folder)
-
-
-def test_keys_are_of_files(grid):
-    """A published run without a key is none of the store's."""
-    facts = grid[0].published.trained
-    assert facts.run_key == grid[0].key
-    assert Trained(Path("nowhere")).run_key == ""

@@ -46,12 +46,6 @@ def test_all_lives_count(run):
     assert progress.sum_device_seconds(run) == pytest.approx(100 + 4 * 50.5, abs=0.01)
 
 
-def test_a_killed_process_counts_up_to_its_last_beat(run):
-    """Its file stays as it was touched last, and so does the sum."""
-    lived(run, 45)
-    assert [progress.sum_device_seconds(run) for _ in range(2)] == [pytest.approx(45, abs=0.01)] * 2
-
-
 def test_the_clock_of_the_files_does_not_count(run, clock):
     """A beat says how long the life has lasted, also to others, however the clock was set meanwhile."""
     path = progress.begin_life(run, 1)
@@ -77,14 +71,6 @@ def test_an_end_is_written_down(run, tmp_path, clock):
     shutil.copytree(run.path, tmp_path / "copy")
     assert progress.sum_device_seconds(RunFolder(tmp_path / "copy")) == progress.sum_device_seconds(run)
     assert [p.name for p in run.lives.iterdir()] == [path.name]
-
-
-def test_half_a_life_is_passed_over(run):
-    """A process that was killed while it wrote."""
-    lived(run, 10)
-    for name, text in (("a", ""), ("b", "{"), ("c", "{}")):
-        (run.lives / f"{name}.json").write_text(text)
-    assert progress.sum_device_seconds(run) == pytest.approx(10, abs=0.01)
 
 
 def test_who_holds_a_run_lives(run):

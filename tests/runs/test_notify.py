@@ -18,7 +18,6 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.launch.profiles import Profile
 from compclip.runs import cluster, jobs, notify, run_store
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
@@ -91,26 +90,6 @@ def test_what_is_posted(hook, tmp_path):
     )
 
 
-def test_a_hundred_failures(hook):
-    """The line stays readable; the numbers are whole."""
-    assert notify.post("HOOK", News("ended", {}, {f"run{i}": "lost" for i in range(100)}))
-    text = hook.bodies[0]["text"].splitlines()
-    assert (len(text), text[-1], len(hook.bodies[0]["failures"])) == (22, "and 80 more", 100)
-
-
-def test_the_name_of_a_project(hook, monkeypatch):
-    """As in MLflow."""
-    monkeypatch.setenv("COMPCLIP_PROJECT", "team")
-    notify.post("HOOK", News("ended"))
-    assert hook.bodies[0]["project"] == "team"
-
-
-def test_nothing_to_post_to(capsys):
-    """Without a variable nothing happens and nothing is said."""
-    assert not notify.post("", News("ended"))
-    assert capsys.readouterr() == ("", "")
-
-
 def test_a_server_that_drips(hook, capsys, monkeypatch):
     """Each byte of its answer is in time: the whole is waited for as long as TIMEOUT_S says."""
     ended = threading.Event()
@@ -142,6 +121,7 @@ def test_a_server_that_refuses(hook, capsys, status):
         (f"file:///{SECRET}", "it holds no URL"),
         (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
         (f"http://[::1/{SECRET}", "ValueError"),
+        (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "it holds a line break"),
     ],
 )
 def test_a_url_that_is_none(monkeypatch, capsys, url, why):
@@ -153,15 +133,6 @@ def test_a_url_that_is_none(monkeypatch, capsys, url, why):
     err = capsys.readouterr().err
     assert err.startswith(f"warning: ended: not posted to $HOOK: {why}") and err.count("\n") == 1
     assert SECRET not in err
-
-
-def test_a_url_of_two_lines(monkeypatch, capsys):
-    """Neither is shown."""
-    monkeypatch.setenv("HOOK", f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/other-secret")
-    assert not notify.post("HOOK", News("ended"))
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "holds a line break" in err
-    assert SECRET not in err and "other-secret" not in err
 
 
 def test_nobody_is_there(monkeypatch, capsys):
@@ -289,23 +260,6 @@ def test_a_launch_that_ends(hook, stored_run, monkeypatch):
     assert hook.bodies[1]["text"].startswith("[thesis] launch ended: 1 of 2 runs done\n")
 
 
-def test_a_launch_with_nothing_to_do(hook, stored_run):
-    """Is no news."""
-    assert launch_command._send_local([], "params.yaml", 1, "HOOK") == 0
-    assert hook.bodies == []
-
-
-def test_the_failures_of_real_processes(hook, stored_run, monkeypatch, tmp_path):
-    """A launch of two runs whose data cannot be read: both are told, then the sum."""
-    write_atomic(tmp_path / "p.yaml", "executor: local\njobs: 2\nnotify: HOOK\n")
-    from tests.conftest import ROOT
-
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert launch_command.main([str(tmp_path / "p.yaml")]) == 1
-    assert [body["counts"].get("failed") for body in hook.bodies] == [1, 1, 2]
-    assert all("exit code" in failure["reason"] for body in hook.bodies for failure in body["failures"])
-
-
 def test_a_study_that_ends(hook, stored_run):
     """Its trials by state, failed ones with their reasons; one that gave up is told as well."""
     trials = [{"number": 0, "state": "complete", "reason": ""}, {"number": 1, "state": "failed", "reason": "nan"}]
@@ -321,11 +275,3 @@ def test_a_study_that_ends(hook, stored_run):
         f"[thesis] study gamma {how}: 1 complete, 1 failed\ngamma#1: nan" for how in ("ended", "gave up")
     ]
     assert hook.bodies[0]["counts"] == {"complete": 1, "failed": 1}
-
-
-def test_profiles_without_one(hook, stored_run):
-    """Nothing is posted."""
-    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, fake_slurm.record("1")))
-    jobs.post_failure(stored_run.folder, Profile().notify, "job 1", "lost")
-    assert launch_command._send_local([], "params.yaml", 1, Profile().notify) == 0
-    assert hook.bodies == []

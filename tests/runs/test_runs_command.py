@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from compclip.runs import __main__ as command
 from compclip.runs import inventory, jobs, lock, run_store, run_table
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
-from tests.tiny_project import environment
 
 
 @pytest.fixture
@@ -102,14 +99,6 @@ def test_sizes_count_a_file_once(grid):
     assert run_table.count_bytes(both) == first.size + own_bytes
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (2048, "2 KiB"), (1.5 * 2**20, "1.5 MiB"), (50 * 2**30, "50 GiB")]
-)
-def test_sizes_as_said(size, text):
-    """Three digits at most."""
-    assert command.format_bytes(size) == text
-
-
 def test_states(grid, spare):
     """running by a lock, stopped with a checkpoint, empty."""
     with lock.hold(spare.folder):
@@ -163,12 +152,6 @@ def _storage(path: Path, key: str) -> None:
     path.parent.mkdir(parents=True)
     study = optuna.create_study(storage=f"sqlite:///{path}", study_name="gamma")
     study.ask().set_user_attr("run_key", key)
-
-
-def test_a_storage_that_is_none(grid):
-    """What cannot be judged stops the command."""
-    write_atomic(".work/studies/x.db", "no database")
-    assert "x.db: not a study's storage" in refused("gc", "--keep-grids", "params.yaml")
 
 
 def test_mlflow_keeps_its_runs(grid, spare, capsys):
@@ -237,15 +220,6 @@ def test_misspelt_keys(grid, argv):
     assert "unknown run '..'" in refused(*argv, "..")
 
 
-def test_exit_codes(grid):
-    """2 and one line for a mistake, as every command."""
-    for argv in (["remove", "zzz"], ["gc", "--keep-grids", "none.yaml"]):
-        process = subprocess.run(
-            [sys.executable, "-m", "compclip", "runs", *argv], capture_output=True, text=True, env=environment()
-        )
-        assert (process.returncode, process.stdout, process.stderr.count("\n")) == (2, "", 1), process.stderr
-
-
 @pytest.mark.parametrize("gone", ["data/scenes/manifest.json", "models/tiny"])
 def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsys, gone):
     """The grid is named; a run that asks for the same training stays, one that asks for another goes."""
@@ -297,12 +271,6 @@ def test_a_shared_run_that_another_project_published_stays(team, tmp_path, capsy
     foreign_run.publish()
     assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert team.folder.finished
-
-
-def test_a_shared_run_of_nobody_stays(team, capsys):
-    """A process that did not say whose it was."""
-    shutil.rmtree(team.folder.lives)
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
 
 
 def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):

@@ -146,37 +146,6 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     assert (run_progress.step, run_progress.steps) == (3, fine_tuning.total_steps(cfg.run.train, per_epoch))
 
 
-def test_the_table():
-    """Aligned; empty columns left out; cut at the terminal's width."""
-    finished = progress.Progress(10, 10, 1.5, 80.0, 0.0)
-    going = progress.Progress(5, 10, 2.25, 40.0, 3700.0)
-    text = status.align_columns(
-        status.HEADER,
-        [
-            status.list_cells(row)
-            for row in (run_table.RunRow("a", "done", finished), run_table.RunRow("bcd", "running", going, "job 5_1"))
-        ],
-        200,
-    )
-    assert text.splitlines() == [
-        "run  state    step   loss    samples/s  left   job",
-        "a    done     10/10  1.5000",
-        "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
-    ]
-    assert (
-        max(
-            map(
-                len,
-                status.align_columns(
-                    status.HEADER, [status.list_cells(run_table.RunRow("a" * 50, "done"))], 20
-                ).splitlines(),
-            )
-        )
-        == 20
-    )
-    assert [status.format_duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
-
-
 def test_a_trained_run_is_being_scored(here_finished):
     """Someone holds the key of a run whose training is finished."""
     with lock.hold(at(cell("pretrained")).folder):
@@ -192,13 +161,6 @@ def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
     assert (rows()[name].state, rows()[name].scored) == ("trained", (0, 1))
     shutil.rmtree("runs")
     assert (rows()[name].state, rows()[name].scored) == ("trained", (0, 1))
-
-
-def test_hours_of_gpus_and_of_processes_are_not_added():
-    """Nor named where there are none."""
-    assert progress.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
-    assert progress.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
-    assert progress.format_sum([]) == ""
 
 
 def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
@@ -245,18 +207,3 @@ def test_a_params_file_that_is_being_edited(here, monkeypatch):
     )
     Path("params.yaml").write_text("grid: {methods: [")
     assert status.Watch("params.yaml").format_screen().startswith("error: params.yaml")
-
-
-def test_watch_shows_it_again(here, monkeypatch, capsys):
-    """Until Ctrl-C, which is no error."""
-    waits = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(status.time, "sleep", wait)
-    assert status.main(["--watch"]) == 0
-    assert waits == [status.REFRESH_S] * 2
-    assert capsys.readouterr().out.count("3 runs: 3 stale") == 2
