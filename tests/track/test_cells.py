@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from compclip.base import progress_line
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published
 from compclip.text import positives
@@ -39,14 +38,6 @@ def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     assert client.get_experiment(run.info.experiment_id).name == HOME
     assert run.info.end_time == 1_700_000_030_000
     assert run.info.start_time == 1_700_000_030_000 - 62_000
-
-
-def test_progress_counts_what_is_read_and_written(tmp_path, runs, uri, monkeypatch, capsys):
-    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
-    update(tmp_path, uri)
-    lines = capsys.readouterr().err.splitlines()
-    assert any(line.startswith("runs: 100%") and " 4/4 [" in line for line in lines)
-    assert any(line.startswith("entries for MLflow: 100%") and " 4/4 [" in line for line in lines)
 
 
 def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
@@ -91,17 +82,6 @@ def test_shares_of_samples_stand_by_themselves(tmp_path, runs, uri):
     client, runs_by_name = tracked(uri)
     history = client.get_metric_history(runs_by_name["clic-vit-scenes-0"].info.run_id, "share/positives/positives.swap")
     assert [(m.step, m.value) for m in history] == [(10, 0.25), (20, 0.25), (30, 0.25)]
-
-
-def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    client, runs_by_name = tracked(uri)
-    run = runs_by_name["clic-vit-scenes-0"].info.run_id
-    names = sorted(a.path for a in client.list_artifacts(run))
-    assert names == ["config.yaml", "environment.json", "metrics.jsonl", "results"]
-    copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
-    with open(copy, encoding="utf-8") as file:
-        assert file.read() == fake_runs.result(runs, "clic-vit-scenes-0", "retrieval").read_text()
 
 
 def inodes(folder):

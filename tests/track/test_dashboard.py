@@ -96,16 +96,6 @@ def test_a_store_of_another_release_is_one_line(uri, monkeypatch):
         dashboard.main(["--uri", uri, "--port", port])
 
 
-def test_a_damaged_note_beside_the_store_is_named(tmp_path):
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    for file in (tmp_path / "view.json", sync.synced_file(uri)):
-        file.write_text("{")
-    with pytest.raises(UserError, match="view.json: not JSON"):
-        dashboard.default_experiment(uri)
-    with pytest.raises(UserError, match="synced.json: not JSON"):
-        dashboard.count_new_runs(uri, tmp_path)
-
-
 def test_it_opens_the_grid_s_comparison(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert "/#/experiments?workflowType" in dashboard.describe_address(uri, "127.0.0.1", 5000)
@@ -127,8 +117,3 @@ def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
     assert dashboard.count_new_runs(uri, root) == 1
     dashboard.write_notes(uri, root, "127.0.0.1")
     assert "note: the store lacks 1 run; bring it up to date with `compclip track`" in capsys.readouterr().err
-
-
-def test_a_server_of_its_own_is_named_without_starting_one(capsys):
-    assert dashboard.main(["--uri", "http://tracker:5000"]) == 0
-    assert "open http://tracker:5000/#/experiments" in capsys.readouterr().out

@@ -19,7 +19,6 @@ from compclip.runs import follower as follower_process
 from compclip.runs import jobs, key_parts
 from compclip.runs.run_store import StoredRun
 from compclip.track import __main__ as track_command
-from compclip.track import live as live_files
 from compclip.track import sync, tracking_store
 from compclip.track.sync import StoreFollower
 from compclip.train import __main__ as train_command
@@ -195,16 +194,6 @@ def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monke
             follower.poll()
             spent.append(len(names))
     assert spent[0] == spent[1]
-
-
-def test_the_lines_behind_a_step_are_read(tmp_path):
-    """What lies before is not parsed; a line that is being written is left for later."""
-    log = tmp_path / "metrics.jsonl"
-    log.write_text('not looked at\n{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
-    assert live_files.read_new_rows(log, 1) == [{"step": 2}, {"step": 3}]
-    with open(log, "a") as file:
-        file.write('ep": 4}\n')
-    assert live_files.read_new_rows(log, 3) == [{"step": 4}]
 
 
 def words(root, uri, *more):

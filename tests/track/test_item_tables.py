@@ -6,12 +6,10 @@ import json
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.benchmarks import sugarcrepe
 from compclip.config.sections import BenchmarkSection
 from compclip.runs import run_folder
-from compclip.track import __main__ as track_command
 from compclip.track import sync
 from compclip.track.item_tables import COUNTS_TAG, TABLES_TAG, ItemTables
 from tests import fake_runs
@@ -103,8 +101,3 @@ def test_the_run_has_them_where_the_ui_looks(tmp_path, section, results, uri):
     assert update(tmp_path, uri)["unchanged"] == 1
     assert update(tmp_path, uri, table_rows=0)["replaced"] == 1
     assert TABLES_TAG not in tracked(uri)[1]["clic-vit-scenes-0"].data.tags
-
-
-def test_a_number_below_zero_is_refused(uri):
-    with pytest.raises(UserError, match="--table-rows -1"):
-        track_command.main(["--uri", uri, "--table-rows", "-1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sqlite3
@@ -11,7 +10,6 @@ from contextlib import closing
 import pytest
 from mlflow import MlflowClient
 
-from compclip.base.errors import UserError
 from compclip.track import sync, tracking_store, writer
 from tests import fake_runs
 from tests.track.project import leave_header, params, source, update
@@ -66,13 +64,6 @@ def test_a_folder_keeps_its_project(tmp_path, without_name, capsys):
     first.mkdir()
     assert sync.name_project(root=tmp_path / "moved") == name != sync.name_project(root=first)
     assert sync.name_project("mine", first) == "mine"
-
-
-def test_a_damaged_name_is_one_line(tmp_path, without_name):
-    (tmp_path / "mlflow").mkdir()
-    (tmp_path / "mlflow" / "project.json").write_text(json.dumps({"project": "a: b"}))
-    with pytest.raises(UserError, match=r"project.json: project 'a: b': must be letters, digits and"):
-        sync.name_project(root=tmp_path)
 
 
 def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, monkeypatch):
