@@ -142,24 +142,6 @@ def test_from_the_files_of_the_store(project):
     assert estimate.read_finished([second], Path(".")) == []
 
 
-def test_runs_of_other_methods_are_not_read(project):
-    """Only what may tell."""
-    first, second = fake_store.runs(Path("."))
-    fake_store.finish(first)
-    text = first.folder.final.config.read_text()
-    first.folder.final.config.write_text(text.replace("method: fsc_clip.v0", "method: finetune"))
-    assert estimate.read_finished([second], Path(".")) == []
-
-
-def test_the_newest_few(project):
-    """A store of hundreds of runs costs no more than a few."""
-    stored_runs = [fake_store.runs(Path("."), "params.yaml", f"train.lr={n}")[0] for n in range(1, 8)]
-    for number, stored_run in enumerate(stored_runs):
-        fake_store.finish(stored_run, seconds=number, days=number)
-    costs = estimate.read_finished(fake_store.runs(Path(".")), Path("."))
-    assert sorted(run_cost.fixed_s for run_cost in costs) == [0, 0, 1, 2, 3]
-
-
 def test_the_launch_says_it(project, monkeypatch, capsys):
     """launch --dry-run: each run, the sum, or that there is no estimate; steps that are done are not paid again."""
     monkeypatch.setattr(launch_command.gpus, "list_gpus", list)

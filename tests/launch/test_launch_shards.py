@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +22,7 @@ from compclip.launch import profiles, slurm, unsent
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
-from compclip.runs import cluster, jobs, run_table, shard_tasks, status
+from compclip.runs import cluster, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests import fake_slurm
 from tests.conftest import ROOT
@@ -354,20 +353,6 @@ def test_keys_that_are_none(key):
         shard_tasks.folder(key)
 
 
-@pytest.mark.parametrize("task_text", ["[]", "{}", '{"shards": {}}', '{"shar'])
-def test_a_damaged_task_is_one_line(project, fake_cluster, task_text):
-    """Of whoever reads it; the table has it in its row."""
-    assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    [task] = read_tasks()
-    (task.folder.path / shard_tasks.FILE).write_text(task_text)
-    for look in (read_tasks, lambda: task_command.main([task.key]), lambda: stage_command.main(["--data", "d"])):
-        with pytest.raises(UserError, match=r"task\.json"):
-            look()
-    fake_cluster.live.clear()
-    [row] = status.list_stages()
-    assert row.state == "damaged" and "task.json" in row.error
-
-
 # --- status ---------------------------------------------------------------------------------------------------
 
 
@@ -410,21 +395,6 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     for n in range(5):
         (half / f"{n:08x}.json").write_text("never read")
     assert list(status.list_stages()) == []
-
-
-def test_a_list_that_is_damaged(half):
-    """Is a row, and the others are there."""
-    (half / shard_tasks.LIST).write_text(json.dumps({"items": [{"name": "00000"}]}))
-    [row] = status.list_stages()
-    assert row.state == "damaged" and "work.json: damaged; run the stage with `dvc repro` again" in row.error
-
-
-def test_the_page_has_both_tables(project, fake_cluster):
-    """Stages above runs."""
-    assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    text = status.format_page(*run_table.list_runs("params.yaml"), 200)
-    assert text.startswith("stage        state    shards  job\nrecaption@d  running  0/5     job 7_0\n\nrun ")
-    assert text.endswith("  stale: nothing is made yet for the parameters, data and code of now")
 
 
 def test_a_task_that_failed_is_posted_by_its_name(project, fake_cluster, monkeypatch):

@@ -240,14 +240,6 @@ def test_out_of_memory(here):
     collect(NAME)
 
 
-def test_a_job_that_raises_leaves_its_line(here):
-    """The exception's line from the job's log."""
-    stored_run = at(NAME, *["train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"])
-    job = slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
-    assert "failed, exit code 1: error: train: the loss is nan at step" in job.reason()
-
-
 def test_a_job_that_dies_before_python(here):
     """The reason is what SLURM logged, not an earlier job's last line; the stage prints the same lines."""
     stored_run = at(cell("pretrained"))
