@@ -135,12 +135,6 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
     assert min(count_verdicts("none")) > 0 and count_verdicts(HOLM) == [0, 0]
 
 
-def test_a_page_without_blind_rows_says_nothing_of_them(runs):
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {})
-    html = report_page.render_page(page)
-    assert 'id="blind"' not in html and '<tbody class="blind">' not in html
-
-
 def test_rows_of_other_files_are_refused(runs, tmp_path):
     path = run_folder.blind_folder(tmp_path, fake_runs.cell("clic").data) / "length" / "sugarcrepe.json"
     path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))

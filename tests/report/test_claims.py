@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 from compclip.report import __main__ as report_command
 from compclip.report import claims, published_numbers, report_page, tables
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
@@ -112,31 +111,6 @@ def test_another_form_is_refused_in_one_line(text):
         claims.parse_inequality(text, "here")
 
 
-GOOD = "one: {paper: CLIC, table: Table 1, finding: f, holds_if: [clic > pretrained on sugarcrepe/swap]}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (GOOD.replace("holds_if", "hold_if"), "one: unknown key 'hold_if'; did you mean 'holds_if'"),
-        (GOOD.replace("finding: f, ", ""), "one.finding: must be given"),
-        (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "[]"), "one.holds_if: must be given"),
-        (
-            GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"),
-            "one.holds_if='a > b on c/d': must be a list",
-        ),
-        ("- a\n", "must map each claim's name"),
-        ("one: 3\n", "one=3: must be a mapping"),
-        ("one: {\n", "not YAML"),
-    ],
-)
-def test_a_bad_file_is_named(tmp_path, text, message):
-    (tmp_path / "claims.yaml").write_text(text)
-    with pytest.raises(UserError, match=re.escape(message)) as error:
-        claims.read_claims(tmp_path / "claims.yaml")
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [("clik > pretrained on b/swap", "unknown method 'clik'; did you mean 'clic'"),
@@ -232,11 +206,6 @@ def test_only_shared_seeds_count():
     evidence = claims.judge_inequality(claims.parse_inequality("clic > negclip on b/swap", "here"), runs, SWAP)
     assert (evidence.seeds, evidence.verdict) == (3, HOLDS)
     assert evidence.difference == pytest.approx((100 + 103 + 103) / 1200)
-
-
-def test_two_seeds_are_too_few():
-    evidence = weigh("clic > pretrained on b/swap", clic=(300, 304), pretrained=(200, 200))
-    assert (evidence.verdict, evidence.why, evidence.basis) == (UNDECIDED, "2 of 3 seeds", "seeds and items")
 
 
 def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
@@ -355,34 +324,6 @@ def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
     assert '<table class="claims">' not in html and "Intervals are not simultaneous" not in html + text
     assert "| verdict | claim |" not in text and "Claim &" not in tex
     assert "Not in this grid (1)" in html and table.count("2 of 3 seeds") == 5
-
-
-def test_a_report_without_claims_says_nothing_of_them():
-    assert claims.format_claims_markdown(()) == claims.format_claims_latex(()) == ""
-    assert claims.build_sections(()) == []
-
-
-@pytest.mark.parametrize(
-    ("inequality", "message"),
-    [("clik > pretrained on sugarcrepe/swap", "unknown method 'clik'"),
-     ("clic > pretrained on sugarcrepe/swop", "unknown column 'sugarcrepe/swop'")],
-)  # fmt: skip
-def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, inequality, message):
-    fake_runs.make(tmp_path)
-    (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", inequality))
-    params = SimpleNamespace(
-        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2), methods={m: {} for m in fake_runs.METHODS},
-        report=SimpleNamespace(columns=[], reference="", correction="none", split="whole"), benchmarks={},
-    )  # fmt: skip
-    monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
-    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
-    assert entry(report_command.main) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: claims.yaml: one: ") and message in error and error.count("\n") == 1
-    assert not (tmp_path / "reports").exists()
 
 
 @pytest.mark.parametrize(("option", "path", "kind"), [

@@ -6,14 +6,13 @@ import csv
 import dataclasses
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 from compclip.prepare import benchmark_records, record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
@@ -87,14 +86,6 @@ def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(repo
     assert re.findall(r'<tr data-name="([^"]+)"', first) == list(fake_runs.METHODS)
     assert first.count("<tr") == len(fake_runs.METHODS) + 2 == first.count("</tr>")
     assert body.count('<div class="scroll" tabindex="0" role="region"') == body.count('<div class="scroll"') > 3
-
-
-def test_a_long_list_of_methods_counts_its_variants():
-    many = ["pretrained", "clic", *(f"clic.c{i}" for i in range(30)), "crepe.swap", "crepe.replace", "svlc", "svlc.pos"]
-    assert report_page.abbreviate_methods(many) == [
-        "pretrained", "clic (30 variants)", "crepe (2 variants)", "svlc (1 variant)"
-    ]  # fmt: skip
-    assert report_page.abbreviate_methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
 
 
 def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
@@ -259,12 +250,6 @@ def test_markdown_latex_and_csv_say_the_same(report):
     assert {r["std"] for r in rows if r["method"] == "pretrained"} == {""}
 
 
-def test_metrics_are_flat(report):
-    means = table_formats.flatten_means(report.tables.main)
-    assert means["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
-    assert means["pretrained-vit-scenes/summary/T2I"] == 0.6
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project folder with all runs and a grid that asks for them."""
@@ -302,18 +287,6 @@ def test_the_command_writes_the_same_bytes_twice(project):
     ]  # fmt: skip
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
-
-
-def test_the_plots_of_an_earlier_grid_go_and_nobody_else_s(project, monkeypatch):
-    """`--out` may be a folder in which somebody keeps tables."""
-    foreign_file = project / "out" / "plots" / "mine.csv"
-    foreign_file.parent.mkdir(parents=True)
-    foreign_file.write_text("a,b\n")
-    assert report_command.main(["--out", "out"]) == 0
-    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells(("pretrained", "clic")))
-    assert report_command.main(["--out", "out"]) == 0
-    plots = sorted(name for name in files(project / "out") if name.startswith("plots/"))
-    assert plots == ["plots/.written.json", "plots/loss/clic-vit-scenes.csv", "plots/mine.csv", "plots/tradeoff.csv"]
 
 
 @pytest.fixture
@@ -385,16 +358,6 @@ def test_what_a_run_s_files_hold_stays_text(tmp_path):
     assert "- &lt;img src=x onerror=alert(1)>\\|\\`" in text and "<img" not in text
 
 
-def test_a_missing_result_ends_with_2_and_writes_nothing(project, monkeypatch, capsys):
-    fake_runs.result(project, "clic-vit-scenes-1", "retrieval").unlink()
-    monkeypatch.setattr(sys, "argv", ["report"])
-    assert entry(report_command.main) == 2
-    assert "clic-vit-scenes-1: no result of retrieval" in capsys.readouterr().err
-    assert not (project / "reports").exists()
-    assert report_command.main(["--partial"]) == 0
-    assert "no result of retrieval" in (project / "reports/report.md").read_text()
-
-
 def test_published_numbers_stand_beside_ours(project):
     folder = project / "experiments" / "published"
     folder.mkdir(parents=True)
@@ -412,19 +375,6 @@ def test_published_numbers_stand_beside_ours(project):
         ["pretrained", "CLIP: ViT-B/32", "62.0"], ["pretrained", "ours: vit, scenes", "45.0"],
         ["negclip", "NegCLIP: ViT-B/32, COCO", "75.5 (+13.5)"], ["negclip", "ours: vit, scenes", "80.0 (+35.0)"],
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("paper,table\n", "no column 'row'"),
-        (",".join(report_command.published_numbers.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
-    ],
-)
-def test_a_bad_published_table_is_named(tmp_path, text, message):
-    (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(UserError, match=message):
-        report_command.published_numbers.read_numbers(tmp_path)
 
 
 def test_the_defaults_are_the_common_training_and_the_method_s_own():

@@ -69,12 +69,6 @@ def test_loss_csv_has_the_mean_over_seeds(clic):
     ]
 
 
-def test_a_run_without_a_curve_has_no_figure(clic):
-    for run in clic:
-        run.curve.clear()
-    assert report_figures.draw_loss(clic, "x") == report_figures.format_loss_csv(clic) == ""
-
-
 def test_each_term_has_a_line_and_a_band(clic):
     svg = report_figures.draw_loss(clic, "Loss of clic")
     assert svg.count('class="line') == svg.count('class="band') == 3
@@ -120,10 +114,6 @@ def test_a_crowd_has_numbers_that_do_not_overlap():
     assert not any(report_figures._boxes_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
-def test_a_dozen_rows_keep_their_names():
-    assert report_figures.number_methods([f"m{i}" for i in range(12)]) == {}
-
-
 def test_one_far_difference_does_not_shrink_the_others_of_its_column():
     """Of ends 1, 2, 3 and 98 the axis ends at 4 times the median, 10; the far one is an arrow at the edge."""
     intervals = [Interval(0.0, -end, end / 2, 9) for end in (1.0, 2.0, 3.0)] + [Interval(-97.0, -98.0, -96.0, 9)]
@@ -134,9 +124,3 @@ def test_one_far_difference_does_not_shrink_the_others_of_its_column():
     far, near = (report_figures.draw_interval(e - 1, e + 1, e, 10.0, -1) for e in (-97.0, -5.0))
     assert '<path class="bad" d="M2.0 7l6 -4v8Z"/>' in far and "<circle" not in far
     assert "<circle" in near and "<path" not in near
-
-
-def test_the_small_interval_puts_zero_in_the_middle():
-    svg = report_figures.draw_interval(0.1, 0.3, 0.2, 0.4, 1)
-    assert 'class="zero" x1="48.0"' in svg
-    assert 'class="range good" x1="59.5"' in svg

@@ -38,16 +38,6 @@ def test_the_first_of_the_last_steps_without_a_gradient(norms, expected):
     assert progress.find_stall(logged(*norms)) == expected
 
 
-@pytest.mark.parametrize(
-    ("norm", "says"), [(0.0, "; its gradient is 0 at step 10: it learns nothing any more"), (2.0, "")]
-)
-def test_the_line_of_a_run_that_is_done(tmp_path, norm, says):
-    folder = RunFolder(tmp_path)
-    assert progress.describe_faults(folder) == ""
-    folder.metrics.write_text(json.dumps(*logged(norm)) + "\n")
-    assert progress.describe_faults(folder) == says
-
-
 def test_the_line_of_a_run_whose_pictures_were_cut(tmp_path):
     folder = RunFolder(tmp_path)
     folder.metrics.write_text(json.dumps({"step": 9, "grad_norm": 1.0, SHARE + REPLACED: 0.479}) + "\n")
