@@ -214,15 +214,6 @@ def test_somebody_else_s_file_stays(project):
             config_command.main(["ablate", "c2lip", "--out", name])
 
 
-def test_parameters_may_stand_behind_an_option(project, capsys):
-    assert config_command.main(["ablate", "c2lip", "--out", "made.yaml", "train.lr=1e-4", "grid.seeds=[3]"]) == 0
-    assert read.load_params("made.yaml").train.lr == 1e-4 and read.load_params("made.yaml").grid.seeds == [3]
-    for strange in ("train.lr", "--lr=1"):
-        with pytest.raises(SystemExit, match="2"):
-            config_command.main(["ablate", "c2lip", "--out", "made.yaml", strange])
-        assert f"unrecognized arguments: {strange}" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("reference", "message"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
-from compclip.config import listing, read
+from compclip.config import read
 from tests.conftest import ROOT
 
 GRID = """# Half of it. And more.
@@ -120,13 +120,6 @@ def test_use_writes_it_out(project, capsys):
     Path("params.yaml").write_text(text + "tune: {trials: 0}\n")
     with pytest.raises(UserError, match="has uncommitted edits"):
         config_command.main(["use", str(half)])
-
-
-def test_it_is_listed_with_its_cells(project):
-    cells = {
-        item.name: item.parameters["cells"] for item in listing.list_grids(read.load_params(read.GRIDS / "whole.yaml"))
-    }
-    assert cells == {"whole": 14, "half": 3}
 
 
 def test_every_shipped_grid_is_the_same_written_out(project):

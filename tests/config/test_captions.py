@@ -51,14 +51,6 @@ def test_as_one_writes_them(params):
     assert data.exclude == ["sugarcrepe"]
 
 
-@pytest.mark.parametrize(
-    "override", ["data.d.captions.on=key", "data.d.captions={file: x.csv, on: key, column: caption}"]
-)
-def test_an_override(params, override):
-    captions = released_lists.captions_config(read.load_params(params, [override]).data["d"])
-    assert captions and captions.on == "key"
-
-
 @pytest.mark.parametrize("override,fault", [
     ("data.d.captions.on=uri", "data.d.captions.on: unknown on 'uri'; did you mean 'url'"),
     ("data.d.captions.colum=x", "data.d.captions: unknown key 'colum'; did you mean 'column'"),
