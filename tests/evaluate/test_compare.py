@@ -151,9 +151,3 @@ def test_what_the_items_decide(tmp_path, capsys):
         assert command.main([str(tmp_path / "results"), str(file)]) == 0
         out = capsys.readouterr().out
         assert out.splitlines()[1].endswith("70.74 to 79.26") and f"{decided} of theirs outside of our interval" in out
-
-
-def test_a_folder_without_results_is_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty: holds no results"):
-        command.main([str(tmp_path / "empty"), "theirs.json"])

@@ -20,7 +20,7 @@ from compclip.data.sample import ImageLocation
 from compclip.evaluate import benchmark, embed
 from compclip.evaluate.embed import PreparedPictures, crop_to_box
 from compclip.model import backbone
-from compclip.model.inference_towers import ReplicaPool, copy_models
+from compclip.model.inference_towers import copy_models
 
 CONFIG = {
     "embed_dim": 16,
@@ -128,13 +128,6 @@ def test_copies_on_further_devices_share_the_batches_and_change_no_bit(three_mod
     for embedded, alone in zip(shared, embed.encode_all(three_models, pictures, TEXTS, how), strict=True):
         assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
         assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
-
-
-def test_replicas_are_offered_to_equally_many_threads():
-    """Of two replicas and four threads each is offered twice, so that no thread waits."""
-    pool = ReplicaPool(["a", "b"], threads=4)
-    with pool.take() as one, pool.take() as two, pool.take() as three, pool.take() as four:
-        assert sorted([one, two, three, four]) == ["a", "a", "b", "b"]
 
 
 def test_rows_are_those_of_plain_open_clip(model, pictures):

@@ -224,18 +224,6 @@ def test_scores_are_those_of_the_model(checkpoint, params):
         assert value == float(good > bad)
 
 
-def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
-    arguments = ["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "train.lr=1", "--benchmarks", "plus"]
-    assert evaluate_command.main([*arguments, "evaluate.threads=1", "--device", "cpu"]) == 0
-    assert sorted(params.overrides) == ["evaluate.threads=1", "train.lr=1"]
-    document = files.read_json(tmp_path / "out" / "plus.json")
-    assert (document["benchmark"], document["module"], document["n"]) == ("plus", "sugarcrepe_pp", 20)
-    assert document["checkpoint"] == {"path": str(checkpoint), "fingerprint": fingerprint(checkpoint)}
-    out, error = capsys.readouterr()
-    assert error == "" and "replace_tot" in out
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["plus.json", "summary.json"]
-
-
 def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
     """The result says which, and a folder has one model."""
     state = backbone.load(checkpoint).clip.state_dict()
@@ -343,23 +331,6 @@ def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(published, params, roo
     with pytest.raises(UserError, match=message):
         evaluate_command.main(["--cell", "clip-tiny-d-0", "evaluate.threads=1", *option], root)
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]
-
-
-@pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"], ["evaluate.threads=1"]])
-def test_a_method_is_scored_as_the_plan_has_it(root, option):
-    """What is on the command line would be no part of the plan; without a plan the stage is named."""
-    message = f"--method clip: is scored as plan/ has it; leave out {option[-1]}"
-    with pytest.raises(UserError, match=message):
-        evaluate_command.main(["--method", "clip", *option], root)
-    with pytest.raises(UserError, match="plan/evaluate/clip.json: not there; run `dvc repro plan` first"):
-        evaluate_command.main(["--method", "clip"], root)
-
-
-@pytest.mark.parametrize("method,stage", [("clip", "train@clip"), ("pretrained", "backbone@tiny")])
-def test_a_cell_without_checkpoint_names_the_stage(params, root, method, stage):
-    with pytest.raises(UserError, match=f"run `dvc repro {stage}` first"):
-        evaluate_command.main(["--cell", f"{method}-tiny-d-0"], root)
-    assert not (root / "runs").exists()
 
 
 def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
