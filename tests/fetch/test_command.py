@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compclip.base import progress_line
 from compclip.benchmarks import sugarcrepe
 from compclip.fetch import __main__ as command
 from tests.conftest import ROOT
@@ -85,15 +84,6 @@ def test_a_benchmark_and_its_pictures(fetch, files, tmp_path, zipped):
     code, out, _ = fetch(catalogue, "sugarcrepe", "coco_val2017")
     assert (code, len(files.requests)) == (0, request_count)
     assert "coco_val2017: 1 there already in data/raw/coco" in out
-
-
-def test_progress_counts_megabytes(fetch, files, monkeypatch):
-    """On stderr, under the file's name; in a log too."""
-    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
-    files.bodies["/a.bin"] = b"0" * 3_000_000
-    code, out, error = fetch({"x": web(files, files={"a.bin": {"size": 3_000_000}})}, "x")
-    assert code == 0 and "MB" not in out
-    assert error.splitlines()[-1].startswith("MB of a.bin: 100%") and " 3/3 [" in error
 
 
 def test_cut_then_run_again(fetch, files, tmp_path):
@@ -277,21 +267,3 @@ def test_a_whole_process(files, tmp_path):
     process = subprocess.run([*start, "x"], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert (process.returncode, process.stdout) == (0, "x: 1 fetched (2 B) in data/raw/x\n"), process.stderr
     assert (tmp_path / "data/raw/x/a.json").read_bytes() == b"{}"
-
-
-def test_the_list(fetch, files, tmp_path):
-    """A line each: what is known, and `-` where nothing is."""
-    files.bodies["/a.bin"] = b"a"
-    catalogue = {
-        "one": web(files, files={"a.bin": {"size": 1}}, licence="MIT", what="One"),
-        "two": web(files, files={"b.bin": {}}, what="Two", unchecked=True, gated=True),
-    }
-    fetch(catalogue, "one")
-    code, out, _ = fetch(catalogue, "--list")
-    assert code == 0
-    assert [line.split() for line in out.splitlines()] == [
-        ["name", "kind", "size", "here", "licence", "what"],
-        ["one", "benchmark", "1", "B", "yes", "MIT", "One"],
-        ["two", "benchmark", "-", "no", "-", "Two", "?", "(gated)"],
-        *[line.split() for line in ["? nobody has fetched it for this catalogue: an address may have moved"]],
-    ]

@@ -134,9 +134,3 @@ def test_a_folder_of_parts(tmp_path, project):
         offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     pq.write_table(pa.table({"url": ["http://x/1.jpg"]}), tmp_path / "data" / "a.parquet")
     assert offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())["successes"] == 17
-
-
-def test_counts_of_others_files_are_numbers(tmp_path):
-    """What is no number in a shard's counts is none."""
-    (tmp_path / "00000_stats.json").write_text('{"count": 3, "successes": "many", "failed_to_download": true}')
-    assert offer_files.count_pictures(tmp_path) == {"count": 3}

@@ -35,14 +35,6 @@ def partial_path(tmp_path):
     return tmp_path / "a.bin.part"
 
 
-def test_a_whole_file_and_its_progress(files, partial_path):
-    files.bodies["/a.bin"] = BODY
-    progress = fetch(files, partial_path, size=len(BODY))
-    assert partial_path.read_bytes() == BODY
-    assert progress[-1] == (len(BODY), len(BODY))
-    assert files.requests == [("GET", "/a.bin", "")]
-
-
 def test_a_cut_connection_goes_on_where_it_ended(files, partial_path):
     files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, 50_000]
     fetch(files, partial_path)
