@@ -64,12 +64,6 @@ def test_without_a_gpu_one_line_says_what_has_to_fit(monkeypatch):
         doctor.main(["--gpu"])
 
 
-@pytest.mark.parametrize("option", [["--methods", "pretrained"], ["--methods", "negclp"], ["--minutes", "-1"]])
-def test_a_wrong_option_is_one_line(option):
-    with pytest.raises(UserError):
-        doctor.main(["--gpu", "--device", "cpu", *option])
-
-
 def test_a_failed_check_is_the_exit_code(monkeypatch, tmp_path, capsys):
     rows = [CheckRow("one"), CheckRow("other", state=FAILED, reason="it differs")]
     monkeypatch.setattr(device_checks, "run_checks", lambda settings: iter(rows))
@@ -170,13 +164,6 @@ def test_processes_that_say_much(tmp_path, monkeypatch):
     monkeypatch.setattr(gradient_accuracy.sys, "executable", str(tmp_path / "python"))
     (row,) = gradient_accuracy.run_processes({"device": "cpu"}, 2, seconds=30)
     assert (row.state, row.name) == (OK, "2 processes clic float32"), row.reason
-
-
-def test_methods_for_which_no_time_was_left_are_no_failure(monkeypatch):
-    row = CheckRow("2 processes finetune float32")
-    monkeypatch.setattr(gradient_accuracy, "run_processes", lambda *args: iter([row]))
-    rows = list(gradient_accuracy.check_processes(("finetune", "clic"), "cpu", TINY, TimeBudget(HOUR), 1.0))
-    assert [row.state for row in rows] == [OK, SKIPPED]
 
 
 def test_a_process_that_fails_says_why():
