@@ -25,13 +25,6 @@ def test_what_is_refused(text, message):
         files.parse_json(text, "f.json")
 
 
-@pytest.mark.parametrize("text", ["[" * 50_000, "1" * 5000, "{"], ids=["deep", "digits", "open"])
-def test_a_line_of_a_file(text):
-    """The line is the file's, not the text's own, and the fix is the caller's."""
-    with pytest.raises(UserError, match="f.jsonl: .*line 7: .*; train it again"):
-        files.parse_json(text, "f.jsonl", "train it again", 7)
-
-
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])
 def test_names_that_no_file_has(tmp_path, name):
     """A NUL, a name beyond the file system's, a folder."""

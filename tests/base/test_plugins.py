@@ -10,7 +10,6 @@ from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from compclip.base import code_hash, plugins
@@ -169,18 +168,6 @@ def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
         hashes.append(code_hash.hash_code(module))
     assert len(set(hashes[:3])) == 3
     assert hashes[3] == hashes[2]
-
-
-def test_its_loss(installed, on_path, rng):
-    """The hinge against a loop over images and negatives."""
-    on_path(installed)
-    hinge = plugins.load_plugin(plugins.METHODS, "margin").hinge
-    drawn = (torch.from_numpy(rng.normal(size=size)) for size in ((4, 8), (4, 8), (4, 2, 8)))
-    image, text, negative = (torch.nn.functional.normalize(values, dim=-1) for values in drawn)
-    mask = torch.tensor([[1, 1], [1, 0], [0, 0], [0, 1]], dtype=torch.bool)
-    short = [max(0.0, float(0.3 - image[i] @ text[i] + image[i] @ negative[i, k])) for i, k in mask.nonzero().tolist()]
-    assert hinge(image, text, negative, mask, 0.3).item() == pytest.approx(sum(short) / len(short), rel=1e-5)
-    assert hinge(image, text, negative, torch.zeros_like(mask), 0.3).item() == 0
 
 
 def test_ours_for_every_method_hold_for_it(installed):
