@@ -1,11 +1,8 @@
 """Every benchmark enters by one door, which trusts none of its names and texts."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +14,6 @@ from compclip.config import columns
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
-from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import benchmark_records
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
 
@@ -175,27 +171,6 @@ def test_any_name_is_taken_or_refused_in_a_line(path_parts, is_boxed):
         else:
             assert benchmark_module.count_benchmark(benchmark)["missing_images"] == 1
             assert len(benchmark.unit_pictures) == 1
-
-
-def test_an_unusable_box_is_counted_by_its_own_name():
-    """Beside the other reasons, and only where there is one."""
-    record = Record("s", "0", (with_box("a.png", (0, 0, 0, 0)),), ("x",))
-    benchmark = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
-    nothing = np.zeros((0, 2), np.float32)
-    counts = [
-        benchmark.score(Embeddings(nothing, nothing, {}, {}, {record.images[0]: why})).counts
-        for why in ("box", "missing")
-    ]
-    assert counts[0] == {
-        "records": 1,
-        "scored": 0,
-        "missing_image": 0,
-        "unreadable_image": 0,
-        "empty_text": 0,
-        "tied": 0,
-        "unusable_box": 1,
-    }
-    assert "unusable_box" not in counts[1] and counts[1]["missing_image"] == 1
 
 
 def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture):

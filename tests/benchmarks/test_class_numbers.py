@@ -4,8 +4,6 @@
 each of its classes (its toolkit's prompts.py).
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Sequence
