@@ -1,7 +1,5 @@
 """Wrong calls are one line with exit code 2, of subcommands too; help names defaults."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

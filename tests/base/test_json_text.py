@@ -1,7 +1,5 @@
 """JSON of strangers: a value, or one line naming the place."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base import files

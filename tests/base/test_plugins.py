@@ -1,7 +1,5 @@
 """Methods, benchmarks, sources, captioners, samplers of other packages: found by name, checked as ours."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

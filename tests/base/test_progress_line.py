@@ -1,7 +1,5 @@
 """Progress on stderr: redrawn on a terminal, a line every half minute in a log, with the time left."""
 
-from __future__ import annotations
-
 import io
 import sys
 

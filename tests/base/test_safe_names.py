@@ -1,7 +1,5 @@
 """One rule for every name that becomes a path or a word of a command."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import shlex

@@ -1,7 +1,5 @@
 """`config ablate`: a grid that leaves out one part of a method at a time."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -111,14 +109,6 @@ def test_hybrid_is_ablated_by_the_parts_that_are_switched_on(project, values, ch
         assert changed(params, "hybrid", f"hybrid.without_{name}") == changes
 
 
-def test_a_variant_of_hybrid_is_ablated_as_it_is(project):
-    """As a trial of a front is one."""
-    trial = "methods.hybrid={variants: {trial7: {place: contrast, negatives: negclip, train: {average_alpha: 0.6}}}}"
-    params, ablation = write_ablation("hybrid.trial7", "params.yaml", trial)
-    assert ablation.methods[1:] == ["hybrid.trial7", "hybrid.without_averaging", "hybrid.without_negatives"]
-    assert changed(params, "hybrid.trial7", "hybrid.without_averaging") == {"train.average_alpha": 1.0}
-
-
 def test_what_is_left_out_already_is_no_variant(project, capsys):
     off = ["methods.fsc_clip.epsilon=0", "methods.fsc_clip.lambda_local=0"]
     assert config_command.main(["ablate", "fsc_clip", *off, "--out", "made.yaml"]) == 0
@@ -170,13 +160,6 @@ def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
     assert "${oc.env:RATE}" in grid_text and "0.003" not in grid_text
     assert set(params.methods) == {"pretrained", "clic", "fsc_clip"} and params.train.lr == 0.003
     assert grid.resolve(params, "fsc_clip-scenes-scenes-0").method.epsilon == 0.5
-
-
-def test_captions_joined_by_address_stay_joined(project):
-    """YAML 1.1 takes the key `on` for true."""
-    params, _ = write_ablation("clic", GRIDS / "clic_table10.yaml")
-    assert params.data == read.load_params(GRIDS / "clic_table10.yaml").data
-    assert "'on': url" in Path("made.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Whatever stands at a key of params.yaml, a study or a profile: parameters, or one line that says what is wrong."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 

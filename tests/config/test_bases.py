@@ -1,7 +1,5 @@
 """Grids that are laid over others by `base`: what they have of it, what is refused, and `config use` of one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -55,12 +53,6 @@ def test_a_base_may_have_one(project):
     params = read.load_params(read.GRIDS / "quarter.yaml", ["wise_ft.methods=[]"])
     assert params.methods.keys() == {"c2lip", "clic"} and params.benchmarks.keys() == {"winoground"}
     assert params.methods["clic"]["variants"] == {} and params.grid.seeds == [7]
-
-
-def test_an_override_names_what_the_base_has(project):
-    params = read.load_params(read.GRIDS / "half.yaml", ["grid.methods=[c2lip,clic.unused]"])
-    assert params.methods.keys() == {"c2lip", "clic", "negclip", "fsc_clip"}
-    assert params.methods["clic"]["variants"].keys() == {"c4", "unused"}
 
 
 def test_a_base_is_looked_for_beside_the_grid_first(project):

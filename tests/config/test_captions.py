@@ -1,7 +1,5 @@
 """data.<name>.captions, .rewrites, .texts, .masked and .exclude, as params.yaml says them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`compclip list` and groups of benchmarks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

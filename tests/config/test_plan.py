@@ -1,7 +1,5 @@
 """The plan: an edit of a module or of a parameter changes exactly the plan files of what it can change."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

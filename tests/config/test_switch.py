@@ -1,7 +1,5 @@
 """`config use`: another grid becomes the current one, and nobody's edits are lost."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

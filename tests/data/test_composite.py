@@ -1,7 +1,5 @@
 """CLIC composites: geometry by hand, captions by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

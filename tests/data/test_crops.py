@@ -1,7 +1,5 @@
 """Random parts of training pictures: the area and ratio asked for, torchvision's rule, and no draw of another stream."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Words of a masked language model: two tiny random ones, whose vocabularies mark words in the two usual ways."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Pictures as they come: every odd one is upright RGB or a named error."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tracemalloc

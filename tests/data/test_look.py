@@ -1,7 +1,5 @@
 """What the stage `look` sees of files: names, sizes and contents, and nothing a second time."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Negative images: joined from lists, or members of a sample's tar; counted, kept in their folder, read by training."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

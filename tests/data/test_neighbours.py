@@ -3,8 +3,6 @@
 N pictures, D joint dim.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

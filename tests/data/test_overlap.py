@@ -1,7 +1,5 @@
 """Pictures that a data set shares with a benchmark: by which criterion, counted and left out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """People's own names: endings in any case, another case, backslashes, flat folders, one name in two folders, marks at a text's start."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

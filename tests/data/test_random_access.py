@@ -1,7 +1,5 @@
 """Training by random access draws what training from lists drew: each view against the rules written out slowly."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from itertools import chain

@@ -1,7 +1,5 @@
 """Regions: read from lists in others' forms, joined, placed in shares of the picture, counted, and shown by training."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

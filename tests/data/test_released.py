@@ -1,7 +1,5 @@
 """Released hard positives, as their authors wrote them for COCO's captions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

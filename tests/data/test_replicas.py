@@ -1,7 +1,5 @@
 """Batches over replicas of a model: full, in order, read ahead within bounds; and the devices that an option names."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Executor, Future
 

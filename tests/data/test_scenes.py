@@ -1,7 +1,5 @@
 """The scenes world: what it says is true, its sides do not mix, and it is the same every time it is made."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

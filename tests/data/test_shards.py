@@ -1,7 +1,5 @@
 """Shards in their files, and the stages that write a data set."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Sources read the official layouts, and count what they drop."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The web of the scenes world: pictures and captions fit, nothing of the test is in them, shares are as asked."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

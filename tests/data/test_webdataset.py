@@ -1,7 +1,5 @@
 """Web data in tars: read where they lie, whatever they hold."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """A picture lies below the folder of its section, whatever its name is and wherever links lead."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 

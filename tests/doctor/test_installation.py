@@ -1,7 +1,5 @@
 """`compclip doctor`: a line each for what is there, and for what is missing with the fix."""
 
-from __future__ import annotations
-
 import fcntl
 import importlib.util
 import os

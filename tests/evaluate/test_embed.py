@@ -1,7 +1,5 @@
 """Every unique image and text is encoded once, whatever the batches; what cannot be read is named."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """Archives: what the rule names goes to its place; what leads out of it, grows without end or is damaged is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

@@ -1,7 +1,5 @@
 """The shipped catalogue holds, its layouts are those that the grids name, and a stranger's is checked before its use."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

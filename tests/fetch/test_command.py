@@ -1,7 +1,5 @@
 """`compclip fetch`: whole entries from a web server and a hub, to where the grids look, and every way it goes wrong."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Lists of pictures: img2dataset is started with a list of words, and its own counts are told. A stand-in plays it."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

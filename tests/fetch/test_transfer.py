@@ -1,7 +1,5 @@
 """One file over HTTP: what is there is not asked for again, and what is not the file is refused."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import socket

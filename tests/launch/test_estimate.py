@@ -1,7 +1,5 @@
 """What runs will cost, from finished runs' own files: numbers that a person can check."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -69,12 +67,6 @@ def test_what_is_done_costs_no_more():
     assert cost(run(), finished_cost(), steps=1000) == 20
 
 
-def test_a_method_that_trains_nothing():
-    """All of it is fixed."""
-    run_cost = estimate.measure_cost(run("pretrained"), GPU, None, 12.0)
-    assert cost(run("pretrained"), run_cost) == 12
-
-
 @pytest.mark.parametrize(
     "difference",
     [
@@ -104,17 +96,6 @@ def test_the_median_of_the_closest():
     assert cost(run("clic.big"), *exact, finished_cost(spent=500.0), finished_cost(spent=600.0, data="photos")) == 130
     assert cost(run("clic.small"), finished_cost(spent=500.0)) == 500
     assert cost(run("clic.small"), finished_cost(spent=500.0), finished_cost(spent=600.0, data="photos")) == 500
-
-
-def test_the_report():
-    """A line a run, the sum of what is known, and by name what is not."""
-    planned_runs = [("a", run(), 0), ("b", run("negclip"), 0), ("c", run("negclip"), 0), ("d", run(epochs=1.0), 0)]
-    lines = estimate.format_costs(planned_runs, [finished_cost(spent=3600.0)], True)
-    assert lines[:4] == ["a: 1.00 GPU-hours", "b: unknown", "c: unknown", "d: 0.99 GPU-hours"]
-    assert lines[4] == "about 1.99 GPU-hours for 2 of 4 runs"
-    assert lines[5].startswith("no estimate for 2 runs: no finished run of negclip on vit (on GPUs, ")
-    assert estimate.format_costs([], [], True) == []
-    assert "process-hours" not in "".join(estimate.format_costs(planned_runs, [], False))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """`compclip launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -182,23 +180,6 @@ def test_a_further_benchmark_makes_jobs_stale(here_finished, monkeypatch):
     assert len(list(stored_run.folder.scores("x").parent.iterdir())) == 2
 
 
-@pytest.mark.parametrize(
-    "dvc_error",
-    ["Unable to acquire lock. Most likely another DVC process is running", "'data/x' is busy, it is being blocked by:"],
-)
-def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, dvc_error):
-    """What DVC says of its locks becomes one line, and nothing is sent."""
-    Path("dvc.yaml").touch()
-    for folder in (".dvc", "other/dvc"):
-        Path(folder).mkdir(parents=True)
-    Path("other/dvc/__init__.py").touch()
-    Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + dvc_error!r})")
-    monkeypatch.setenv("PYTHONPATH", "other")
-    with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-        launch_command.main([LOCAL])
-    assert dvc_error in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("text", "message"), [
     ("partitoin: gpu", "unknown key 'partitoin'; did you mean 'partition'"),
     ("executor: slrum", "unknown executor 'slrum'; did you mean 'slurm'"),
@@ -214,25 +195,6 @@ def test_profiles_that_are_wrong(tmp_path, text, message):
     """Key, value, fix."""
     with pytest.raises(UserError, match=re.escape(message)):
         profiles.load_profile(profile(text, tmp_path))
-
-
-@pytest.mark.parametrize("jobs", ["0", "-1"])
-def test_a_number_of_processes_is_one_or_more(monkeypatch, jobs):
-    """Nothing is sent with another; without the option the profile says it."""
-    calls = []
-    monkeypatch.setattr(launch_command, "send", lambda *args, card: calls.append(args) or 0)
-    with pytest.raises(UserError, match=f"-j {jobs}: must be >= 1"):
-        launch_command.main([LOCAL, "-j", jobs, "--dry-run"])
-    assert calls == []
-    for options in ([], ["-j", "3"]):
-        assert launch_command.main([LOCAL, "--dry-run", *options]) == 0
-    assert [args[-1] for args in calls] == [profiles.load_profile(LOCAL).jobs, 3]
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "slurm").glob("*.yaml")), ids=lambda p: p.name)
-def test_shipped_profiles(path):
-    """All load."""
-    assert profiles.load_profile(path).executor in ("local", "slurm")
 
 
 def test_options_of_a_profile(here, tmp_path):
@@ -269,14 +231,6 @@ def test_the_code_is_copied_once_for_each_state(tmp_path):
         cwd=ROOT,
     )
     assert Path(process.stdout.strip()).parent == first / "compclip"
-
-
-def test_no_slurm_on_this_machine(monkeypatch):
-    """The line says where to run it or what to use."""
-    monkeypatch.setenv("PATH", "/nowhere")
-    cluster.read_config.cache_clear()
-    with pytest.raises(UserError, match="scontrol: not installed on this machine; .*slurm/local.yaml"):
-        slurm.read_max_array_size()
 
 
 def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):

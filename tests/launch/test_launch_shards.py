@@ -1,7 +1,5 @@
 """Shards as jobs: what goes out, in which tasks, what collects them; the cluster is made up, the work is real."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import shutil
@@ -235,15 +233,6 @@ def test_what_stages_need_first(project, fake_cluster):
     assert stage_command.list_prerequisites("rewrite", ["d", "d"], params) == ["recaption@d"]
     params.data["d"] = Data(**DATA, exclude=["valse"])
     assert stage_command.list_prerequisites("annotate", ["d"], params) == ["rewrite@d", "benchmark@valse"]
-
-
-def test_dvc_is_asked_first(project, fake_cluster, monkeypatch):
-    """But for a dry run."""
-    asked_for = []
-    monkeypatch.setattr(launch_command, "run_dvc_repro", lambda targets, root: asked_for.append(targets))
-    for words in (["--dry-run"], []):
-        launch("--stage", "recaption", *words)
-    assert asked_for == [["look"]]
 
 
 @pytest.mark.parametrize(

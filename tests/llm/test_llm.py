@@ -1,7 +1,5 @@
 """Hard positives written by a language model: the rewrite stage, and how a rewrite reaches training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A pretrained tower with further class tokens: what they begin as, and which towers are refused."""
 
-from __future__ import annotations
-
 import copy
 
 import open_clip

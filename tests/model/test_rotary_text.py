@@ -1,7 +1,5 @@
 """A text tower of rotary positions: its attention against sums over complex numbers, what it keeps, what is refused."""
 
-from __future__ import annotations
-
 import cmath
 import copy
 from types import SimpleNamespace

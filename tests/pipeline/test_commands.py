@@ -1,7 +1,5 @@
 """`python -m compclip` and the installed `compclip` list every command, run one, and refuse a misspelt one."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import filecmp
@@ -18,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from compclip import __main__ as commands
-from compclip.base.errors import UserError
 from compclip.config import project_files
 from tests.conftest import ROOT
 
@@ -117,12 +114,6 @@ def test_the_list(argv, capsys):
     assert dict(lines) == {name: what for name, (_, what) in commands.COMMANDS.items()}
 
 
-def test_a_command_runs_with_its_arguments(capsys):
-    """The listed module's main gets what is behind the name."""
-    assert commands.main(["config", "show", "pretrained-scenes-scenes-0", "--params", str(ROOT / "params.yaml")]) == 0
-    assert "method: pretrained" in capsys.readouterr().out
-
-
 def test_the_version(capsys):
     assert commands.main(["--version"]) == 0
     assert capsys.readouterr().out == f"compclip {metadata.version('compclip')}\n"
@@ -148,12 +139,6 @@ def test_bash_completes(tmp_path, capsys):
     for words, reply in ((["compclip", "stat"], "status"), (["compclip", "report", "--part"], "--partial")):
         process = run("bash", "-c", ask, "bash", tmp_path / "script", *words)
         assert process.stdout.split() == [reply], process.stderr
-
-
-def test_a_misspelt_command_names_the_nearest():
-    """As a name in params.yaml does."""
-    with pytest.raises(UserError, match=r"unknown command 'staus'; did you mean 'status'"):
-        commands.main(["staus"])
 
 
 @pytest.fixture(scope="module")

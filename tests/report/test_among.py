@@ -1,7 +1,5 @@
 """A run among published models: percentiles and neighbours that a person can check."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -3,8 +3,6 @@
 B backbones, S seeds, I items.
 """
 
-from __future__ import annotations
-
 import csv
 from math import sqrt
 from pathlib import Path

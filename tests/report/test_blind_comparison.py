@@ -1,7 +1,5 @@
 """Blind rows in the report: above them, on sighted items, in every file; numbers that a person can check."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

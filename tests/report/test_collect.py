@@ -1,7 +1,5 @@
 """What is read of a run directory, and what is said of one that is missing or damaged."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

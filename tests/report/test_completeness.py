@@ -1,7 +1,5 @@
 """What the head of a table says: the backbone's weights, how much of each benchmark was scored, and which columns lack some."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

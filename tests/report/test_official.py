@@ -1,7 +1,5 @@
 """Only equal benchmarks stand beside published numbers: told by fingerprints, and the section says why others do not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

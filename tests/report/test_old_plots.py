@@ -1,7 +1,5 @@
 """A report takes away the plots that it wrote, and no other file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Pictures that training and benchmarks share, said beside the numbers."""
 
-from __future__ import annotations
-
 from compclip.base.files import write_json
 from compclip.report import report_page, table_formats, table_heads
 from compclip.report.run_details import collect_runs

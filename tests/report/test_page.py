@@ -1,7 +1,5 @@
 """The files of the report: numbers and marks as shown, same bytes every time, nothing fetched, nothing half-written."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json
@@ -123,18 +121,6 @@ def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     ] in tables
 
 
-def test_a_run_that_was_taken_over_says_so(tmp_path):
-    """Beside the commit that trained it."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "older"))
-    runs[2].environment["carried"] = {
-        "from": "0123",
-        "date": "2026-11-25T01:02:03Z",
-    }
-    origin_note = "trained as 0123, taken over on 2026-11-25"
-    assert [m["carried"] for m in run_details.tabulate_runs(runs)] == ["", "", origin_note, "", "", ""]
-    assert origin_note in report_page.render_page(build(runs))
-
-
 def test_best_and_second_are_marked_on_the_page_where_their_order_is_decided(report):
     """Of two seeds and 15 items it is not: of each it is said which row it cannot be told from."""
     html = report_page.render_page(report)
@@ -199,20 +185,6 @@ def test_parameters_that_differ_from_the_defaults(report):
         for method, settings in run_details.list_settings(report.tables.main, report.settings.defaults)
     }
     assert settings_by_method == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
-
-
-def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_path):
-    cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
-    runs = fake_runs.make(tmp_path, cells)
-    path = fake_runs.trained(runs, "negclip-vit-coco-0").config
-    path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
-    page = build(collect_runs(cells, fake_runs.BENCHMARKS, runs)[0])
-    settings_by_name = [
-        (name, [(s.key, s.value) for s in settings])
-        for name, settings in run_details.list_settings(page.tables.main, page.settings.defaults)
-    ]
-    assert settings_by_name == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
-                     ("clic", [("train.lr", "2e-06")])]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Differences to the reference: values, pairs and intervals against matrices that a person can check."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run whose gradients are 0 up to its end is named where it is shown: it learned nothing behind that step."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

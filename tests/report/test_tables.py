@@ -1,7 +1,5 @@
 """Every number of the tables against the bits that made it (see fake_runs)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -82,12 +80,6 @@ def test_difference_to_the_pretrained_model(table):
     assert (entry.verdict, entry.basis) == (0, "seeds and items")
 
 
-def test_few_items_decide_little(table):
-    entry = table["clic"]["retrieval/i2t_recall_at_1"]  # one half of one item of five
-    assert entry.difference.low < 0.0 < entry.difference.high
-    assert entry.verdict == 0
-
-
 def test_mean_of_subsets_weighs_each_subset(table):
     entry = table["clic"]["sugarcrepe/swap"]
     assert entry.change == pytest.approx((0.4 + 0.2) / 2)
@@ -166,11 +158,6 @@ def test_default_columns_leave_out_subsets_and_groups(runs):
         "sugarcrepe/swap", "hard_positives/brittleness", "hard_positives/mean_score",
         "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1",
     ]  # fmt: skip
-
-
-def test_chosen_columns_keep_their_order(runs):
-    names = ["retrieval/t2i_recall_at_1", "sugarcrepe/swap_att/unseen_pairs"]
-    assert [c.name for c in tables.select_columns(runs, names, fake_runs.BENCHMARKS)] == names
 
 
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):

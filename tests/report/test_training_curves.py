@@ -1,7 +1,5 @@
 """Curves of composition against forgetting, and which checkpoint a row shows, from files with numbers of fake_runs."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of what samples had: means over seeds, rare parts in a sentence, nothing where no run says."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.report import report_figures, report_page, run_details, table_heads

@@ -1,7 +1,5 @@
 """WiSE-FT lines in the report: read from the runs' files, means over seeds, drawn from the pretrained model on."""
 
-from __future__ import annotations
-
 import csv
 import re
 

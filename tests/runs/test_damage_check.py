@@ -1,7 +1,5 @@
 """Bytes that a disk changed are noticed wherever weights are read, named by `runs check`, and made again."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

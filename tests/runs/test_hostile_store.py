@@ -3,8 +3,6 @@
 Nothing of it is opened, written or made read-only; it is named in a line, counted, and the other runs go on.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

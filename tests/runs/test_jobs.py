@@ -1,10 +1,7 @@
 """Runs in processes of their own: attached, collected, killed and started again, failed with a reason."""
 
-from __future__ import annotations
-
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,7 +26,7 @@ from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from compclip.train import job as train_job
 from tests import fake_slurm
-from tests.tiny_project import METHODS, at, cell, outcome, trained, wait_for
+from tests.tiny_project import METHODS, at, cell, outcome, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -334,27 +331,3 @@ def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
     assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.DONE)
     write_json(folder.scored, {})
     assert scores.state() == jobs.DONE
-
-
-def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
-    """Each question may take a minute then: an answer that failed counts as one."""
-    commands = []
-    fake_slurm.install(monkeypatch, lambda *_: (1, "", "away"), commands, max_age_s=1e9)
-    all_jobs = [make_job(str(i)) for i in range(3)]
-    assert [job.state() for job in all_jobs] == [jobs.PENDING] * 3
-    assert len(commands) == 1
-
-
-def test_a_run_folder_that_cannot_be_written_is_one_line(here_finished, monkeypatch):
-    """Named with the fix; nothing else is touched, and with the cause gone it is published without training."""
-    shutil.rmtree("runs")
-    Path("runs").write_text("a file where the folder should be")
-    with pytest.raises(
-        UserError, match="runs/finetune/tiny-scenes-0/config.yaml: cannot write: Not a dir.*; free space"
-    ):
-        train_command.main(["--cell", cell("finetune")])
-    Path("runs").unlink()
-    monkeypatch.setattr(fine_tuning, "train", None)
-    assert train_command.main(["--cell", cell("finetune")]) == 0
-    facts = json.loads((trained(Path("."), cell("finetune")) / "environment.json").read_text())
-    assert facts["run_key"] == find_run("finetune").key

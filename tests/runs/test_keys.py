@@ -1,7 +1,5 @@
 """Run keys: those that the stages `plan` and `keys` leave are those of every command; what changes them, and what not."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

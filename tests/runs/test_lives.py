@@ -1,7 +1,5 @@
 """Device-seconds of a run: all its lives, killed ones up to their last beat, as many devices as took part."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -126,7 +124,7 @@ class _Session:
     def __init__(self, world: int) -> None:
         self.world, self.rank = world, 0
 
-    def __enter__(self) -> _Session:
+    def __enter__(self) -> "_Session":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,14 +1,10 @@
 """Posts to a webhook: a real server on this machine gets them, and nothing that goes wrong with them is an error."""
 
-from __future__ import annotations
-
-import contextlib
 import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +20,7 @@ from compclip.runs.run_store import StoredRun
 from compclip.sweep import __main__ as sweep_command
 from compclip.train import driver
 from tests import fake_slurm, fake_store
+from tests.http_server import QuietHandler, run_server, send_answer
 
 SECRET = "hooks/T0-B1-a-secret"
 
@@ -37,39 +34,21 @@ class Hook:
         self.status = 200
 
 
-@contextlib.contextmanager
-def serve(hook: Hook) -> Iterator[str]:
-    """A server on a free port; gives its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            hook.paths.append(self.path)
-            hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(hook.status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/{SECRET}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture
 def hook(monkeypatch) -> Iterator[Hook]:
     """A server whose URL is in $HOOK."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "COMPCLIP_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     server = Hook()
-    with serve(server) as url:
-        monkeypatch.setenv("HOOK", url)
+
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            server.paths.append(self.path)
+            server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            send_answer(self, server.status, {})
+
+    with run_server(Handler) as url:
+        monkeypatch.setenv("HOOK", f"{url}/{SECRET}")
         yield server
 
 
@@ -218,12 +197,6 @@ def test_a_cluster_s_job_says_it_itself(hook, stored_run, monkeypatch):
     monkeypatch.setattr(jobs.SlurmJob, "reason", lambda self: "exit code 2")
     jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, record))
     assert len(hook.bodies) == 1
-
-
-def test_a_requeued_job_keeps_the_variable():
-    """The next one tells as well."""
-    again = slurm.JobCommand("0123456789abcdef", jobs.SCORES, "HOOK").checkpoint()
-    assert again.function == slurm.JobCommand("0123456789abcdef", jobs.SCORES, "HOOK")
 
 
 def test_the_collector_says_what_the_job_could_not(hook, stored_run, monkeypatch):

@@ -1,12 +1,8 @@
 """`compclip runs`: what the store holds, who uses it, and what is never removed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -211,15 +207,6 @@ def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
     assert spare.folder.finished
 
 
-@pytest.mark.parametrize("argv", [["keep"], ["remove"], ["remove", "--force"]])
-def test_misspelt_keys(grid, argv):
-    """Close matches; or where the keys are listed."""
-    wrong = grid[0].key[:-1] + ("0" if grid[0].key[-1] != "0" else "1")
-    assert f"unknown run '{wrong}'; did you mean {grid[0].key}" in refused(*argv, wrong)
-    assert "`compclip runs` lists them" in refused(*argv, "zzz")
-    assert "unknown run '..'" in refused(*argv, "..")
-
-
 @pytest.mark.parametrize("gone", ["data/scenes/manifest.json", "models/tiny"])
 def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsys, gone):
     """The grid is named; a run that asks for the same training stays, one that asks for another goes."""
@@ -231,13 +218,6 @@ def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsy
     assert f"removed {spare.key}" in out and out.count("removed") == 1
     assert known_free.folder.finished and grid[1].folder.finished
     assert "perhaps fsc_clip.v0-tiny-scenes-0" in refused("remove", grid[0].key)
-
-
-def test_an_unfinished_run_that_says_nothing_may_be_a_cell_s(grid, spare):
-    """As long as one cell cannot be judged."""
-    shutil.rmtree(spare.folder.final.path)
-    shutil.rmtree("models/tiny")
-    assert "perhaps a cell whose data is not here" in refused("remove", spare.key)
 
 
 @pytest.fixture
@@ -282,11 +262,3 @@ def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
     assert aside.exists()
     run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert not aside.exists()
-
-
-def test_a_storage_is_read_while_a_study_runs(grid, spare):
-    """Another process's open transaction is no obstacle."""
-    _storage(Path(".work/studies/gamma.db"), spare.key)
-    with closing(sqlite3.connect(".work/studies/gamma.db")) as busy:
-        busy.execute("BEGIN IMMEDIATE")
-        assert "used by gamma#0" in refused("remove", spare.key)

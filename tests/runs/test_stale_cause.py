@@ -1,7 +1,5 @@
 """`compclip why`: what a cell's key has in it that the nearest finished run had not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -102,16 +100,6 @@ def test_code_of_the_same_numbers(finished, capsys, monkeypatch):
     key_parts.write_parts(finished.folder, replace(parts, modules=parts.modules | {"compclip.train.losses": "before"}))
     answer = json.loads(ask(capsys, "train.lr=0.5", "--json"))
     assert answer["modules"] == {"changed": [], "added": [], "removed": []}
-
-
-def test_code_of_an_older_run(finished, capsys, monkeypatch):
-    """One without code.json: which files differ is not known, and said so."""
-    edit_module(monkeypatch)
-    finished.folder.code.unlink()
-    text = ask(capsys)
-    assert "  code       differs, or may: files not recorded\n" in text
-    assert "  backbone   tiny: its fingerprint was not recorded\n" in text
-    assert json.loads(ask(capsys, "--json"))["modules"] is None
 
 
 def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finished, capsys):

@@ -1,8 +1,5 @@
 """`compclip status`: one row a run, whatever became of it."""
 
-from __future__ import annotations
-
-import json
 import shutil
 import socket
 from pathlib import Path
@@ -64,14 +61,6 @@ def test_missing_inputs_are_an_error_of_the_row(here):
     shutil.rmtree("models")
     assert "dvc repro backbone" in rows()[cell("finetune")].error
     assert status.main([]) == 0
-
-
-def test_the_rows_as_json(here, capsys):
-    """The same states for programs."""
-    assert status.main(["--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["state"] for row in document["runs"]} == {name: row.state for name, row in rows().items()}
-    assert document["stages"] == []
 
 
 def test_trials_of_sweeps_and_older_folders(here):
@@ -196,14 +185,3 @@ def test_a_short_window():
     assert [r.state for r in status.select_rows(all_rows, 3)] == ["failed", "running", "pending"]
     assert status.select_rows(all_rows, 6) == all_rows
     assert [r.state for r in status.select_rows(all_rows, 0)] == ["running"]
-
-
-def test_a_params_file_that_is_being_edited(here, monkeypatch):
-    """The watch says what is wrong with it and goes on; in a short window it says how many rows are missing."""
-    monkeypatch.setenv("LINES", "7")
-    assert (
-        "3 runs: 3 stale; trained 0 of 3, scored 0 of 3 (1 not shown: the window is short)"
-        in status.Watch("params.yaml").format_screen()
-    )
-    Path("params.yaml").write_text("grid: {methods: [")
-    assert status.Watch("params.yaml").format_screen().startswith("error: params.yaml")

@@ -1,7 +1,5 @@
 """One store for several checkouts: each run is trained once, and what is shared cannot be edited by accident."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

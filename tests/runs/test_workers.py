@@ -1,7 +1,5 @@
 """Who works on a run: a job that is this one and no other, whoever sent it, or a process that holds the run."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError

@@ -1,7 +1,5 @@
 """Annotations as values."""
 
-from __future__ import annotations
-
 from hypothesis import given
 
 from compclip.text.annotation import Annotation

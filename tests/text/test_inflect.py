@@ -1,7 +1,5 @@
 """Word forms: rules alone, and with the dictionary's exceptions."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.text import wordnet

@@ -1,7 +1,5 @@
 """Replacement by stored candidates."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

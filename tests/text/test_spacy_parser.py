@@ -1,7 +1,5 @@
 """What spaCy and WordNet say about captions, odd ones included."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sub-graphs and their negatives: all that they make of sentences, read by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """NegCLIP and CLIC swaps against outcomes written by hand, and their properties on arbitrary annotations."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

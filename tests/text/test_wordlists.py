@@ -1,7 +1,5 @@
 """SVLC's rule R."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """WordNet's replacements, and the ways to a WordNet."""
 
-from __future__ import annotations
-
 import nltk
 import pytest
 

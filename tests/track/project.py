@@ -1,7 +1,5 @@
 """A project of fake runs, brought into an MLflow store, and what stands there then."""
 
-from __future__ import annotations
-
 from compclip.track import sync, tracking_store, writer
 from compclip.track.writer import StoreWriter
 

@@ -1,16 +1,12 @@
 """What MLflow holds of a run: values, facts, data sets, description, files as links."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published
-from compclip.text import positives
 from compclip.track import sync, tracking_store, writer
-from compclip.train import view_shares
 from tests import fake_runs
 from tests.track.project import HOME, params, tracked, update
 
@@ -71,17 +67,6 @@ def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
     run = tracked(uri)[1]["clic-vit-scenes-0"]
     assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(0.9)
     assert "other/average" not in run.data.metrics
-
-
-def test_shares_of_samples_stand_by_themselves(tmp_path, runs, uri):
-    path = fake_runs.trained(runs, "clic-vit-scenes-0").metrics
-    name = f"share/positives/{view_shares.rule_name(positives.swap)}"
-    lines = [json.loads(line) | {name: 0.25} for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    update(tmp_path, uri)
-    client, runs_by_name = tracked(uri)
-    history = client.get_metric_history(runs_by_name["clic-vit-scenes-0"].info.run_id, "share/positives/positives.swap")
-    assert [(m.step, m.value) for m in history] == [(10, 0.25), (20, 0.25), (30, 0.25)]
 
 
 def inodes(folder):

@@ -1,11 +1,8 @@
 """What the dashboard says and starts before it becomes the MLflow server."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -43,18 +40,6 @@ def test_it_refuses_without_a_store(tmp_path):
 def test_it_refuses_a_taken_port():
     with socket.create_server(("127.0.0.1", 0)) as busy_socket, pytest.raises(UserError, match="choose another --port"):
         dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", busy_socket.getsockname()[1])
-
-
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
-)
-def test_it_says_who_can_open_it(host, local, capsys):
-    dashboard.write_notes(URI, Path("nowhere"), host)
-    [line] = capsys.readouterr().err.splitlines()
-    assert dashboard.is_local(host) is local
-    assert line.startswith(f"{'note' if local else 'warning'}: listening on {host}")
-    assert ("this machine alone" in line) is local
 
 
 def test_the_default_is_this_machine_alone():

@@ -1,7 +1,5 @@
 """Several projects, and people, in one store: each removes and hides what is its own."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -64,15 +62,6 @@ def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, share
     updated = read_store(shared)
     assert exclude_project(updated, "team_1") == exclude_project(original, "team_1")
     assert set(updated[0]) == set(original[0]) and updated[0] != original[0]
-
-
-def test_a_project_made_anew_leaves_the_others(tmp_path, shared):
-    """In a file that others use, too: no new file takes its place."""
-    original = read_store(shared)
-    assert sync.update_store(source(tmp_path, project="team_1"), shared, anew=True)["added"] == 4
-    rebuilt = read_store(shared)
-    assert exclude_project(rebuilt, "team_1") == exclude_project(original, "team_1")
-    assert set(rebuilt[0]) == set(original[0]) and rebuilt[1] == original[1]
 
 
 @pytest.mark.parametrize("project", ["%", "team_%", "a'b", "", " ", "a: b", "../x", "a/b", "x" * 65, "-x"])

@@ -1,7 +1,5 @@
 """Parameters and addresses as MLflow gets them; no store is opened."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError

@@ -1,7 +1,5 @@
 """The report in MLflow: its files are a run's, and each row of its tables a run above those of the row's seeds."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.report import report_page

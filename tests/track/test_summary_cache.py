@@ -1,7 +1,5 @@
 """What is remembered of finished runs, and when their files are read again."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 

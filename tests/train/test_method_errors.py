@@ -1,7 +1,5 @@
 """A loss of one's own that is wrong: one line with the place in one's own file, or with the term that is not finite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 B images, R regions, N patches, S side of the grid, D dim.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

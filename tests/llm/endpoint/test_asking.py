@@ -1,7 +1,5 @@
 """How questions are asked: retried, timed out, cached, counted, in their order; and the key."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

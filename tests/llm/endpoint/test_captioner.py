@@ -1,7 +1,5 @@
 """The endpoint captioner, and the stage recaption with it."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

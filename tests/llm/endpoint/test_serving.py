@@ -1,7 +1,5 @@
 """A server of the task's own: started where that is allowed, waited for, watched, and gone with the task."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
