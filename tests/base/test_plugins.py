@@ -131,29 +131,6 @@ def test_the_command_checks_it(installed):
     assert len(absent.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "override,message",
-    [
-        ("methods.margin.margn=3", r"methods.margin: unknown key 'margn'; did you mean 'margin'\?"),
-        ("methods.margin.margin=wide", r"methods.margin.margin='wide': must be float; the default is 0.1"),
-        ("methods.margin.variants.far.margin=-1", r"methods.margin.variants.far.margin=-1.0: must be >= 0"),
-        ("methods.margin.train.lr=0", r"methods.margin.train.lr=0: must be > 0"),
-        ("methods.margni={}", r"unknown method 'margni'; did you mean 'margin'"),
-        ("benchmarks.sugarcrepe.benchmark=pears", r"unknown benchmark 'pears'; did you mean 'pairs'"),
-        ("data.scenes.source=tabed", r"unknown source 'tabed'; did you mean 'tabbed'"),
-        ("data.scenes.captioner=prefix", r"unknown captioner 'prefix'; did you mean 'prefixed'"),
-        ("data.scenes={source: tabbed, captioner: prefixed, options: {word: a}}", r"did you mean 'words'"),
-    ],
-)
-def test_mistakes_in_its_parameters(override, message, installed, on_path):
-    """As for ours: the key, its value and the nearest names."""
-    on_path(installed)
-    assert read.load_params(ROOT / "params.yaml", GRID)
-    with pytest.raises(UserError, match=message) as error:
-        read.load_params(ROOT / "params.yaml", (*GRID, override))
-    assert "\n" not in str(error.value)
-
-
 def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
     """Of the module itself or of one that it imports; not of its package's others."""
     shutil.copytree(installed, tmp_path / "site")

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.benchmarks import retrieval
-from compclip.config import columns
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.prepare import benchmark_records
-from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
+from compclip.runs.item_outcomes import COMPOSITION
 
 OUTSIDE = "../outside/o.png"
 
@@ -190,16 +188,6 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
             UserError, match=f"not in the files of sc: unknown column 'sc/{column}'; did you mean '{suggestion}"
         ):
             benchmark_module.write_census("sc", section, tmp_path, [column])
-
-
-def test_metrics_are_named_without_scoring():
-    """Both ways of retrieval, and what a column that is their mean needs."""
-    items = Record("all", "1", ("a.png",), ("x",)), Record("all", "2", ("b.png",), ("y",))
-    names = benchmark_module.metric_names(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
-    assert sorted(names) == sorted(retrieval.METRICS)
-    assert columns.list_absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == [
-        "mean_recall_at_7"
-    ]
 
 
 def test_records_are_written_for_the_report(picture_root, dump):

@@ -1,13 +1,10 @@
 """`compclip list` and groups of benchmarks."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from compclip.base import plugins
-from compclip.base.errors import UserError
-from compclip.config import __main__ as config_command
 from compclip.config import benchmark_groups, listing, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,16 +33,6 @@ def test_a_method_with_its_parameters(params):
     assert listing.format_listed(clove, 8).splitlines()[1].strip() == 'replace="clove"  caption="full"'
 
 
-def test_files_that_are_there(tmp_path, monkeypatch, capsys):
-    """Those of params.yaml; outside of a project those of the package's grid of all benchmarks."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data/raw/sugarcrepe").mkdir(parents=True)
-    assert listing.main(["benchmarks", "sugarcrepe", "--json"]) == 0
-    (item,) = json.loads(capsys.readouterr().out)
-    assert item["files"] == {"data/raw/sugarcrepe": True, "data/raw/coco/val2017": False}
-    assert (item["group"], item["package"]) == ("comp", "compclip")
-
-
 def test_mieb_s_names(params, monkeypatch):
     """Each is a metric of ours; a task finds its benchmark."""
     monkeypatch.chdir(ROOT)
@@ -62,18 +49,6 @@ def test_the_overview(monkeypatch, capsys):
     assert listing.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == list(listing.KINDS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "names", "message"),
-    [
-        ("method", [], "unknown kind 'method'; did you mean 'methods'"),
-        ("methods", ["negclp"], "unknown method 'negclp'; did you mean 'negclip'"),
-    ],
-)
-def test_misspelt(kind, names, message, params):
-    with pytest.raises(UserError, match=message):
-        listing.list_kind(kind, names, params)
 
 
 def test_every_module_is_of_a_group():
@@ -94,10 +69,3 @@ def test_a_group_stands_for_its_benchmarks():
     expected = ["winoground", "sugarcrepe", "sugarcrepe_pp", "hard_positives", "zeroshot_symbols", "zeroshot_colours"]
     assert params.evaluate.benchmarks == expected
     assert params.wise_ft.benchmarks == ["retrieval"]
-
-
-def test_a_checked_grid_as_json(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert config_command.main(["check", "--json"]) == 0
-    checked = json.loads(capsys.readouterr().out)
-    assert len(checked["cells"]) == 14 and checked["benchmarks"][0] == "sugarcrepe"

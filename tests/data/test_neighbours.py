@@ -169,16 +169,6 @@ def test_pictures_that_cannot_be_read_are_counted_and_near_to_nobody(here, capsy
     assert not NPY.exists()
 
 
-def test_a_grid_that_asks_for_none_makes_none_and_imports_nothing_heavy(project, tmp_path, monkeypatch):
-    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
-    tiny_project.config_command.main(["plan"])
-    plan = json.loads(Path("plan/neighbours/neighbours.json").read_text())
-    assert plan == {"pairs": [], "code": ""}
-    monkeypatch.setattr(neighbours, "_write_neighbours", None)
-    assert neighbours.main([]) == 0
-    assert [str(p) for p in Path("data/neighbours").rglob("*")] == ["data/neighbours/made.json"]
-
-
 def test_the_neighbours_are_in_the_key_of_the_methods_that_ask(here):
     """Others' keys know nothing of them."""
     off = "methods.negclip.variants.hard.hard_images=0"
@@ -244,8 +234,3 @@ def stop_at(number: int) -> recorder.OnStep:
             raise SystemExit(1)
 
     return look
-
-
-def test_more_than_are_kept(here):
-    with pytest.raises(UserError, match="methods.negclip.hard: .* 11 .* 10 "):
-        read.load_params("params.yaml", ["methods.negclip.nearest=11"])

@@ -214,14 +214,6 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     assert not (tmp_path / "data" / "y" / "counts.json").exists()
 
 
-def test_the_first_captions_of_each_picture_may_be_all(photographs, tmp_path):
-    described(tmp_path, {"a.jpg": ["One dog.", "Two dogs."], "b.jpg": ["One cat."]})
-    counts = shard_stages.run_stage("recaption", NAME, replace(photographs, captions_each=1), tmp_path)
-    assert [s.captions for s in in_folder(tmp_path / "data" / "x")] == [("One dog.",), ("One cat.",)]
-    assert counts["captions_left_out"] == 1
-    assert "captions_left_out" not in shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-
-
 def test_the_openings_that_go_are_a_parameter(photographs, tmp_path):
     described(tmp_path, {"a.jpg": ["The image showcases a dog."], "b.jpg": ["This picture shows a cat."]})
     captions_and_count = {}

@@ -135,15 +135,6 @@ def test_any_damage_is_a_count(tmp_path_factory, offset, noise):
         assert 0 < sample_found.length <= len(raw) - sample_found.offset
 
 
-def test_a_limit_takes_the_first(tmp_path):
-    """Across tars; those behind it are not read."""
-    for tar in range(3):
-        write(tmp_path / f"{tar}.tar", [m for i in range(2) for m in sample(f"{i}", f"{tar}{i}")])
-    (tmp_path / "3.tar").write_bytes(b"damaged")
-    samples, counts = read_folder(tmp_path, limit=3)
-    assert ([s.captions[0] for s in samples], counts["images"]) == (["00", "01", "10"], 3)
-
-
 def test_a_tar_that_lies_elsewhere(tmp_path):
     """A link out of the folder is refused, unless the section says that it may be there."""
     write(tmp_path / "other" / "0.tar", sample("1", "A dog."))

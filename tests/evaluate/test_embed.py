@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.config.sections import Scoring
 from compclip.data.sample import ImageLocation
 from compclip.evaluate import benchmark, embed
@@ -290,12 +289,6 @@ def test_half_a_mark_in_a_name_is_part_of_it(name):
     assert benchmark.parse_reference(inside) == (ImageLocation(name, 7, 9), None)
 
 
-def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):
-    monkeypatch.setattr(embed.inference_towers, "encode_texts", lambda clip, ids: torch.full((len(ids), 16), torch.nan))
-    with pytest.raises(UserError, match="embeddings that are not numbers"):
-        embed.encode(model, pictures[:1], TEXTS[:1])
-
-
 def test_pictures_are_plain_unless_they_shall_be_upright(model, tmp_path):
     """A picture that is turned by its EXIF is another one to the model; a box is cut out of what is seen."""
     canvas = Image.new("RGB", (32, 32), "blue")
@@ -331,11 +324,6 @@ def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, ope
     assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 2)}
     embed.encode_all([model], pictures, [], Scoring(threads=1, pictures="upright"), pictures=prepared)
     assert opened[pictures[0]] == 2
-
-
-def test_bf16_is_refused_on_a_cpu(model):
-    with pytest.raises(UserError, match="evaluate.precision=bf16: only on a GPU; set evaluate.precision=float32"):
-        embed.encode(model, [], TEXTS, Scoring(precision="bf16"))
 
 
 def test_a_pass_that_is_interrupted_drops_what_has_not_begun():

@@ -145,15 +145,6 @@ def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     assert below(tmp_path / "data/raw/x") == ["a.txt", "a.zip"]
 
 
-def test_another_archive_is_unpacked_anew(fetch, files, tmp_path, zipped):
-    """What was unpacked is known by its address, its sum and the rule: a corrected catalogue fetches again."""
-    files.bodies["/a.zip"] = zipped({"a.txt": "a", "b.txt": "b"})
-    fetch({"x": web(files, files={"a.zip": {"unpack": True, "members": ["a.txt"]}})}, "x")
-    assert below(tmp_path / "data/raw/x") == ["a.txt"]
-    fetch({"x": web(files, files={"a.zip": {"unpack": True}})}, "x")
-    assert below(tmp_path / "data/raw/x") == ["a.txt", "b.txt"]
-
-
 def test_two_at_once(fetch, files, tmp_path):
     """The second one is told who is at it."""
     from compclip.base.files import hold_exclusively
@@ -245,15 +236,6 @@ def test_a_hub_that_leads_out(fetch, files, tmp_path, name):
     code, _, error = fetch({"x": hubbed(patterns=["*.json"])}, "x")
     assert code == 2 and "must be a path below its folder" in error
     assert below(tmp_path) == ["catalogue.yaml"]
-
-
-def test_no_hub(fetch, monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    code, _, error = fetch({"x": hubbed(patterns=["*.csv"])}, "x")
-    message = "x: cannot reach http://127.0.0.1:9; or fetch *.csv of http://127.0.0.1:9/datasets/some/one elsewhere"
-    assert (code, error) == (2, f"error: {message}, into data/raw/x\n")
 
 
 def test_a_whole_process(files, tmp_path):

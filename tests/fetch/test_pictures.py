@@ -86,28 +86,6 @@ def test_a_list_becomes_shards(files, tmp_path, project, capfd):
     }
 
 
-def test_lists_alone(files, tmp_path, project, capfd):
-    code, out, _ = fetch_list(files, tmp_path, capfd, "--lists-only")
-    assert (code, out) == (0, "x: 1 fetched (38 B) in data/raw/captions/x\n")
-    assert not (tmp_path / "words.json").exists()
-
-
-def test_a_program_that_fails(files, tmp_path, project, capfd):
-    project(code=3)
-    code, out, error = fetch_list(files, tmp_path, capfd)
-    assert (code, out) == (2, "")
-    assert "img2dataset ended with 3 over data/raw/captions/x/list.csv; run this again: it goes on" in error
-
-
-def test_without_the_program(files, tmp_path, project, capfd, monkeypatch):
-    """The list is there all the same."""
-    (tmp_path / "bin" / "img2dataset").unlink()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    code, _, error = fetch_list(files, tmp_path, capfd)
-    assert code == 2 and "img2dataset: not installed; pipx install img2dataset, or give --lists-only" in error
-    assert (tmp_path / "data/raw/captions/x/list.csv").is_file()
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_column_that_is_not_there(tmp_path, project, kind):
     """The names that are there are told, before a million addresses are asked for."""

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.files import read_json, write_json
 from compclip.launch import __main__ as launch_command
 from compclip.launch import estimate
 from compclip.launch.estimate import FinishedCost
@@ -134,14 +133,3 @@ def test_the_launch_says_it(project, monkeypatch, capsys):
     fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0], 3600.0)
     launch_command.send(Profile(executor="local"), "params.yaml", True, 1)
     assert "about 2.00 process-hours for 2 of 2 runs" in capsys.readouterr().out
-
-
-def test_a_life_on_gpus_is_told_from_the_profile(project):
-    """A cluster's GPUs: a run on this machine's cores does not count."""
-    first, second = fake_store.runs(Path("."))
-    fake_store.finish(first)
-    cluster = Profile(gpus=1)
-    assert launch_command.list_costs(cluster, [second], Path("."))[0].endswith("unknown")
-    facts = read_json(first.folder.final.environment)
-    write_json(first.folder.final.environment, {**facts, "peak_device_memory_mib": 5})
-    assert launch_command.list_costs(cluster, [second], Path("."))[0].endswith("0.01 GPU-hours")

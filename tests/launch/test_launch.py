@@ -23,7 +23,6 @@ from compclip.runs import cluster, jobs, run_store, run_table
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
-from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -308,16 +307,3 @@ def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     recovered_jobs = [runs_jobs.find_job(run_store.find_folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
     assert [job and job.id for job in recovered_jobs] == ["9_0", None, "9_2"]
     assert sender.recover() == 0
-
-
-def test_the_record_of_a_job_moves_with_its_project(tmp_path, monkeypatch):
-    """SLURM's log is found beside the store, wherever the project lies by now."""
-    project = tmp_path / "first"
-    identity = cluster.JobIdentity(fake_slurm.CLUSTER, cluster.current_user(), "7_0", fake_slurm.NAME)
-    folder = slurm._record(project, "0123456789abcdef", identity, "").folder
-    (project / ".work/slurm").mkdir(parents=True)
-    (project / ".work/slurm/7_0_0_log.out").write_text("srun: error: no module")
-    moved = project.rename(tmp_path / "second")
-    job = runs_jobs.find_job(RunFolder(moved / folder.path.relative_to(project)))
-    monkeypatch.setattr(cluster, "explain_end", lambda job_id, logged: f"its log says {logged}")
-    assert "its log says srun: error: no module" in job.reason()

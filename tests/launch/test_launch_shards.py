@@ -163,20 +163,6 @@ def test_the_stage_waits_and_makes_the_rest(project, fake_cluster, monkeypatch, 
     assert shard_files.read_manifest(Path("data/d/samples/manifest.json"), "recaption").samples == PICTURES
 
 
-def test_ctrl_c_leaves_the_jobs(project, fake_cluster, monkeypatch, capsys):
-    """They go on; the same command waits again."""
-    assert launch("--stage", "recaption") == 0
-
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs.time, "sleep", interrupt)
-    with pytest.raises(SystemExit) as exit_info:
-        stage_command.main(["--data", "d"])
-    assert exit_info.value.code == 130 and len(fake_cluster.live) == 5
-    assert "the jobs go on, and the same command waits again" in capsys.readouterr().err
-
-
 def test_a_job_that_failed_is_named(project, fake_cluster):
     """Nothing is made in its place, until it is launched again, or given up."""
     assert launch("--stage", "recaption") == 0
@@ -233,24 +219,6 @@ def test_what_stages_need_first(project, fake_cluster):
     assert stage_command.list_prerequisites("rewrite", ["d", "d"], params) == ["recaption@d"]
     params.data["d"] = Data(**DATA, exclude=["valse"])
     assert stage_command.list_prerequisites("annotate", ["d"], params) == ["rewrite@d", "benchmark@valse"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--stage", "recaption", "--data", "e"], "--data: unknown data 'e'"),
-        (["--stage", "rewrite", "--data", "d"], "--data d: has no rewriter, rewrites or masked"),
-        (["--stage", "recaption", "--shards-per-task", "0"], "--shards-per-task 0: must be >= 1"),
-        (["--data", "d"], "are of shards; give --stage too"),
-        (["cancel", "--data", "../d"], "are of shards; give --stage too"),
-        (["cancel", "--stage", "recaption", "--data", "../d"], "data '../d': must be letters"),
-    ],
-)
-def test_words_that_mean_nothing(project, fake_cluster, words, message):
-    """One line, and nothing is sent."""
-    with pytest.raises(UserError, match=message):
-        launch(*words)
-    assert not fake_cluster.keys
 
 
 @pytest.mark.parametrize(

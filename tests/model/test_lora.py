@@ -285,16 +285,3 @@ def test_an_added_bias_is_trained_and_a_backbones_own_is_not(model):
         optimiser.freeze(m.clip, CFG)
     assert model.clip.logit_bias.requires_grad
     assert not other.clip.logit_bias.requires_grad
-
-
-def test_what_cannot_be_adapted_is_said(model):
-    """Attention of another kind, a target that fits nothing, no tower at all: one line each."""
-    with pytest.raises(UserError, match="nothing to adapt"):
-        lora.inject(model.clip, Lora(), ())
-    model.clip.visual.conv1 = nn.Identity()
-    with pytest.raises(UserError, match="'patch' fits nothing in the image tower"):
-        lora.inject(model.clip, Lora(), BOTH)
-    model.clip.transformer.resblocks[1].attn = nn.MultiheadAttention(32, 2, add_bias_kv=True)
-    with pytest.raises(UserError, match=r"transformer.resblocks.1.attn is attention that cannot be adapted"):
-        lora.inject(model.clip, Lora(targets=["attention"]), BOTH)
-    assert not lora.adapter_parameters(model.clip)

@@ -114,20 +114,6 @@ def test_the_list(argv, capsys):
     assert dict(lines) == {name: what for name, (_, what) in commands.COMMANDS.items()}
 
 
-def test_the_version(capsys):
-    assert commands.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"compclip {metadata.version('compclip')}\n"
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_the_script_that_completes(shell, capsys):
-    """Every command, with options and choices of some."""
-    assert commands.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    absent = [name for name in commands.COMMANDS if name not in script]
-    assert (absent, "partial" in script, "checkpoint-mib" in script, "ablate" in script) == ([], True, True, True)
-
-
 def test_bash_completes(tmp_path, capsys):
     """By the script alone: a command's name, and an option of one."""
     commands.main(["completion", "bash"])

@@ -236,19 +236,6 @@ def test_a_score_s_margin_is_in_scores():
         assert claims.judge_inequality(inequality, runs, score).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("text", "column", "is_measured", "missing_names"),
-    [("clic > fsc_clip on b/swap", SWAP, True, ("fsc_clip",)),
-     ("clic > pretrained on b/add", Column("b", "add"), False, ("b/add",)),
-     ("c2lip > fsc_clip on b/add", Column("b", "add"), False, ("c2lip", "fsc_clip", "b/add")),
-     ("clic > pretrained on b/add", Column("b", "add"), True, ("b/add",))],
-)  # fmt: skip
-def test_what_the_grid_lacks_is_named(text, column, is_measured, missing_names):
-    inequality, runs = claims.parse_inequality(text, "here"), by_method(clic=(1, 2, 3), pretrained=(1, 1, 1))
-    evidence = claims.judge_inequality(inequality, runs, column, is_measured=is_measured)
-    assert (evidence.verdict, evidence.missing, evidence.difference) == (ABSENT, missing_names, None)
-
-
 # through the report
 
 
@@ -299,21 +286,6 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     assert rows[0]["over"] == "seeds and items" and float(rows[0]["low"]) < 0.3 < float(rows[0]["high"])
     assert html.count(">seeds and items<") == text.count("| seeds and items |") == 4
     assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
-
-
-def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
-    """Two seeds: neither table nor rule on the page, in Markdown, in LaTeX; the numbers stay in claims.csv."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
-    report_page.write_report(page, tmp_path / "out")
-    html, text, tex, table = (
-        (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
-    )
-    line = "No table: the methods of 3 claims share 2 seeds, and fewer than 3 decide nothing."
-    assert line in html and line in text and "Give grid.seeds 3 or more" in html
-    assert '<table class="claims">' not in html and "Intervals are not simultaneous" not in html + text
-    assert "| verdict | claim |" not in text and "Claim &" not in tex
-    assert "Not in this grid (1)" in html and table.count("2 of 3 seeds") == 5
 
 
 def test_a_claim_may_name_a_variant_of_params_yaml():

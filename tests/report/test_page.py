@@ -357,25 +357,6 @@ def test_the_defaults_are_the_common_training_and_the_method_s_own():
     assert defaults["method"]["gamma"] == 2.0
 
 
-def test_a_stand_in_tokenizer_is_said_at_the_head(tmp_path, report):
-    """With the runs whose texts it read; a report without one has no such line."""
-    root = fake_runs.make(tmp_path / "other")
-    path = fake_runs.result(root, "negclip-vit-scenes-1", "sugarcrepe")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": {"tokenizer": "clip"}}))
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    assert report_page.list_facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
-    assert "stand-in tokenizer" not in dict(report_page.list_facts(report))
-
-
-def test_the_trained_parameters_are_shown(tmp_path):
-    """Of how many, for each run that says; a run made before they were counted shows a dash."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
-    html = report_page.render_page(made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
-    assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
-    assert [m["trained"] for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
-
-
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
     params = report_command.read.load_params("params.yaml")
     params.report.reference, params.grid = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_json
 from compclip.runs import lock, progress
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
@@ -80,17 +80,6 @@ def test_who_holds_a_run_lives(run):
     lives = [read_json(path) for path in run.lives.glob("*.json")]
     assert sorted(life["devices"] for life in lives) == [1, 3]
     assert all(life["seconds"] >= 0 and life["pid"] == os.getpid() for life in lives)
-
-
-def test_a_run_that_was_taken_over_finished(run):
-    """It was trained elsewhere: its own file says what it cost."""
-    assert progress.read_device_seconds(run) == 0
-    write_json(run.final.environment, {"run_key": "key", "device_seconds": 12.5})
-    assert progress.read_device_seconds(run) == 12.5
-    write_json(run.final.environment, {"run_key": "key"})
-    assert progress.read_device_seconds(run) == 0
-    lived(run, 40)
-    assert progress.read_device_seconds(run) == pytest.approx(40, abs=0.01)
 
 
 def test_a_finished_run_says_what_it_cost(here):

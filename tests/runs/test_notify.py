@@ -17,7 +17,6 @@ from compclip.launch import profiles, slurm
 from compclip.runs import cluster, jobs, notify, run_store
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
-from compclip.sweep import __main__ as sweep_command
 from compclip.train import driver
 from tests import fake_slurm, fake_store
 from tests.http_server import QuietHandler, run_server, send_answer
@@ -112,15 +111,6 @@ def test_a_url_that_is_none(monkeypatch, capsys, url, why):
     err = capsys.readouterr().err
     assert err.startswith(f"warning: ended: not posted to $HOOK: {why}") and err.count("\n") == 1
     assert SECRET not in err
-
-
-def test_nobody_is_there(monkeypatch, capsys):
-    """A port that nothing listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{free.getsockname()[1]}/{SECRET}")
-        assert not notify.post("HOOK", News("ended"))
-    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: ConnectionRefusedError\n"
 
 
 def test_a_server_that_says_nothing(monkeypatch, capsys):
@@ -231,20 +221,3 @@ def test_a_launch_that_ends(hook, stored_run, monkeypatch):
     assert launch_command._send_local(todo, "params.yaml", 1, "HOOK") == 1
     assert [body["counts"] for body in hook.bodies] == [{"failed": 1}, {"runs": 2, "done": 1, "failed": 1}]
     assert hook.bodies[1]["text"].startswith("[thesis] launch ended: 1 of 2 runs done\n")
-
-
-def test_a_study_that_ends(hook, stored_run):
-    """Its trials by state, failed ones with their reasons; one that gave up is told as well."""
-    trials = [{"number": 0, "state": "complete", "reason": ""}, {"number": 1, "state": "failed", "reason": "nan"}]
-    driver = SimpleNamespace(study=SimpleNamespace(name="gamma"), document=lambda: {"trials": trials})
-    sweep_command.drive_and_notify(driver, "HOOK", lambda: None)
-
-    def hopeless() -> None:
-        raise UserError("3 trials failed in a row")
-
-    with pytest.raises(UserError, match="in a row"):
-        sweep_command.drive_and_notify(driver, "HOOK", hopeless)
-    assert [body["text"] for body in hook.bodies] == [
-        f"[thesis] study gamma {how}: 1 complete, 1 failed\ngamma#1: nan" for how in ("ended", "gave up")
-    ]
-    assert hook.bodies[0]["counts"] == {"complete": 1, "failed": 1}

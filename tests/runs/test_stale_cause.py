@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.config import training_code
 from compclip.runs import key_parts, run_store
@@ -111,11 +110,3 @@ def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finishe
     assert key_parts.main([other_seed.name]) == 0
     text = capsys.readouterr().out
     assert f"nearest: {finished.key}, made for {CELL}" in text and "parameter  seed: 0 -> 1\n" in text
-
-
-def test_nothing_to_compare_with(finished, capsys):
-    """A method without a finished run; a cell that is not in the grid."""
-    key_parts.main(["finetune-tiny-scenes-0", "grid.methods=[finetune]"])
-    assert "nor is there any other run of finetune in store" in capsys.readouterr().out
-    with pytest.raises(UserError, match="unknown cell"):
-        key_parts.main(["nobody-tiny-scenes-0"])

@@ -56,13 +56,6 @@ def test_a_run_that_dvc_trains_is_shown(here):
     assert rows()[cell("finetune")].state == "stale"
 
 
-def test_missing_inputs_are_an_error_of_the_row(here):
-    """The table is there all the same."""
-    shutil.rmtree("models")
-    assert "dvc repro backbone" in rows()[cell("finetune")].error
-    assert status.main([]) == 0
-
-
 def test_trials_of_sweeps_and_older_folders(here):
     """A trial is called by its study and number; a folder of earlier code is only counted."""
     stored_run = at(cell("finetune"), *["train.lr=2e-3"])

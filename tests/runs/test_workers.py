@@ -90,18 +90,6 @@ def test_what_is_cancelled_is_looked_at_once_more(monkeypatch, queue, scancel):
     assert [words for words in commands if words[0] == "scancel"] == scancel
 
 
-def test_a_job_that_is_not_ours_to_end(run, monkeypatch):
-    """SLURM refuses, and whose it is is said."""
-    denied = "scancel: error: Kill job error on job id 5: Access/permission denied"
-    monkeypatch.setattr(cluster.Queue, "find", lambda *_: fake_slurm.queued("RUNNING"))
-    monkeypatch.setattr(
-        cluster, "run_command", lambda *words: cluster.subprocess.CompletedProcess(words, 210, "", denied)
-    )
-    monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": "tiny"})
-    with pytest.raises(UserError, match="job 5: belongs to ann; ask them to stop it"):
-        jobs.SlurmJob(run, record("5", user="ann")).cancel()
-
-
 def test_a_process_that_no_job_is_known_of(run, monkeypatch):
     """By its lease, until it leaves; it cannot be stopped from here."""
     lease = claim(run, "elsewhere")

@@ -19,11 +19,6 @@ def test_a_sentence_is_what_annotating_it_alone_would_give(annotated):
         assert len(sentence.candidates) == len(sentence)
 
 
-def test_a_caption_of_one_sentence_is_its_sentence(annotated):
-    caption = annotated["The dog chases the cat."]
-    assert caption.sentence(0) is caption
-
-
 @given(annotations())
 def test_sentences_hold_their_own_tokens(value: Annotation):
     for index, (begin, end) in enumerate(value.sentences):

@@ -32,11 +32,6 @@ def test_it_refuses_what_cannot_be_meant(host, port, names, message):
         dashboard.check_arguments("postgresql://somewhere/db", host, port, names)
 
 
-def test_it_refuses_without_a_store(tmp_path):
-    with pytest.raises(UserError, match="no store yet; make it with"):
-        dashboard.check_arguments(f"sqlite:///{tmp_path / 'none.db'}", "127.0.0.1", 0)
-
-
 def test_it_refuses_a_taken_port():
     with socket.create_server(("127.0.0.1", 0)) as busy_socket, pytest.raises(UserError, match="choose another --port"):
         dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", busy_socket.getsockname()[1])

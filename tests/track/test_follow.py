@@ -222,22 +222,6 @@ def test_a_signal_ends_the_command(project, uri, capsys):
     assert run_states(uri) == {FIRST.name: ("RUNNING", [])}
 
 
-def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, monkeypatch):
-    live.begin(project, FIRST, live.DEAD)
-    real, failures = sync.update_store, []
-
-    def update(*args, **kwargs):
-        failures.append(1)
-        if len(failures) < 4:
-            raise UserError("http://x: no server answers")
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(sync, "update_store", update)
-    assert sync.follow(make_follower(project, uri), 0.01) == 0
-    assert capsys.readouterr().out.count("no server answers; trying again every 0.01 s") == 1
-    assert run_states(uri) == {FIRST.name: ("FAILED", [])}
-
-
 def test_a_second_follower_says_who_is_there(project, uri):
     with hold_exclusively(tracking_store.path_beside(uri, "follow.lock"), ""):
         with pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):

@@ -62,20 +62,6 @@ def test_the_place_in_the_own_file(here, on_path, tmp_path, body, reason):  # no
     assert error_line.endswith("; repair the loss of method 'own'")
 
 
-@pytest.mark.parametrize(
-    "body, reason",
-    [
-        ('return {"clip": clip, "own": f.image_BD.square().sum(1)}', r"term 'own' has shape [8]; each is one number"),
-        ('return {"clip": clip, "own": 0.5}', "term 'own' is a float; each is a tensor of one number"),
-        ("return clip", "gives a Tensor; it must be a dict of named terms"),
-    ],
-)
-def test_terms_of_another_form(here, on_path, tmp_path, body, reason):  # noqa: F811
-    """With the line where the loss begins."""
-    error_line = message(on_path, tmp_path / "site", body)
-    assert error_line.startswith(f"{tmp_path}/site/own_method.py:{FIRST - 2}: ") and reason in error_line
-
-
 @pytest.mark.parametrize("value, printed", [("1 / (clip * 0)", "inf"), ("(clip * 0).log() * 0", "nan")])
 def test_the_term_that_is_not_finite(here, on_path, tmp_path, value, printed):  # noqa: F811
     error_line = message(on_path, tmp_path / "site", f'return {{"clip": clip, "own": {value}}}')

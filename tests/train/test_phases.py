@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from compclip.base.errors import UserError
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
@@ -101,16 +100,6 @@ def test_what_stands_still_has_no_gradient():
     assert all(p.grad is not None for _, p in extra_parts.parameters())
     keeper.hold_still(phase)
     assert {name for name, p in extra_parts.parameters() if p.grad is None} == {"heads.code"}
-
-
-def test_an_adapter_and_a_tower_that_stands_still_are_refused():
-    clip, extra_parts = build_model()
-    distributed_check.adapt(clip)
-    optimiser.PhaseKeeper(clip, extra_parts, [PLAIN])
-    with pytest.raises(UserError, match=r"train\.lora"):
-        optimiser.PhaseKeeper(clip, extra_parts, [PLAIN, DRAWN])
-    with pytest.raises(UserError, match=r"towers by train\.trainable"):
-        Phase(frozen=("text",))
 
 
 # --- whole runs ---------------------------------------------------------------------------------------------------

@@ -31,19 +31,6 @@ def test_waiting_for_data_is_said_once_behind_the_first_span(capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("device", "advice"),
-    [("cpu", "more train.workers (workers=0)"), ("cuda", "the job more cores (train.workers follows them unless")],
-)
-def test_advice_where_workers_are_not_set(monkeypatch, capsys, device, advice):
-    """On a GPU they follow the job's cores already; on a CPU there are none."""
-    monkeypatch.setattr(throughput, "read_memory", lambda _: (0, 0))
-    adviser = Adviser(Train(), torch.device(device))
-    adviser.look(0.5)
-    adviser.look(0.5)
-    assert advice in capsys.readouterr().err
-
-
 def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
     used_bytes = [60 * GIB]
     monkeypatch.setattr(throughput, "read_memory", lambda _: (used_bytes[0], 80 * GIB))
