@@ -93,6 +93,11 @@ def test_pictures_in_any_of_the_folders(folder, picture):
     assert crepe.load(folder, images=first.parent.parent).images == [f"{first}{box}"]
 
 
+def test_a_number_that_is_too_long_for_a_file_is_a_missing_picture(dump, folder):
+    dump(name("atom", 4), table(row(image_id="1" * 300)))
+    assert crepe.load(folder, split="atom").images[0].startswith(f"{folder}/images/{'1' * 300}.jpg#box=")
+
+
 DAMAGED = [  # what must be named
     (table(row(), header=[c for c in HEADER if c != "width"]), "atom_complexity_4.csv.*'width'"),
     (table(), "atom_complexity_4.csv"),
