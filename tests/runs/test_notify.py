@@ -99,7 +99,7 @@ def test_a_server_that_refuses(hook, capsys, status):
         (f"file:///{SECRET}", "it holds no URL"),
         (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
         (f"http://[::1/{SECRET}", "ValueError"),
-        (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "it holds a line break"),
+        (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "$HOOK: holds a line break"),
     ],
 )
 def test_a_url_that_is_none(monkeypatch, capsys, url, why):
