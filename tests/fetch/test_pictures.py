@@ -1,7 +1,5 @@
 """Lists of pictures: img2dataset is started with a list of words, and its own counts are told. A stand-in plays it."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -89,28 +87,6 @@ def test_a_list_becomes_shards(files, tmp_path, project, capfd):
     }
 
 
-def test_lists_alone(files, tmp_path, project, capfd):
-    code, out, _ = fetch_list(files, tmp_path, capfd, "--lists-only")
-    assert (code, out) == (0, "x: 1 fetched (38 B) in data/raw/captions/x\n")
-    assert not (tmp_path / "words.json").exists()
-
-
-def test_a_program_that_fails(files, tmp_path, project, capfd):
-    project(code=3)
-    code, out, error = fetch_list(files, tmp_path, capfd)
-    assert (code, out) == (2, "")
-    assert "img2dataset ended with 3 over data/raw/captions/x/list.csv; run this again: it goes on" in error
-
-
-def test_without_the_program(files, tmp_path, project, capfd, monkeypatch):
-    """The list is there all the same."""
-    (tmp_path / "bin" / "img2dataset").unlink()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    code, _, error = fetch_list(files, tmp_path, capfd)
-    assert code == 2 and "img2dataset: not installed; pipx install img2dataset, or give --lists-only" in error
-    assert (tmp_path / "data/raw/captions/x/list.csv").is_file()
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_column_that_is_not_there(tmp_path, project, kind):
     """The names that are there are told, before a million addresses are asked for."""
@@ -135,9 +111,3 @@ def test_a_folder_of_parts(tmp_path, project):
         offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     pq.write_table(pa.table({"url": ["http://x/1.jpg"]}), tmp_path / "data" / "a.parquet")
     assert offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())["successes"] == 17
-
-
-def test_counts_of_others_files_are_numbers(tmp_path):
-    """What is no number in a shard's counts is none."""
-    (tmp_path / "00000_stats.json").write_text('{"count": 3, "successes": "many", "failed_to_download": true}')
-    assert offer_files.count_pictures(tmp_path) == {"count": 3}

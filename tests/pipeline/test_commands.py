@@ -1,7 +1,5 @@
 """`python -m compclip` and the installed `compclip` list every command, run one, and refuse a misspelt one."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import filecmp
@@ -18,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from compclip import __main__ as commands
-from compclip.base.errors import UserError
 from compclip.config import project_files
 from tests.conftest import ROOT
 
@@ -139,26 +136,6 @@ def test_a_former_name_works_and_says_the_new_one(former, capsys):
     assert f"compclip {commands.FORMER[former]}" in page.out
 
 
-def test_a_command_runs_with_its_arguments(capsys):
-    """The listed module's main gets what is behind the name."""
-    assert commands.main(["config", "show", "pretrained-scenes-scenes-0", "--params", str(ROOT / "params.yaml")]) == 0
-    assert "method: pretrained" in capsys.readouterr().out
-
-
-def test_the_version(capsys):
-    assert commands.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"compclip {metadata.version('compclip')}\n"
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_the_script_that_completes(shell, capsys):
-    """Every command, with options and choices of some."""
-    assert commands.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    absent = [name for name in commands.COMMANDS if name not in script]
-    assert (absent, "partial" in script, "checkpoint-mib" in script, "ablate" in script) == ([], True, True, True)
-
-
 def test_bash_completes(tmp_path, capsys):
     """By the script alone: a command's name, and an option of one."""
     commands.main(["completion", "bash"])
@@ -170,12 +147,6 @@ def test_bash_completes(tmp_path, capsys):
     for words, reply in ((["compclip", "stat"], "status"), (["compclip", "report", "--part"], "--partial")):
         process = run("bash", "-c", ask, "bash", tmp_path / "script", *words)
         assert process.stdout.split() == [reply], process.stderr
-
-
-def test_a_misspelt_command_names_the_nearest():
-    """As a name in params.yaml does."""
-    with pytest.raises(UserError, match=r"unknown command 'staus'; did you mean 'status'"):
-        commands.main(["staus"])
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The documents name files, commands, functions and headings that exist, and the caption that they follow is real."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

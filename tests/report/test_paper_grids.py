@@ -1,7 +1,5 @@
 """The papers' numbers beside ours for their own grids, on invented results of every cell."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import asdict
 

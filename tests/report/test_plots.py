@@ -1,7 +1,5 @@
 """Axes, curves and labels of the plots."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from compclip.report import report_figures
 from compclip.report.run_details import collect_runs
-from compclip.report.statistics import Interval
 from tests import fake_runs
 
 
@@ -49,11 +46,6 @@ def test_series_of_both_seeds(clic):
     assert values.tolist() == [[2.5, 2.0, 1.5], [3.5, 3.0, 2.5]]
 
 
-def test_a_seed_that_logged_fewer_steps_bounds_the_series(clic):
-    clic[1].curve.pop()
-    assert report_figures.collect_series(clic, "clip")[0] == [10, 20]
-
-
 def test_thinning_takes_means_of_neighbours():
     at, values = report_figures.average_neighbours([1, 2, 3, 4], np.array([[1.0, 3.0, 5.0, 9.0]]), points=2)
     assert at.tolist() == [1.5, 3.5]
@@ -67,12 +59,6 @@ def test_loss_csv_has_the_mean_over_seeds(clic):
         "20,3,2.5,0.5",
         "30,2.5,2,0.5",
     ]
-
-
-def test_a_run_without_a_curve_has_no_figure(clic):
-    for run in clic:
-        run.curve.clear()
-    assert report_figures.draw_loss(clic, "x") == report_figures.format_loss_csv(clic) == ""
 
 
 def test_each_term_has_a_line_and_a_band(clic):
@@ -118,25 +104,3 @@ def test_a_crowd_has_numbers_that_do_not_overlap():
     assert all(float(x) > 58 and float(x) + 6.6 * len(name) < 405 for x, _, name in places)
     boxes = [(float(x), float(y) - 8, float(x) + 6.6 * len(name), float(y) + 2) for x, y, name in places]
     assert not any(report_figures._boxes_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-def test_a_dozen_rows_keep_their_names():
-    assert report_figures.number_methods([f"m{i}" for i in range(12)]) == {}
-
-
-def test_one_far_difference_does_not_shrink_the_others_of_its_column():
-    """Of ends 1, 2, 3 and 98 the axis ends at 4 times the median, 10; the far one is an arrow at the edge."""
-    intervals = [Interval(0.0, -end, end / 2, 9) for end in (1.0, 2.0, 3.0)] + [Interval(-97.0, -98.0, -96.0, 9)]
-    assert report_figures.limit_axis(intervals) == 10
-    assert report_figures.limit_axis(intervals[:3]) == 3 and report_figures.limit_axis([]) == 1
-    assert report_figures.limit_axis([Interval(0.0, 0.0, 0.0, 9)]) == 1
-    assert report_figures.limit_axis([Interval(0.0, 0.0, 0.0, 9)] * 2 + [Interval(5.0, 4.0, 6.0, 9)]) == 6
-    far, near = (report_figures.draw_interval(e - 1, e + 1, e, 10.0, -1) for e in (-97.0, -5.0))
-    assert '<path class="bad" d="M2.0 7l6 -4v8Z"/>' in far and "<circle" not in far
-    assert "<circle" in near and "<path" not in near
-
-
-def test_the_small_interval_puts_zero_in_the_middle():
-    svg = report_figures.draw_interval(0.1, 0.3, 0.2, 0.4, 1)
-    assert 'class="zero" x1="48.0"' in svg
-    assert 'class="range good" x1="59.5"' in svg

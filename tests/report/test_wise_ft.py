@@ -1,13 +1,10 @@
 """WiSE-FT lines in the report: read from the runs' files, means over seeds, drawn from the pretrained model on."""
 
-from __future__ import annotations
-
 import csv
 import re
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import report_figures, report_page, tables, trajectories
 from compclip.report.run_details import collect_runs
@@ -71,30 +68,12 @@ def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
     assert '<a href="#wise_ft">' in html
 
 
-def test_without_lines_there_is_no_section(runs):
-    """A grid that names none has neither section nor file."""
-    collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    page = made_page.build_page(collected, fake_runs.BENCHMARKS, None, missing_results, [], lambda _: {})
-    assert "WiSE-FT" not in report_page.render_page(page)
-    assert trajectories.format_lines_csv(page.tables.main, page.results.lines) == ""
-
-
 def test_the_table_has_every_run_and_alpha(runs):
     """One line each, the summary columns in percent."""
     page, _ = report(runs)
     rows = list(csv.DictReader(trajectories.format_lines_csv(page.tables.main, page.results.lines).splitlines()))
     assert [(r["run"], r["alpha"]) for r in rows] == [(c.name, a) for c in CELLS for a in ("0", "0.5", "1")]
     assert (rows[4]["Comp"], rows[4]["I2T"], rows[4]["T2I"]) == ("50.0000", "70.0000", "50.0000")
-
-
-def test_a_missing_line_is_named(runs):
-    """An error, or with --partial a line in the list of what is missing."""
-    Published(runs, CELLS[1]).line.unlink()
-    with pytest.raises(UserError, match=f"{CELLS[1].name}: no WiSE-FT line; run `dvc repro`"):
-        trajectories.collect_lines(CELLS, runs)
-    lines, missing_lines = trajectories.collect_lines(CELLS, runs, partial=True)
-    assert [n.cell for n in lines] == CELLS[:1]
-    assert [(m.cell, m.reason) for m in missing_lines] == [(CELLS[1].name, "no WiSE-FT line")]
 
 
 def test_a_benchmark_that_was_left_out(runs):
@@ -106,13 +85,6 @@ def test_a_benchmark_that_was_left_out(runs):
     page, group = report(runs)
     columns = group.summaries
     assert trajectories.build_trajectories(group, page.results.lines, columns["I2T"], columns["Comp"]) == []
-
-
-def test_a_file_of_another_kind(runs):
-    """The file and the command that makes it again."""
-    write_json(Published(runs, CELLS[0]).line, {"points": [{"alpha": "x"}]})
-    with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*compclip evaluate wise_ft --cell"):
-        trajectories.collect_lines(CELLS, runs)
 
 
 def test_names_stay_clear_of_the_lines():

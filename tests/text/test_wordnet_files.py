@@ -1,7 +1,5 @@
 """The dictionary files against NLTK's reader of the same files, and damaged ones."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 

@@ -1,7 +1,5 @@
 """A project of fake runs, brought into an MLflow store, and what stands there then."""
 
-from __future__ import annotations
-
 import os
 from unittest import mock
 

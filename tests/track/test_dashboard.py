@@ -1,11 +1,8 @@
 """What the dashboard says and starts before it becomes the MLflow server."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -31,26 +28,9 @@ def test_it_refuses_what_cannot_be_meant(host, port, message):
         dashboard.check_arguments("postgresql://somewhere/db", host, port)
 
 
-def test_it_refuses_without_a_store(tmp_path):
-    with pytest.raises(UserError, match="no store yet; make it with"):
-        dashboard.check_arguments(f"sqlite:///{tmp_path / 'none.db'}", "127.0.0.1", 0)
-
-
 def test_it_refuses_a_taken_port():
     with socket.create_server(("127.0.0.1", 0)) as busy_socket, pytest.raises(UserError, match="choose another --port"):
         dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", busy_socket.getsockname()[1])
-
-
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu1", False)],
-)
-def test_it_says_who_can_open_it(host, local, capsys):
-    dashboard.write_notes(URI, Path("nowhere"), host)
-    [line] = capsys.readouterr().err.splitlines()
-    assert dashboard.is_local(host) is local
-    assert line.startswith(f"{'note' if local else 'warning'}: listening on {host}")
-    assert ("this machine alone" in line) is local
 
 
 def test_the_default_is_this_machine_alone():
@@ -90,16 +70,6 @@ def test_a_store_of_another_release_is_one_line(uri, monkeypatch):
         dashboard.main(["--uri", uri, "--port", port])
 
 
-def test_a_damaged_note_beside_the_store_is_named(tmp_path):
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    for file in (tmp_path / "view.json", sync.synced_file(uri)):
-        file.write_text("{")
-    with pytest.raises(UserError, match="view.json: not JSON"):
-        dashboard.default_experiment(uri)
-    with pytest.raises(UserError, match="synced.json: not JSON"):
-        dashboard.count_new_runs(uri, tmp_path)
-
-
 def test_it_opens_the_grid_s_comparison(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert "/#/experiments?workflowType" in dashboard.describe_address(uri, "127.0.0.1", 5000)
@@ -121,8 +91,3 @@ def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
     assert dashboard.count_new_runs(uri, root) == 1
     dashboard.write_notes(uri, root, "127.0.0.1")
     assert "note: the store lacks 1 run; bring it up to date with `compclip track`" in capsys.readouterr().err
-
-
-def test_a_server_of_its_own_is_named_without_starting_one(capsys):
-    assert dashboard.main(["--uri", "http://tracker:5000"]) == 0
-    assert "open http://tracker:5000/#/experiments" in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """MLflow beside runs that are under way: seconds behind, whatever is killed, and in the end what a rebuild makes."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -16,14 +14,11 @@ from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.shared_folders import read_user
 from compclip.launch import __main__ as launch_command
 from compclip.runs import follower as follower_process
-from compclip.runs import jobs, key_parts
-from compclip.runs.run_store import StoredRun
+from compclip.runs import jobs
 from compclip.track import __main__ as track_command
-from compclip.track import live as live_files
 from compclip.track import sync, tracking_store
 from compclip.track.sync import StoreFollower
-from compclip.train import __main__ as train_command
-from compclip.train import driver, job
+from compclip.train import job
 from tests import fake_runs
 from tests.conftest import ROOT
 from tests.track import live
@@ -197,16 +192,6 @@ def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monke
     assert spent[0] == spent[1]
 
 
-def test_the_lines_behind_a_step_are_read(tmp_path):
-    """What lies before is not parsed; a line that is being written is left for later."""
-    log = tmp_path / "metrics.jsonl"
-    log.write_text('not looked at\n{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
-    assert live_files.read_new_rows(log, 1) == [{"step": 2}, {"step": 3}]
-    with open(log, "a") as file:
-        file.write('ep": 4}\n')
-    assert live_files.read_new_rows(log, 3) == [{"step": 4}]
-
-
 def words(root, uri, *more):
     return ["--follow", "--every", "0.05", "--uri", uri, "--params", str(root / "params.yaml"), *more]
 
@@ -279,15 +264,6 @@ def test_a_follower_beside_a_driver_outlasts_it(project, uri):
     assert polls == [None, None, None, 0]
 
 
-@pytest.mark.parametrize(("value", "expected"), [("", False), ("follow", True)])
-def test_the_environment_asks_for_a_follower(monkeypatch, value, expected):
-    monkeypatch.setenv(follower_process.VARIABLE, value)
-    assert follower_process.is_wanted() is expected
-    monkeypatch.setenv(follower_process.VARIABLE, "yes")
-    with pytest.raises(UserError, match="COMPCLIP_TRACK='yes': must be 'follow', or not set"):
-        follower_process.is_wanted()
-
-
 def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
     """It logs what the driver's runs left, and says in .work/track.log how it ended."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -313,25 +289,6 @@ def test_a_launch_starts_it_where_asked(tmp_path, monkeypatch):
     monkeypatch.setenv(follower_process.VARIABLE, "follow")
     assert launch_command.main([LOCAL]) == 0
     assert started == ["params.yaml"] * 2
-
-
-def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypatch):
-    """And where there is something to train."""
-    started = []
-    monkeypatch.setattr(follower_process, "start_follower", lambda *args: started.append(args))
-    monkeypatch.setattr(driver, "train_runs", lambda *_: {})
-    monkeypatch.setattr(key_parts, "take_over", lambda *_: None)  # the made runs have no method's parameters
-    train_command.train_method("clic", "params.yaml", project)
-    assert not started
-    monkeypatch.setenv(follower_process.VARIABLE, "follow")
-    train_command.train_method("clic", "params.yaml", project)
-    assert started == [("params.yaml", project)]
-    for cell in (FIRST, SECOND, THIRD):
-        fake_runs.make(project, [cell])
-    monkeypatch.setattr(StoredRun, "adopt_if_finished", lambda _: True)
-    monkeypatch.setattr(StoredRun, "publish", lambda _: None)
-    train_command.train_method("clic", "params.yaml", project)
-    assert len(started) == 1
 
 
 def test_user_host_and_branch_are_tags_of_mlflow(project, uri):

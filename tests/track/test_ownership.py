@@ -1,7 +1,5 @@
 """Several projects, and people, in one store: each removes and hides what is its own."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Many writers, real servers, and models that load back: what only processes can show."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -72,12 +72,6 @@ def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[
     return step_terms
 
 
-def test_a_method_without_any_has_none():
-    model = SimpleNamespace(clip=distributed_check.model(bias=False), model_cfg=distributed_check.SHAPE)
-    assert extras.create_extras(Method(), None, model, 0) == extras.NONE
-    assert extras.NONE.state() == {} and extras.NONE.parameters() == []
-
-
 def test_the_first_step_sees_a_teacher_that_is_the_model():
     first, second = steps(*build_state(), 2)
     assert first["teacher"] < 1e-25 < second["teacher"]  # attention rounds otherwise without a graph
@@ -161,12 +155,12 @@ def keeping() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
+def project(project, tmp_path_factory):
     """A small project with a cell for each of them."""
     params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", f"[{', '.join(keeping())}]")
     tables = ", ".join(f"{name}: {OPTIONS.get(name, '{}')}" for name in keeping())
     params = params.replace("{pretrained: {}, finetune: {}, fsc_clip: {}}", f"{{{tables}}}")
-    return tiny_project.make(tmp_path_factory.mktemp("extras") / "p", steps=4, params=params)
+    return tiny_project.other(project, tmp_path_factory.mktemp("extras") / "p", steps=4, params=params)
 
 
 OPTIONS = {
