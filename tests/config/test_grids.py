@@ -28,7 +28,7 @@ TABLES = {
     "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
     "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"), "clic_table16": ("CLIC", "Table 16"),
     "clic_table17": ("CLIC", "Table 17"), "clic_table18": ("CLIC", "Table 18", "Table 19"),
-    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval"), "fsc_clip_components": ("FSC-CLIP", "components"),
+    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval", "classification"), "fsc_clip_components": ("FSC-CLIP", "components"),
     "fsc_clip_sensitivity_local": ("FSC-CLIP", "sensitivity: local weight"),
     "fsc_clip_sensitivity_gamma": ("FSC-CLIP", "sensitivity: focal gamma"),
     "fsc_clip_sensitivity_epsilon": ("FSC-CLIP", "sensitivity: label smoothing"),
