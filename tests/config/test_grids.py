@@ -28,24 +28,29 @@ TABLES = {
     "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
     "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"), "clic_table16": ("CLIC", "Table 16"),
     "clic_table17": ("CLIC", "Table 17"), "clic_table18": ("CLIC", "Table 18", "Table 19"),
-    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval"), "fsc_clip_components": ("FSC-CLIP", "components"),
+    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval", "classification"), "fsc_clip_components": ("FSC-CLIP", "components"),
     "fsc_clip_sensitivity_local": ("FSC-CLIP", "sensitivity: local weight"),
     "fsc_clip_sensitivity_gamma": ("FSC-CLIP", "sensitivity: focal gamma"),
     "fsc_clip_sensitivity_epsilon": ("FSC-CLIP", "sensitivity: label smoothing"),
     "fsc_clip_vit_b_16": ("FSC-CLIP", "ViT-B/16"), "fsc_clip_datacomp": ("FSC-CLIP", "DataComp"),
-    "fsc_clip_attention": ("FSC-CLIP", "attention norm"), "c2lip_table2": ("C2LIP", "Table 2", "Table A5"),
+    "fsc_clip_attention": ("FSC-CLIP", "attention norm"), "c2lip_table2": ("C2LIP", "Table 2", "Table A5", "Table A6"),
     "c2lip_table5": ("C2LIP", "Table 5"), "c2lip_table_a2": ("C2LIP", "Table A2"),
     "hard_positives_table4": ("Hard Positives", "Table 4", "Table 6", "Table 1 of the paper"),
     "hard_positives_table7": ("Hard Positives", "Table 7"),
 }  # fmt: skip
 # Authors' own checkpoints, scored and never trained: of these tables the rows on the grid's backbone.
 RELEASED = {
-    "fsc_clip_checkpoints": TABLES["fsc_clip_main"], "c2lip_checkpoints": ("C2LIP", "Table 2"),
-    "c2lip_checkpoints_vit_b_16": ("C2LIP", "Table 2"), "c2lip_checkpoints_vit_b_16_eva02": ("C2LIP", "Table 2"),
+    "fsc_clip_checkpoints": TABLES["fsc_clip_main"], "c2lip_checkpoints": TABLES["c2lip_table2"],
+    "c2lip_checkpoints_vit_b_16": TABLES["c2lip_table2"], "c2lip_checkpoints_vit_b_16_eva02": TABLES["c2lip_table2"],
     "clic_table1_checkpoints": TABLES["clic_table1"],
     "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
     "hard_positives_checkpoints": TABLES["hard_positives_table4"],
     "negbench_checkpoints": ("NegBench", "baselines", "fine-tuned"), "half_truths_checkpoints": ("CS-CLIP", "project page"),
+}  # fmt: skip
+# Pretrained models alone, each on its backbone.
+PRETRAINED = {
+    "c2lip_table4": ("C2LIP", "Table 4"), "hard_positives_table5": ("Hard Positives", "Table 5"),
+    "clic_table4": ("CLIC", "Table 4"),
 }  # fmt: skip
 # Rows that a table repeats from their own paper, whose grid is another one.
 REPEATED = {("FSC-CLIP", "MosaiCLIP", "mosaiclip"): "mosaiclip_released"}
@@ -64,7 +69,11 @@ def rows(name: str) -> list[published_numbers.PublishedNumber]:
 
 def test_every_paper_grid_is_known_here():
     """But for those of what authors ran, which tests/config/test_as_released.py reads."""
-    assert {name for name in GRIDS if not name.endswith(("_released", "_reduced"))} == set(TABLES) | set(RELEASED) | {
+    assert {name for name in GRIDS if not name.endswith(("_released", "_reduced"))} == {
+        *TABLES,
+        *RELEASED,
+        *PRETRAINED,
+    } | {
         "authors_programs",
         "balanced_negatives",
         "claims",
@@ -155,6 +164,16 @@ def test_every_published_checkpoint_has_its_cell(name):
         assert offer.section.folder == "/".join(path.parts[:3])
         inside = str(path.relative_to(offer.section.folder))
         assert inside in offer.files or offer.section.patterns or path.name in offer.section.note
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_every_pretrained_row_has_its_cell(name):
+    """And each cell its row; all that the table prints of it is shown, but for means over benchmarks."""
+    params, printed_table = read.load_params(GRIDS[name]), PRETRAINED[name]
+    numbers = [n for n in NUMBERS if (n.paper, n.table) == printed_table and n.method == "pretrained"]
+    assert {published_numbers.to_slug(n.backbone) for n in numbers} == set(params.grid.backbones)
+    assert {n.column for n in numbers if n.benchmark not in NO_MODULE} <= set(params.report.columns)
+    assert params.grid.methods == ["pretrained"] and len(config_grid.list_cells(params)) == len(params.grid.backbones)
 
 
 @pytest.mark.parametrize("name", TABLES)
