@@ -66,7 +66,11 @@ def rows(name: str) -> list[published_numbers.PublishedNumber]:
 
 def test_every_paper_grid_is_known_here():
     """But for those of what authors ran, which tests/config/test_as_released.py reads."""
-    assert {name for name in GRIDS if not name.endswith(("_released", "_reduced"))} == {*TABLES, *RELEASED, *PRETRAINED} | {
+    assert {name for name in GRIDS if not name.endswith(("_released", "_reduced"))} == {
+        *TABLES,
+        *RELEASED,
+        *PRETRAINED,
+    } | {
         "authors_programs",
         "balanced_negatives",
         "claims",
