@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from compclip import __main__ as commands
+from compclip.base.errors import UserError
 from compclip.config import project_files
 from tests.conftest import ROOT
 
