@@ -45,6 +45,7 @@ RELEASED = {
     "clic_table1_checkpoints": TABLES["clic_table1"],
     "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
     "hard_positives_checkpoints": TABLES["hard_positives_table4"],
+    "bivlc_checkpoints": ("BiVLC", "training strategies", "results by item"),
     "negbench_checkpoints": ("NegBench", "baselines", "fine-tuned"), "half_truths_checkpoints": ("CS-CLIP", "project page"),
 }  # fmt: skip
 # Pretrained models alone, each on its backbone.

@@ -41,7 +41,7 @@ TABLES = {
     ("CE-CLIP", "Table 1"): 6, ("CE-CLIP", "Table 2"): 4, ("CE-CLIP", "Table 3"): 4,
     ("TripletCLIP", "Table 4"): 6, ("TripletCLIP", "Table 5"): 6, ("TripletCLIP", "Table 7"): 8, ("TripletCLIP", "Table 16"): 8,
     ("CLIP-IN", "Table 1"): 12, ("CLIP-IN", "Table 3"): 4, ("CoN-CLIP", "losses"): 1, ("SugarCrepe", "pretrained models"): 3, ("SugarCrepe", "re-evaluation"): 6,
-    ("FLAIR", "README"): 4,
+    ("FLAIR", "README"): 4, ("BiVLC", "training strategies"): 6, ("BiVLC", "results by item"): 4,
 }  # fmt: skip
 METRICS = (  # endings of the report's metric names, and the two that are no column of ours
     r"(add|replace|swap)(_(obj|att|rel))?(_(itt|tot))?|text|image|group|average(_(itt|tot|kinds|phenomena))?|(i2t|t2i)_recall_at_(1|5|10)|top_[15]"
@@ -49,7 +49,7 @@ METRICS = (  # endings of the report's metric names, and the two that are no col
     r"|Comp|ZS|I2T|T2I|mean_recall_at_5|mean_per_class|map_11|roc_auc|visual_genome_(relation|attribution)|(coco|flickr30k)_order"
     r"|(coco|voc2007)_mcq(_(positive|negative|hybrid))?|(coco_qwen|coco_mistral|cc3m_qwen)(_(entity|relation))?|accuracy|i2t|t2i"
     r"|(Attribute|Relation)_(action|color|material|size|state|spatial)|Attribute|Object|Relation"
-    r"|existence|plurals|counting|relations|action-replacement|actant-swap|coreference-(standard|hard)|foil-it"
+    r"|(image|text)_(pos|neg)|existence|plurals|counting|relations|action-replacement|actant-swap|coreference-(standard|hard)|foil-it"
 )
 
 
