@@ -92,3 +92,8 @@ def format_name(name: str) -> str:
     for pattern, replacement in PHRASES:
         text = re.sub(pattern, replacement, text)
     return text
+
+
+def format_tick(value: float, _position: int = 0) -> str:
+    """Return a number of at most four digits, with a true minus sign."""
+    return f"{value:.4g}".replace("-", "−")

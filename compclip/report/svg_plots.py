@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
+from compclip.report.escape import format_tick
+
 INK = "#1c2430"
 SOFT = "#5b6675"
 PAPER = "#ffffff"
@@ -42,11 +44,6 @@ DPI = 72  # a point is a pixel of the page
 PLACES = [(right, up) for up in (7, -7, 0, 19, -19, 32, -32, 45, -45) for right in (9, -9, 26, -26, 44, -44, 62, -62)]
 NEAR = 20
 Box = tuple[float, float, float, float]  # left, bottom, right and top, in pixels
-
-
-def format_tick(value: float, _position: int = 0) -> str:
-    """Return a number of at most four digits, with a true minus sign."""
-    return f"{value:.4g}".replace("-", "−")
 
 
 class SvgPlot:

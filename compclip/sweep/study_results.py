@@ -5,14 +5,12 @@ The page is one self-contained HTML file made from what trials.json holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
@@ -21,8 +19,8 @@ from compclip.base.messages import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.sections import WHOLE
+from compclip.report.escape import format_tick
 from compclip.report.statistics import BOTH, NEITHER
-from compclip.report.svg_plots import COLOURS, PAPER, SvgPlot, format_tick
 from compclip.report.tables import Column
 from compclip.runs import run_store
 from compclip.sweep.confirmation import VERDICTS
@@ -177,10 +175,14 @@ def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
 
 def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
     """Return the HTML of a study; `study_json` as in trials.json, `confirmed` as in confirmation.json."""
+    from compclip.sweep import study_figures  # matplotlib costs a driver that draws nothing half a second
+
     study = scale_values(study_json)
     complete = [t for t in study["trials"] if t["state"] == "complete"]
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    slices = [draw_slice(study, complete, d, i) for i in range(len(study["objectives"])) for d in study["space"]]
+    slices = [
+        study_figures.draw_slice(study, complete, d, i) for i in range(len(study["objectives"])) for d in study["space"]
+    ]
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         study=study, numbers=format_numbers, facts=list_facts(study),
@@ -188,9 +190,9 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
         best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
         confirmed=confirmed, judged=list_judged_pairs(confirmed) if confirmed else [],
         verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
-        pareto=draw_pareto(study, complete) if len(study["objectives"]) == 2 and complete else "",
-        history=[draw_history(study, complete, i) for i in range(len(study["objectives"])) if complete],
-        importance=[(k, draw_bars(v, f"Importance for {k}")) for k, v in study["importance"].items()],
+        pareto=study_figures.draw_pareto(study, complete) if len(study["objectives"]) == 2 and complete else "",
+        history=[study_figures.draw_history(study, complete, i) for i in range(len(study["objectives"])) if complete],
+        importance=[(k, study_figures.draw_bars(v, f"Importance for {k}")) for k, v in study["importance"].items()],
         slices=list(filter(None, slices)),
     )  # fmt: skip
 
@@ -274,16 +276,6 @@ def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
     return ", ".join(mark for mark, is_borne in marks.items() if is_borne)
 
 
-# Figures of a study's page: its history, slices, front and importance, from a document whose values are scaled.
-
-SIZE = (410, 290)  # pixels
-STYLES: dict[str, dict[str, Any]] = {  # of a trial's mark, those on top last
-    "trial": {"color": COLOURS[1], "alpha": 0.75, "markersize": 7},
-    "paper": {"color": COLOURS[2], "marker": "D", "markersize": 8},
-    "best": {"color": COLOURS[3], "markersize": 10, "markeredgecolor": PAPER},
-}
-
-
 def label_objective(objective: Mapping[str, Any]) -> str:
     """Return an objective with its unit, as an axis and a column are named."""
     return f"{objective['metric']} ({'a cosine' if objective.get('score') else '%'})"
@@ -302,80 +294,18 @@ def format_value(value: Any) -> str:
     return format_tick(value) if isinstance(value, float) else str(value)
 
 
-def _choose_kind(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
+def choose_kind(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
+    """Return the kind of a trial's mark: paper, best or trial."""
     is_best = t["number"] in study["front"] if len(study["objectives"]) > 1 else t["number"] == study["best"]
     return "paper" if t["paper"] else "best" if is_best else "trial"
 
 
-def _describe_trial(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
+def describe_trial(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
+    """Return what a trial's mark shows: its parameters and values."""
     params = ", ".join(f"{k} {format_value(v)}" for k, v in t["params"].items())
     return f"trial {t['number']}: {params}: {', '.join(format_numbers(study, t['values']))}"
 
 
-def _reference_values(study: Mapping[str, Any], i: int) -> list[float]:
+def list_reference_values(study: Mapping[str, Any], i: int) -> list[float]:
+    """List the pretrained model's value of an objective, if it was scored."""
     return [study["reference"]["values"][i]] if study["reference"] else []
-
-
-def draw_history(study: Mapping[str, Any], complete: list[dict], i: int) -> Markup:
-    """Draw an objective against the trial's number, with the best so far."""
-    objective = study["objectives"][i]
-    plot = SvgPlot(f"History of {objective['metric']}", "trial", label_objective(objective), SIZE)
-    plot.axes.locator_params(axis="x", integer=True)
-    pick = max if objective["direction"] == "maximize" else min
-    trials = sorted(complete, key=lambda t: t["number"])
-    best = list(accumulate((t["values"][i] for t in trials), pick))
-    plot.axes.step([t["number"] for t in trials], best, where="post", color=COLOURS[3], linewidth=1.5)
-    return _draw_trials(plot, study, trials, lambda t: t["number"], i)
-
-
-def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, Any], i: int) -> Markup:
-    """Draw an objective against one parameter, over the trials that drew it; empty without any."""
-    name = d["name"]
-    trials = [t for t in complete if name in t["params"]]
-    if not trials:
-        return Markup()
-    objective = study["objectives"][i]
-    plot = SvgPlot(f"{objective['metric']} against {name}", name, label_objective(objective), SIZE)
-    if d["choices"]:
-        choices = [repr(choice) for choice in d["choices"]]
-        plot.axes.set_xticks(range(len(choices)), [str(choice) for choice in d["choices"]])
-        return _draw_trials(plot, study, trials, lambda t: choices.index(repr(t["params"][name])), i)
-    if d["log"]:
-        plot.axes.set_xscale("log")
-    plot.axes.set_xlim(d["low"], d["high"])
-    return _draw_trials(plot, study, trials, lambda t: float(t["params"][name]), i)
-
-
-def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> Markup:
-    """Draw the second objective (x) against the first (y): what no trial beats in both is marked."""
-    first, second = study["objectives"]
-    plot = SvgPlot("Pareto front", label_objective(second), label_objective(first), SIZE)
-    for value in _reference_values(study, 1):
-        plot.guide(x=value)
-    front = sorted((t["values"][1], t["values"][0]) for t in complete if t["number"] in study["front"])
-    if front:
-        plot.line(front, color=COLOURS[3])
-    return _draw_trials(plot, study, complete, lambda t: t["values"][1], 0)
-
-
-def _draw_trials(
-    plot: SvgPlot, study: Mapping[str, Any], trials: Sequence[dict], position: Callable[[dict], float], i: int
-) -> Markup:
-    """Draw trials at their positions and values of objective i, and a dashed line at the pretrained model's value."""
-    for value in _reference_values(study, i):
-        plot.guide(y=value, name="pretrained")
-    for kind, style in STYLES.items():
-        for t in trials:
-            if _choose_kind(study, t) == kind:
-                plot.mark(position(t), t["values"][i], _describe_trial(study, t), **style)
-    return plot.to_svg()
-
-
-def draw_bars(shares: Mapping[str, float], title: str) -> Markup:
-    """Draw one horizontal bar for each name, as a share of 1."""
-    plot = SvgPlot(title, "", "", (SIZE[0], 50 + 26 * len(shares)))
-    bars = plot.axes.barh(list(shares), list(shares.values()), color=COLOURS[1])
-    plot.axes.bar_label(bars, [f"{100 * share:.0f} %" for share in shares.values()], padding=4)
-    plot.axes.set(xlim=(0, 1.15 * max(shares.values(), default=1.0) or 1.0), xticks=[])
-    plot.axes.invert_yaxis()
-    return plot.to_svg()
