@@ -30,6 +30,7 @@ DAILY = {
         "show where two rows differ on a benchmark: words, edits, lengths, items",
     ),
     "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
+    "field": ("compclip.field.__main__", "all published numbers: trade-off, conflicts, which findings come back"),
     "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
     "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
     "launch": (
