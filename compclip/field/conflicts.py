@@ -10,69 +10,57 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compclip.field.published_field import PublishedField
+from compclip.field.published_field import Cause, PublishedField
 from compclip.report.published_numbers import TOLERANCE, PublishedNumber
 
 WRONG_ACTIVATION = "scored with GELU, trained with QuickGELU"
 UNKNOWN = "not known"
 NOT_ALL = "the rest is not known"
-FIELDS = ("weights", "backbone", "column", "readings", "apart", "apart_as_trained", "cause", "ours_would_give")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A number of a source, and what is known against it; `is_comparable` unless it is another mean."""
-
-    number: PublishedNumber
-    cause: str = ""
-    points: float = 100.0
-    is_comparable: bool = True
-
-    @property
-    def value(self) -> float:
-        """The printed number."""
-        return float(self.number.value)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All readings of the same weights in a column, of two sources or more."""
+    """What two sources or more print of the same weights in a column, and what is known against each number."""
 
     weights: str
     backbone: str
     column: str
-    readings: tuple[Reading, ...]
+    readings: tuple[tuple[PublishedNumber, Cause], ...]
 
     @property
     def apart(self) -> float:
         """How far the readings are apart, in points."""
-        return spread(self.readings)
+        return spread([number for number, _ in self.readings])
 
     @property
-    def sound(self) -> tuple[Reading, ...]:
-        """The readings against which nothing is known."""
-        return tuple(reading for reading in self.readings if not reading.cause)
+    def is_conflict(self) -> bool:
+        """Whether they are further apart than digits and ties explain."""
+        return self.apart > TOLERANCE
+
+    @property
+    def sound(self) -> list[PublishedNumber]:
+        """The numbers against which nothing is known."""
+        return [number for number, cause in self.readings if not cause.cause]
 
     @property
     def apart_as_trained(self) -> float:
         """How far those with the activation of their training and the mean of the column are apart."""
-        return spread([r for r in self.readings if r.is_comparable and r.cause != WRONG_ACTIVATION])
+        return spread([n for n, cause in self.readings if not n.activation and not cause.is_mean])
 
     @property
     def is_explained(self) -> bool:
-        """Whether the sound readings agree, and no cause has to explain more than it can."""
-        if not self.sound or spread(self.sound) > TOLERANCE + 1e-9:
+        """Whether the sound numbers agree, and no cause has to explain more than it can."""
+        if not self.sound or spread(self.sound) > TOLERANCE:
             return False
-        middle = self.sound[0].value
-        return all(abs(r.value - middle) <= r.points + TOLERANCE for r in self.readings if r.cause)
+        return all(spread([number, self.sound[0]]) <= cause.points + TOLERANCE for number, cause in self.readings)
 
     @property
     def cause(self) -> str:
         """The likely causes, each with its sources."""
         sources: dict[str, list[str]] = {}
-        for reading in self.readings:
-            if reading.cause:
-                sources.setdefault(reading.cause, []).append(reading.number.paper)
+        for number, cause in self.readings:
+            if cause.cause:
+                sources.setdefault(cause.cause, []).append(number.paper)
         causes = [f"{', '.join(names)}: {cause}" for cause, names in sources.items()]
         if causes and not self.is_explained:
             causes.append(NOT_ALL)
@@ -81,69 +69,35 @@ class Comparison:
     @property
     def expected(self) -> str:
         """What our scorer would give, where it is known."""
-        if not self.is_explained:
-            return ""
-        values = [reading.value for reading in self.sound]
-        return " to ".join(dict.fromkeys(f"{value:g}" for value in (min(values), max(values))))
+        values = [float(number.value) for number in self.sound] if self.is_explained else []
+        return " to ".join(dict.fromkeys(f"{end:g}" for end in (min(values), max(values)))) if values else ""
+
+    @property
+    def printed(self) -> str:
+        """What each source prints, with its table."""
+        return "; ".join(f"{number.paper} ({number.table}) {number.value}" for number, _ in self.readings)
 
 
-def spread(readings: Sequence[Reading]) -> float:
-    """Return how far the values are apart."""
-    values = [reading.value for reading in readings]
+def spread(numbers: Sequence[PublishedNumber]) -> float:
+    """Return how far numbers are apart."""
+    values = [float(number.value) for number in numbers]
     return round(max(values) - min(values), 4) if values else 0.0
 
 
 def compare_sources(published: PublishedField) -> list[Comparison]:
     """Compare what sources print of the same weights, the largest difference first."""
-    groups: dict[tuple[str, str, str], dict[tuple[str, str], Reading]] = {}
+    groups: dict[tuple[str, str, str], dict[tuple[str, str], tuple[PublishedNumber, Cause]]] = {}
     for number in published.numbers:
         weights = published.find_weights(number)
         if weights:
+            cause = published.facts.find_cause(number)
+            if number.activation:
+                cause = Cause(cause=WRONG_ACTIVATION, is_mean=cause.is_mean)
             readings = groups.setdefault((weights, number.backbone, number.column), {})
-            readings.setdefault((number.paper, number.activation), read_number(published, number))
+            readings.setdefault((number.paper, number.activation), (number, cause))
     comparisons = []
-    for (weights, backbone, column), readings in groups.items():
-        is_comparable = any(reading.is_comparable for reading in readings.values())
-        if is_comparable and len({source for source, _ in readings}) > 1:
-            comparisons.append(Comparison(weights, backbone, column, tuple(readings.values())))
+    for key, readings in groups.items():
+        sources = {source for source, _ in readings}
+        if len(sources) > 1 and not all(cause.is_mean for _, cause in readings.values()):
+            comparisons.append(Comparison(*key, tuple(readings.values())))
     return sorted(comparisons, key=lambda comparison: -comparison.apart)
-
-
-def read_number(published: PublishedField, number: PublishedNumber) -> Reading:
-    """Return a number with what is known against it."""
-    cause = published.facts.find_cause(number)
-    is_comparable = cause is None or not cause.is_mean
-    if number.activation:
-        return Reading(number, WRONG_ACTIVATION, is_comparable=is_comparable)
-    return Reading(number, cause.cause, cause.points, is_comparable) if cause else Reading(number)
-
-
-def list_conflicts(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """List the comparisons whose readings are further apart than their digits and ties explain."""
-    return [comparison for comparison in comparisons if comparison.apart > TOLERANCE + 1e-9]
-
-
-def count_conflicts(comparisons: Sequence[Comparison]) -> dict[str, int]:
-    """Count what is compared, what is apart, and what still is by the right activation and the same mean."""
-    conflicts = list_conflicts(comparisons)
-    return {
-        "compared": len(comparisons),
-        "apart": len(conflicts),
-        "apart_as_trained": sum(c.apart_as_trained > TOLERANCE + 1e-9 for c in conflicts),
-        "unexplained": sum(not c.is_explained for c in conflicts),
-    }
-
-
-def tabulate_conflicts(comparisons: Sequence[Comparison]) -> list[tuple[object, ...]]:
-    """Lay out a line for each conflict, by `FIELDS`."""
-    return [
-        (
-            c.weights, c.backbone, c.column, describe_readings(c), c.apart, c.apart_as_trained, c.cause, c.expected,
-        )
-        for c in list_conflicts(comparisons)
-    ]  # fmt: skip
-
-
-def describe_readings(comparison: Comparison) -> str:
-    """Say what each source prints, with its table."""
-    return "; ".join(f"{r.number.paper} ({r.number.table}) {r.number.value}" for r in comparison.readings)

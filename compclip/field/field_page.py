@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pandas
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from compclip import report
 from compclip.base.files import write_atomic
@@ -17,19 +15,13 @@ from compclip.base.messages import format_count
 from compclip.field import conflicts, replication, tradeoff_figures
 from compclip.field.conflicts import Comparison
 from compclip.field.published_field import LIST, OURS, PublishedField, SourceModel, read_field
-from compclip.field.replication import Replication
+from compclip.field.replication import Context
 from compclip.field.tradeoff_figures import Panel
 from compclip.report import claims
+from compclip.report.claims import Claim
 from compclip.report.escape import format_csv, format_name, to_latex
 from compclip.report.published_numbers import PublishedNumber
 from compclip.report.table_formats import layout_latex
-
-NUMBER_FIELDS = (
-    "source", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit", "activation",
-    "weights", "other_mean",
-)  # fmt: skip
-MODEL_FIELDS = ("source", "row", "method", "family", "backbone", "data", "weights", "from_scratch", "activation")
-Table = tuple[Sequence[str], list[tuple[object, ...]]]  # its head and its lines
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,13 @@ class FieldResults:
 
     published: PublishedField
     comparisons: tuple[Comparison, ...]
-    replications: tuple[Replication, ...]
+    claims: tuple[Claim, ...]
+    contexts: tuple[Context, ...]
+
+    @property
+    def conflicts(self) -> list[Comparison]:
+        """What is further apart than digits and ties explain."""
+        return [comparison for comparison in self.comparisons if comparison.is_conflict]
 
     @property
     def headline(self) -> str:
@@ -46,57 +44,40 @@ class FieldResults:
         numbers = self.published.numbers
         listed = {n.row for n in numbers if n.paper == LIST}
         printed = sum(n.paper != OURS for n in numbers)
-        counts = conflicts.count_conflicts(self.comparisons)
         return (
             f"{len(self.published.papers)} papers and a list of {len(listed)} models print {printed:,} numbers of "
-            f"{self.published.count_models()} models; of {counts['compared']:,} that two or more print of the same "
-            f"weights, {counts['apart']} are more than half a point apart."
+            f"{self.published.count_models()} models; of {len(self.comparisons):,} that two or more print of the same "
+            f"weights, {len(self.conflicts)} are more than half a point apart."
         )
 
 
 def load_field(published: Path, stated: Path, own: Sequence[PublishedNumber] = ()) -> FieldResults:
     """Read published tables and claims, and compare them: `load_field(Path("experiments/published"), CLAIMS)`."""
     printed = read_field(published)
-    comparisons = conflicts.compare_sources(printed)
-    replications = replication.replicate_claims(printed, claims.read_claims(stated))
-    return FieldResults(read_field(published, own), tuple(comparisons), tuple(replications))
-
-
-def make_tables(results: FieldResults) -> dict[str, Table]:
-    """Make every table by its name: numbers, models, conflicts, claims."""
-    return {
-        "numbers": (NUMBER_FIELDS, tabulate_numbers(results.published)),
-        "models": ((*MODEL_FIELDS, *results.published.facts.axes), tabulate_models(results.published)),
-        "conflicts": (conflicts.FIELDS, conflicts.tabulate_conflicts(results.comparisons)),
-        "claims": (replication.FIELDS, replication.tabulate_replications(results.replications)),
-    }
+    findings = claims.read_claims(stated)
+    comparisons = tuple(conflicts.compare_sources(printed))
+    contexts = tuple(replication.replicate_claims(printed, findings))
+    return FieldResults(read_field(published, own), comparisons, tuple(findings), contexts)
 
 
 def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
-    """Make the same tables for pandas; values are numbers."""
-    return {name: pandas.DataFrame(lines, columns=list(head)) for name, (head, lines) in make_tables(results).items()}
-
-
-def tabulate_numbers(published: PublishedField) -> list[tuple[object, ...]]:
-    """Lay out a line for each number, by `NUMBER_FIELDS`."""
-    lines: list[tuple[object, ...]] = []
+    """Make every table by its name, for pandas: numbers, models along the axes, conflicts, and claims by context."""
+    published = results.published
+    numbers = []
     for n in published.numbers:
-        place = (n.paper, n.table, n.row, n.method, n.backbone, n.data, n.benchmark, n.metric)
         cause = published.facts.find_cause(n)
-        other_mean = cause.cause if cause and cause.is_mean else ""
-        lines.append((*place, float(n.value), n.unit, n.activation, published.find_weights(n), other_mean))
-    return lines
-
-
-def tabulate_models(published: PublishedField) -> list[tuple[object, ...]]:
-    """Lay out a line for each model, by `MODEL_FIELDS` and the axes; a value that is not printed is None."""
-    lines: list[tuple[object, ...]] = []
+        known = {"value": float(n.value), "weights": published.find_weights(n)}
+        numbers.append(asdict(n) | known | {"other_mean": cause.cause if cause.is_mean else ""})
+    models = []
     for m in published.models:
-        family = published.facts.find_family(m.method) if m.method else ""
-        values = [published.measure(m, axis) for axis in published.facts.axes]
-        about = (published.find_weights(m), published.is_from_scratch(m), "gelu" if m.is_wrong else "")
-        lines.append((m.source, m.row, m.method, family, m.backbone, m.data, *about, *values))
-    return lines
+        about: dict[str, object] = {name: getattr(m, name) for name in ("source", "row", "method", "backbone", "data")}
+        about |= {"family": published.facts.find_family(m.method), "activation": "gelu" if m.is_wrong else ""}
+        about |= {"weights": published.find_weights(m), "from_scratch": published.is_from_scratch(m)}
+        models.append(about | {axis: published.measure(m, axis) for axis in published.facts.axes})
+    names = ("weights", "backbone", "column", "printed", "apart", "apart_as_trained", "cause", "expected")
+    apart = [{name: getattr(conflict, name) for name in names} for conflict in results.conflicts]
+    tables = {"numbers": numbers, "models": models, "conflicts": apart, "claims": map(asdict, results.contexts)}
+    return {name: pandas.DataFrame(rows) for name, rows in tables.items()}
 
 
 def format_latex(published: PublishedField) -> str:
@@ -160,27 +141,43 @@ def tabulate_benchmarks(published: PublishedField) -> list[tuple[str, list[str],
 
     A metric whose means differ has a column for each mean.
     """
-
-    def is_of(number: PublishedNumber) -> str:
-        return number.benchmark
-
+    models = sorted(published.models, key=lambda model: (model.backbone == "", model.backbone, model.source))
     benchmarks = []
-    for benchmark, of_benchmark in groupby(sorted(published.numbers, key=is_of), key=is_of):
-        heads = dict.fromkeys(head_of(published, n) for n in of_benchmark)
-        rows = []
-        for model in sorted(published.models, key=lambda m: (m.backbone == "", m.backbone, m.source)):
-            printed = {head_of(published, n): n.value for n in model.numbers.values() if n.benchmark == benchmark}
-            if printed:
-                rows.append((model, [printed.get(head, "") for head in heads]))
-        benchmarks.append((format_name(benchmark), list(heads), rows))
+    for benchmark in sorted({n.benchmark for n in published.numbers}):
+        printed = {}
+        for index, model in enumerate(models):
+            of_model = [n for n in model.numbers.values() if n.benchmark == benchmark]
+            printed[index] = {head_of(published, n): n.value for n in of_model}
+        heads = list(dict.fromkeys(head for values in printed.values() for head in values))
+        rows = [(models[i], [values.get(head, "") for head in heads]) for i, values in printed.items() if values]
+        benchmarks.append((format_name(benchmark), heads, rows))
     return benchmarks
 
 
 def head_of(published: PublishedField, number: PublishedNumber) -> str:
     """Return the head of a number's column: its metric, and its mean where it is another one."""
     cause = published.facts.find_cause(number)
-    mean = f" ({cause.cause})" if cause and cause.is_mean else ""
-    return format_name(number.metric) + mean
+    return format_name(number.metric) + (f" ({cause.cause})" if cause.is_mean else "")
+
+
+def summarize_claims(results: FieldResults) -> list[tuple[Claim, str, list[Context], list[Context]]]:
+    """List every inequality with its claim, the contexts that count, and those with a wrong activation."""
+    summaries = []
+    for claim in results.claims:
+        for text in (inequality.text for inequality in claim.inequalities):
+            contexts = [c for c in results.contexts if (c.claim, c.inequality) == (claim.name, text)]
+            wrong = [c for c in contexts if c.is_wrong]
+            summaries.append((claim, text, [c for c in contexts if not c.is_wrong], wrong))
+    return summaries
+
+
+def count_lone_claims(results: FieldResults) -> int:
+    """Count the claims that one source alone prints."""
+    sources: dict[str, set[str]] = {}
+    for context in results.contexts:
+        if not context.is_wrong:
+            sources.setdefault(context.claim, set()).add(context.source)
+    return sum(len(names) == 1 for names in sources.values())
 
 
 def render_page(results: FieldResults) -> str:
@@ -194,21 +191,19 @@ def render_page(results: FieldResults) -> str:
         lstrip_blocks=True,
     )
     functions: tuple[Callable, ...] = (
-        draw_pictures, describe_panels, describe_axes, tabulate_benchmarks, conflicts.count_conflicts,
-        conflicts.list_conflicts, conflicts.describe_readings, replication.count_claims, format_name,
+        draw_pictures, describe_panels, describe_axes, tabulate_benchmarks, summarize_claims, count_lone_claims,
+        tradeoff_figures.list_legend, tradeoff_figures.render_panel, format_name,
     )  # fmt: skip
     environment.globals |= {function.__name__: function for function in functions}
-    legend = tradeoff_figures.list_legend(results.published)
-    return environment.get_template("field.html.j2").render(results=results, legend=legend, draw=_draw, OURS=OURS)
-
-
-def _draw(panel: Panel, published: PublishedField) -> Markup:
-    return Markup(tradeoff_figures.render_panel(panel, published))
+    return environment.get_template("field.html.j2").render(results=results, field=results.published, OURS=OURS)
 
 
 def write_field(results: FieldResults, out: Path) -> None:
     """Write the CSV files, the LaTeX table and last the page."""
-    files = {f"{name}.csv": format_csv([head, *lines]) for name, (head, lines) in make_tables(results).items()}
+    files = {}
+    for name, frame in make_frames(results).items():
+        lines = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
+        files[f"{name}.csv"] = format_csv([list(frame.columns), *lines])
     files["field.tex"] = format_latex(results.published)
     files["index.html"] = render_page(results)
     for name, text in files.items():

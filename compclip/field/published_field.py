@@ -66,20 +66,16 @@ class FieldFacts:
     backbones: list[str] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
 
-    def find_cause(self, number: PublishedNumber) -> Cause | None:
-        """Return the first declared cause that fits a number."""
+    def find_cause(self, number: PublishedNumber) -> Cause:
+        """Return the first declared cause that fits a number; an empty one where nothing is known against it."""
         name = f"{number.paper}: {number.column}: {number.method}"
-        return next((cause for cause in self.causes if fnmatchcase(name, cause.numbers)), None)
-
-    def is_other_mean(self, number: PublishedNumber) -> bool:
-        """Whether a number is another mean than those that share its column."""
-        cause = self.find_cause(number)
-        return cause is not None and cause.is_mean
+        return next((cause for cause in self.causes if fnmatchcase(name, cause.numbers)), Cause())
 
     def find_family(self, method: str) -> str:
-        """Return the family of a method, by which the picture has its colour."""
+        """Return the family of a method, by which the picture has its colour; empty for a model of the list."""
         name = method.removeprefix(RELEASED)
-        return next(family for family, names in self.families.items() if any(fnmatchcase(name, n) for n in names))
+        families = self.families.items() if method else ()
+        return next((family for family, names in families if any(fnmatchcase(name, n) for n in names)), "")
 
 
 @dataclass(frozen=True)
@@ -101,11 +97,6 @@ class SourceModel:
         return bool(variant) and variant != "lora" and name.replace("_", "") == to_letters(self.source)
 
     @property
-    def label(self) -> str:
-        """The row's name with its source."""
-        return f"{self.row} ({self.source})"
-
-    @property
     def short_name(self) -> str:
         """The row's name without what follows a comma: weights, or whose checkpoint it is."""
         return self.row.partition(",")[0]
@@ -124,12 +115,12 @@ class PublishedField:
         """The papers, in the order of their files."""
         return [name for name in dict.fromkeys(n.paper for n in self.numbers) if name not in (LIST, OURS)]
 
-    def find_weights(self, model: PublishedNumber | SourceModel) -> str:
+    def find_weights(self, row: PublishedNumber | SourceModel) -> str:
         """Return the name of published weights, the same in every source; empty for a model of that source alone."""
-        if model.method == PRETRAINED or model.method.startswith(RELEASED):
-            return model.method
-        source = model.paper if isinstance(model, PublishedNumber) else model.source
-        name = f"{source}: {model.method}: {model.data}"
+        if row.method == PRETRAINED or row.method.startswith(RELEASED):
+            return row.method
+        source = row.paper if isinstance(row, PublishedNumber) else row.source
+        name = f"{source}: {row.method}: {row.data}"
         released = self.facts.released_by_authors.items()
         return next((weights for pattern, weights in released if fnmatchcase(name, pattern)), "")
 
@@ -152,7 +143,7 @@ class PublishedField:
         for columns in ([axis.column], [column for part in axis.parts for column in part]):
             numbers = {column: model.numbers[column] for column in columns if column in model.numbers}
             is_whole = bool(columns) and len(numbers) == len(columns)
-            if is_whole and not any(self.facts.is_other_mean(n) for n in numbers.values()):
+            if is_whole and not any(self.facts.find_cause(n).is_mean for n in numbers.values()):
                 return numbers
         return {}
 
@@ -160,10 +151,8 @@ class PublishedField:
         """Return a model's value along an axis; None where its source does not print what it takes."""
         axis = self.facts.axes[name]
         values = {column: float(n.value) for column, n in self.find_numbers(model, axis).items()}
-        if not values:
-            return None
-        if axis.column in values:
-            return values[axis.column]
+        if len(values) < 2:
+            return values.get(axis.column)
         means = [sum(values[c] * w for c, w in part.items()) / sum(part.values()) for part in axis.parts]
         return sum(means) / len(means)
 

@@ -16,13 +16,15 @@ from compclip.report import published_numbers
 from compclip.report.claims import Claim, Inequality
 from compclip.report.published_numbers import RELEASED
 
-FIELDS = ("claim", "paper", "table", "inequality", "contexts", "holds", "sources", "holds_in", "fails_in", "left_out")
-
 
 @dataclass(frozen=True)
 class Context:
-    """One source's difference left - right in a column."""
+    """One source's difference left - right in a claim's column; `is_wrong`: a row has a wrong activation."""
 
+    claim: str
+    paper: str
+    table: str
+    inequality: str
     source: str
     backbone: str
     data: str
@@ -38,43 +40,17 @@ class Context:
         return f"{place} ({difference})"
 
 
-@dataclass(frozen=True)
-class Replication:
-    """One inequality of a claim in all contexts; `left_out` were scored with a wrong activation."""
-
-    claim: Claim
-    inequality: Inequality
-    contexts: tuple[Context, ...]
-    left_out: tuple[Context, ...] = ()
-
-    @property
-    def holds(self) -> int:
-        """In how many contexts the sign holds."""
-        return sum(context.holds for context in self.contexts)
-
-    @property
-    def sources(self) -> list[str]:
-        """The sources that print it."""
-        return list(dict.fromkeys(context.source for context in self.contexts))
-
-    @property
-    def failing(self) -> list[Context]:
-        """Where the sign does not hold."""
-        return [context for context in self.contexts if not context.holds]
-
-
-def replicate_claims(published: PublishedField, claims: Sequence[Claim]) -> list[Replication]:
+def replicate_claims(published: PublishedField, claims: Sequence[Claim]) -> list[Context]:
     """Put every inequality of every claim to all contexts."""
     models = group_by_claim_name(published.models)
-    replications = []
+    contexts = []
     for claim in claims:
         for inequality in claim.inequalities:
-            pairs = pair_models(models.get(inequality.left, []), models.get(inequality.right, []))
-            compared = [compare_models(left, right, inequality) for left, right in pairs]
-            contexts = tuple(c for c in compared if c and not c.is_wrong)
-            left_out = tuple(c for c in compared if c and c.is_wrong)
-            replications.append(Replication(claim, inequality, contexts, left_out))
-    return replications
+            for left in models.get(inequality.left, []):
+                for right in models.get(inequality.right, []):
+                    if is_same_context(left, right):
+                        contexts += compare_models(left, right, claim, inequality)
+    return contexts
 
 
 def group_by_claim_name(models: Sequence[SourceModel]) -> dict[str, list[SourceModel]]:
@@ -89,54 +65,22 @@ def group_by_claim_name(models: Sequence[SourceModel]) -> dict[str, list[SourceM
     return groups
 
 
-def pair_models(left: Sequence[SourceModel], right: Sequence[SourceModel]) -> list[tuple[SourceModel, SourceModel]]:
-    """Pair the models of one source, backbone and data set; the pretrained one fits every data set."""
-    pairs = []
-    for a in left:
-        for b in right:
-            is_same_data = a.data == b.data or b.method == PRETRAINED
-            if (a.source, a.backbone) == (b.source, b.backbone) and is_same_data:
-                pairs.append((a, b))
-    return pairs
+def is_same_context(left: SourceModel, right: SourceModel) -> bool:
+    """Whether two models share source, backbone and data set; the pretrained one fits every data set."""
+    is_same_data = left.data == right.data or right.method == PRETRAINED
+    return is_same_data and (left.source, left.backbone) == (right.source, right.backbone)
 
 
-def compare_models(left: SourceModel, right: SourceModel, inequality: Inequality) -> Context | None:
-    """Compare two models in an inequality's column; None where one of them has no number there."""
+def compare_models(left: SourceModel, right: SourceModel, claim: Claim, inequality: Inequality) -> list[Context]:
+    """Compare two models in an inequality's column; none where one of them has no number there."""
     shared = [column for column in left.numbers if column in right.numbers]
     values = []
     for model in (left, right):
         numbers = {column: model.numbers[column] for column in shared}
         values.append(published_numbers.find_printed_value(numbers, inequality.column))
     if values[0] is None or values[1] is None:
-        return None
+        return []
     difference = round(values[0] - values[1], 4)
     holds = (difference - inequality.margin) * inequality.sign > 0
-    is_wrong = left.is_wrong or right.is_wrong
-    return Context(left.source, left.backbone, left.data, difference, holds, is_wrong)
-
-
-def count_claims(replications: Sequence[Replication]) -> dict[str, int]:
-    """Count the claims, those of one source alone, and those whose every sign holds in every context."""
-    by_claim: dict[str, list[Replication]] = {}
-    for replication in replications:
-        by_claim.setdefault(replication.claim.name, []).append(replication)
-    sources = {name: {s for r in of_claim for s in r.sources} for name, of_claim in by_claim.items()}
-    return {
-        "claims": len(by_claim),
-        "one_source": sum(len(names) == 1 for names in sources.values()),
-        "everywhere": sum(sources[name] != set() and not any(r.failing for r in rs) for name, rs in by_claim.items()),
-        "signs": sum(len(r.contexts) for r in replications),
-        "signs_holding": sum(r.holds for r in replications),
-    }
-
-
-def tabulate_replications(replications: Sequence[Replication]) -> list[tuple[object, ...]]:
-    """Lay out a line for each inequality, by `FIELDS`."""
-    lines: list[tuple[object, ...]] = []
-    for r in replications:
-        holding = [context.name for context in r.contexts if context.holds]
-        failing = [context.name for context in r.failing]
-        head = (r.claim.name, r.claim.paper, r.claim.table, r.inequality.text, len(r.contexts), r.holds)
-        left_out = [context.name for context in r.left_out]
-        lines.append((*head, ", ".join(r.sources), "; ".join(holding), "; ".join(failing), "; ".join(left_out)))
-    return lines
+    head = (claim.name, claim.paper, claim.table, inequality.text, left.source, left.backbone, left.data)
+    return [Context(*head, difference, holds, left.is_wrong or right.is_wrong)]

@@ -17,8 +17,8 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -116,25 +116,24 @@ def locate_models(published: PublishedField, models: Sequence[SourceModel], x: s
 
 def find_limits(points: Sequence[Point]) -> tuple[float, float, float, float]:
     """Return axes around tuned models and where they began, with a margin."""
-    xs = [x for p in points if p.base for x in (p.x, p.base[0])]
-    ys = [y for p in points if p.base for y in (p.y, p.base[1])]
-    x_margin = max(1.0, 0.09 * (max(xs) - min(xs)))
-    y_margin = max(1.0, 0.09 * (max(ys) - min(ys)))
-    return min(xs) - x_margin, max(xs) + x_margin, min(ys) - y_margin, max(ys) + y_margin
+    places = np.array([place for p in points for place in ((p.x, p.y), p.base)])
+    low = places.min(axis=0)
+    high = places.max(axis=0)
+    margin = np.maximum(1.0, 0.09 * (high - low))
+    (left, bottom), (right, top) = low - margin, high + margin
+    return left, right, bottom, top
 
 
 def draw_panel(ax: Axes, panel: Panel, published: PublishedField) -> None:
     """Draw one panel: listed models below, then arrows, marks and as many names as have room."""
-    families = list(published.facts.families)
-    ax.set(xlim=panel.limits[:2], ylim=panel.limits[2:])
-    ax.set_xlabel(published.facts.axes[panel.x].title)
-    ax.set_ylabel(published.facts.axes[panel.y].title)
+    styles = dict(zip(published.facts.families, STYLES, strict=True))
+    axes = published.facts.axes
+    ax.set(xlim=panel.limits[:2], ylim=panel.limits[2:], xlabel=axes[panel.x].title, ylabel=axes[panel.y].title)
     ax.grid(color=RULE, linewidth=0.8)
     ax.set_axisbelow(True)
     for index, point in enumerate(panel.inside):
         model = point.model
-        family = published.facts.find_family(model.method) if model.method else ""
-        colour, mark, _ = STYLES[families.index(family)] if family else (LISTED_COLOUR, "o", "")
+        colour, mark, _ = styles.get(published.facts.find_family(model.method), (LISTED_COLOUR, "o", ""))
         is_small = model.is_ablation or not model.method
         if point.base and not model.is_ablation:
             arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.45, "linewidth": 1.0, "shrinkA": 4, "shrinkB": 4}
@@ -188,7 +187,7 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def render_panel(panel: Panel, published: PublishedField) -> str:
+def render_panel(panel: Panel, published: PublishedField) -> Markup:
     """Return a panel as SVG for the page: text as text, each mark with its name and numbers, the page's colours."""
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=PANEL)
@@ -203,13 +202,11 @@ def render_panel(panel: Panel, published: PublishedField) -> str:
     for colour, variable in PAGE_COLOURS.items():
         svg = svg.replace(colour, variable)
     for index, point in enumerate(panel.inside):
-        title = escape(f"{point.model.label}: {point.x:.1f}, {point.y:.1f}")
+        title = escape(f"{point.model.row} ({point.model.source}): {point.x:.1f}, {point.y:.1f}")
         mark = f'<g id="{panel.name}-point-{index}">'
         svg = svg.replace(mark, f"{mark}<title>{title}</title>", 1)
-    x_title = published.facts.axes[panel.x].title
-    y_title = published.facts.axes[panel.y].title
-    label = escape(f"{panel.backbone}: {y_title} against {x_title}")
-    return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', 1)
+    label = escape(f"{panel.backbone}: {panel.y} against {panel.x}")
+    return Markup(svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', 1))
 
 
 def render_picture(published: PublishedField, panels: Sequence[Panel], caption: str, form: str) -> bytes:
@@ -220,40 +217,36 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
         figure.subplots_adjust(left=0.05, right=0.99, top=0.97, bottom=0.29, wspace=0.17)
         for ax, panel in zip(axes, panels, strict=True):
             draw_panel(ax, panel, published)
-        for name, colour, mark, _ in list_legend(published):
+        for name, (colour, mark, _) in list_legend(published):
             face = PAPER if name == PRETRAINED else colour
             axes[0].plot([], [], mark, color=colour, markerfacecolor=face, markersize=8, label=name)
         figure.legend(loc="lower center", ncols=5, frameon=False, bbox_to_anchor=(0.5, 0.05))
         figure.text(0.5, 0.02, caption, ha="center")
         stream = io.BytesIO()
-        if form == "png":  # few colours: a third of the bytes
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()
-            Image.fromarray(np.asarray(canvas.buffer_rgba())).quantize(96).save(stream, "png", optimize=True)
-        else:
-            figure.savefig(stream, format=form, metadata={"Date": None} if form == "svg" else {"CreationDate": None})
+        figure.savefig(stream, format=form)
+    if form == "png":  # few colours: a quarter of the bytes
+        image = Image.open(stream).convert("RGB").quantize(96)
+        stream = io.BytesIO()
+        image.save(stream, "png", optimize=True)
     return stream.getvalue()
 
 
 def count_numbers(published: PublishedField, panels: Sequence[Panel]) -> dict[str, int]:
-    """Count what panels show: papers, models by name and backbone, and the printed numbers that place them."""
+    """Count what panels show: papers, listed models, models, and the printed numbers that place them."""
     models = {}
     used = set()
     for panel in panels:
         for point in panel.points:
-            model = point.model
-            models[(model.source, model.row, model.method, model.backbone, model.data)] = model
+            models[id(point.model)] = point.model.source
             for axis in (panel.x, panel.y):
-                for column in published.find_numbers(model, published.facts.axes[axis]):
-                    used.add((model.source, model.row, model.method, model.backbone, model.data, column))
-    sources = {model.source for model in models.values()}
-    papers = sources - {LIST, OURS}
-    return {"papers": len(papers), "listed": int(LIST in sources), "points": len(models), "numbers": len(used)}
+                columns = published.find_numbers(point.model, published.facts.axes[axis])
+                used |= {(id(point.model), column) for column in columns}
+    sources = list(models.values())
+    papers = set(sources) - {LIST, OURS}
+    return {"papers": len(papers), "listed": sources.count(LIST), "points": len(models), "numbers": len(used)}
 
 
-def list_legend(published: PublishedField) -> list[tuple[str, str, str, str]]:
-    """List the families: name, colour, matplotlib's mark, character."""
-    families = list(published.facts.families)
-    styles = list(zip(families, STYLES, strict=True))
-    legend = [(name, colour, mark, sign) for name, (colour, mark, sign) in styles]
-    return [*legend, (f"other models of {LIST}", LISTED_COLOUR, "o", "●")]
+def list_legend(published: PublishedField) -> list[tuple[str, tuple[str, str, str]]]:
+    """List the families, each with colour, matplotlib's mark, and the mark as a character."""
+    styles = list(zip(published.facts.families, STYLES, strict=True))
+    return [*styles, (f"other models of {LIST}", (LISTED_COLOUR, "o", "●"))]

@@ -14,7 +14,7 @@ import yaml
 
 from compclip.__main__ import main
 from compclip.base.errors import UserError
-from compclip.field import conflicts, field_page, replication, tradeoff_figures
+from compclip.field import conflicts, field_page, tradeoff_figures
 from compclip.field.__main__ import convert_runs
 from compclip.field.published_field import read_facts, read_field
 from compclip.report.run_details import collect_runs
@@ -90,8 +90,9 @@ def test_conflicts_are_those_of_the_files():
         right = [float(r["value"]) for r in rows.values() if not r["activation"] and not is_other_mean(r)]
         apart += max(values) - min(values) > 0.5 + 1e-9
         as_trained += bool(right) and max(right) - min(right) > 0.5 + 1e-9
-    counts = conflicts.count_conflicts(results().comparisons)
-    assert (counts["compared"], counts["apart"], counts["apart_as_trained"]) == (compared, apart, as_trained)
+    assert len(results().comparisons) == compared
+    assert len(results().conflicts) == apart
+    assert sum(c.apart_as_trained > 0.5 for c in results().conflicts) == as_trained
     assert apart > as_trained > 0
 
 
@@ -107,7 +108,7 @@ def test_conflicts_are_those_of_the_files():
 def test_conflicts_that_were_read_in_both_papers(weights, backbone, column, values):
     """Each number stands so in its paper's table."""
     found = [c for c in results().comparisons if (c.weights, c.backbone, c.column) == (weights, backbone, column)]
-    readings = {reading.number.paper: reading.value for reading in found[0].readings}
+    readings = {number.paper: float(number.value) for number, _ in found[0].readings}
     assert values.items() <= readings.items()
     assert not found[0].is_explained
 
@@ -170,31 +171,32 @@ def recompute_signs():
 
 def test_signs_are_those_of_the_files():
     """Of every inequality, in how many contexts it is printed and holds."""
-    counts = {(r.claim.name, r.inequality.text): (len(r.contexts), r.holds) for r in results().replications}
+    counts = {}
+    for claim, inequality, contexts, _ in field_page.summarize_claims(results()):
+        counts[claim.name, inequality] = (len(contexts), sum(context.holds for context in contexts))
     assert counts == recompute_signs()
 
 
 def test_which_findings_one_source_prints():
     """CLIC's are printed by C2LIP too; what only a marked row prints is not counted, and is named."""
     by_claim = defaultdict(set)
-    for r in results().replications:
-        by_claim[r.claim.name] |= set(r.sources)
-    counts = replication.count_claims(results().replications)
-    assert counts["one_source"] == sum(len(sources) == 1 for sources in by_claim.values())
+    for context in results().contexts:
+        if not context.is_wrong:
+            by_claim[context.claim].add(context.source)
+    assert field_page.count_lone_claims(results()) == sum(len(sources) == 1 for sources in by_claim.values())
     assert by_claim["clic_raises_both_benchmarks"] == {"C2LIP", "CLIC"}
-    marked = [r for r in results().replications if r.claim.name == "negatives_lower_the_caption_s_score"]
-    assert not any(r.contexts for r in marked)
-    assert all(r.left_out for r in marked)
+    marked = [c for c in results().contexts if c.claim == "negatives_lower_the_caption_s_score"]
+    assert marked
+    assert all(context.is_wrong for context in marked)
 
 
 def test_every_number_is_in_the_tables():
     """Each line of the CSV files once, with its paper and table."""
     frame = field_page.make_frames(results())["numbers"]
-    papers = frame[frame.source != "vl_compo"]
-    columns = ["source", "table", "row", "backbone", "data", "benchmark", "metric"]
+    papers = frame[frame.paper != "vl_compo"]
+    columns = ["paper", "table", "row", "backbone", "data", "benchmark", "metric"]
     ours = sorted(zip(*(papers[c] for c in columns), papers.value, strict=True))
-    keys = ["paper", "table", "row", "backbone", "data", "benchmark", "metric"]
-    assert ours == sorted((*(row[key] for key in keys), float(row["value"])) for row in printed_rows())
+    assert ours == sorted((*(row[c] for c in columns), float(row["value"])) for row in printed_rows())
     assert len(frame) == len(papers) + len(listed_rows())
 
 
@@ -281,8 +283,8 @@ def test_the_page_is_one_file(written):
     assert not re.findall(r"url\((?!#)", text)
     assert page.sections == [("pictures", False), ("conflicts", False), ("claims", False), ("numbers", False)]
     assert page.outside == 0
-    assert page.rows["conflicts"] == 1 + len(conflicts.list_conflicts(results().comparisons))
-    assert page.rows["claims"] == 1 + len(results().replications)
+    assert page.rows["conflicts"] == 1 + len(results().conflicts)
+    assert page.rows["claims"] == 1 + len(field_page.summarize_claims(results()))
     drawn = field_page.draw_pictures(results().published)
     assert page.counts["svg"] == sum(len(panels) for _, _, panels in drawn)
     assert text.index("<svg") < text.index("<details")

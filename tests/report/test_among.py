@@ -80,7 +80,7 @@ def test_a_bad_line_is_named(tmp_path, text, message):
 
 def test_an_empty_place_is_not_known(tmp_path):
     (tmp_path / "one.csv").write_text("model,weights,family,a/b,c/d\nx,y,z,,3.5\n")
-    assert published_numbers.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5})]
+    assert published_numbers.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5}, "z")]
     assert published_numbers.read_models(tmp_path / "none") == []
 
 
