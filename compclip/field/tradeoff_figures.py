@@ -217,7 +217,11 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
         figure.subplots_adjust(left=0.05, right=0.99, top=0.97, bottom=0.29, wspace=0.17)
         for ax, panel in zip(axes, panels, strict=True):
             draw_panel(ax, panel, published)
+        methods = {point.model.method for panel in panels for point in panel.inside}
+        shown = {published.facts.find_family(method) for method in methods}
         for name, (colour, mark, _) in list_legend(published):
+            if name in published.facts.families and name not in shown:
+                continue
             face = PAPER if name == PRETRAINED else colour
             axes[0].plot([], [], mark, color=colour, markerfacecolor=face, markersize=8, label=name)
         figure.legend(loc="lower center", ncols=5, frameon=False, bbox_to_anchor=(0.5, 0.05))
