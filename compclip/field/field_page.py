@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,6 +84,9 @@ def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
 def format_latex(published: PublishedField) -> str:
     """Format one booktabs table for each backbone: the models of papers, ablations apart, along all axes."""
     axes = published.facts.axes
+    titles = {name: axis.title.removesuffix(", %") for name, axis in axes.items()}
+    head = ["Model", "Source", "Kind", "Data", *map(to_latex, titles.values())]
+    caption = "in percent. " + "; ".join(f"{titles[name]}: {axis.means}" for name, axis in axes.items())
     parts = []
     for backbone in published.facts.backbones:
         rows = []
@@ -93,17 +97,9 @@ def format_latex(published: PublishedField) -> str:
                 cells = ["--" if value is None else f"{value:.1f}" for value in values]
                 names = (m.row, m.source, m.backbone.removeprefix(backbone).strip(), m.data)
                 rows.append([*map(to_latex, names), *cells])
-        head = [
-            "Model",
-            "Source",
-            "Weights",
-            "Data",
-            *(to_latex(axis.title.removesuffix(", %")) for axis in axes.values()),
-        ]
-        caption = "; ".join(f"{axis.title.removesuffix(', %')}: {axis.means}" for axis in axes.values())
         if rows:
             alignment = "llll" + "r" * len(axes)
-            parts.append(layout_latex(alignment, [head], rows, to_latex(backbone), f"in percent. {to_latex(caption)}."))
+            parts.append(layout_latex(alignment, [head], rows, to_latex(backbone), to_latex(caption)))
     return "\n".join(parts)
 
 
@@ -144,12 +140,12 @@ def tabulate_benchmarks(published: PublishedField) -> list[tuple[str, list[str],
     models = sorted(published.models, key=lambda model: (model.backbone == "", model.backbone, model.source))
     benchmarks = []
     for benchmark in sorted({n.benchmark for n in published.numbers}):
-        printed = {}
-        for index, model in enumerate(models):
+        printed = []
+        for model in models:
             of_model = [n for n in model.numbers.values() if n.benchmark == benchmark]
-            printed[index] = {head_of(published, n): n.value for n in of_model}
-        heads = list(dict.fromkeys(head for values in printed.values() for head in values))
-        rows = [(models[i], [values.get(head, "") for head in heads]) for i, values in printed.items() if values]
+            printed.append((model, {head_of(published, n): n.value for n in of_model}))
+        heads = list(dict.fromkeys(head for _, values in printed for head in values))
+        rows = [(model, [values.get(head, "") for head in heads]) for model, values in printed if values]
         benchmarks.append((format_name(benchmark), heads, rows))
     return benchmarks
 
@@ -164,32 +160,24 @@ def summarize_claims(results: FieldResults) -> list[tuple[Claim, str, list[Conte
     """List every inequality with its claim, the contexts that count, and those with a wrong activation."""
     summaries = []
     for claim in results.claims:
-        for text in (inequality.text for inequality in claim.inequalities):
-            contexts = [c for c in results.contexts if (c.claim, c.inequality) == (claim.name, text)]
+        for inequality in claim.inequalities:
+            contexts = [c for c in results.contexts if (c.claim, c.inequality) == (claim.name, inequality.text)]
             wrong = [c for c in contexts if c.is_wrong]
-            summaries.append((claim, text, [c for c in contexts if not c.is_wrong], wrong))
+            summaries.append((claim, inequality.text, [c for c in contexts if not c.is_wrong], wrong))
     return summaries
 
 
 def count_lone_claims(results: FieldResults) -> int:
     """Count the claims that one source alone prints."""
-    sources: dict[str, set[str]] = {}
-    for context in results.contexts:
-        if not context.is_wrong:
-            sources.setdefault(context.claim, set()).add(context.source)
-    return sum(len(names) == 1 for names in sources.values())
+    claims_and_sources = {(c.claim, c.source) for c in results.contexts if not c.is_wrong}
+    return sum(count == 1 for count in Counter(name for name, _ in claims_and_sources).values())
 
 
 def render_page(results: FieldResults) -> str:
     """Render the page: one file without network or scripts."""
     folders = [Path(__file__).parent, Path(report.__file__).parent]  # the report's style sheet
-    environment = Environment(
-        loader=FileSystemLoader(folders),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = FileSystemLoader(folders)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     functions: tuple[Callable, ...] = (
         draw_pictures, describe_panels, describe_axes, tabulate_benchmarks, summarize_claims, count_lone_claims,
         tradeoff_figures.list_legend, tradeoff_figures.render_panel, format_name,
