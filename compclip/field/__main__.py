@@ -3,7 +3,7 @@
 compclip field                          write the page, CSV files and a LaTeX table into field/
 compclip field --picture docs/field.png write the trade-off picture alone, as .png, .svg or .pdf
 
-Reads experiments/published and experiments/claims.yaml. Rows of the current grid stand among the published ones where
+Reads experiments/published and experiments/claims.yaml. Rows of the current grid are among the published ones where
 their benchmark files have the official fingerprints, as in the report; without runs there are none.
 """
 
@@ -36,8 +36,8 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"--claims {args.claims}: no such file; give one as experiments/claims.yaml")
     if args.picture and args.picture.suffix.lower() not in FORMS:
         raise UserError(f"--picture {args.picture}: must end in {', '.join(FORMS)}")
-    own = [] if args.picture else read_own_numbers(args.params, args.root, args.published)
-    results = field_page.load_field(args.published, args.claims, own)
+    own_numbers = [] if args.picture else read_own_numbers(args.params, args.root, args.published)
+    results = field_page.load_field(args.published, args.claims, own_numbers)
     if args.picture:
         field_page.write_picture(results, args.picture)
         print(args.picture)
@@ -69,8 +69,8 @@ def convert_runs(
         comparable = published_numbers.keep_comparable_columns(group, official)
         for row, column, statistic in comparable.numbers():
             value = f"{statistic.mean * column.scale:.2f}"
-            place = (OURS, "grid", row.method, row.method, group.backbone, group.data)
-            numbers.append(PublishedNumber(*place, column.benchmark, column.metric, value))
+            head = (OURS, "grid", row.method, row.method, group.backbone, group.data)
+            numbers.append(PublishedNumber(*head, column.benchmark, column.metric, value))
     return numbers
 
 

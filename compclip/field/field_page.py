@@ -52,13 +52,13 @@ class FieldResults:
         )
 
 
-def load_field(published: Path, stated: Path, own: Sequence[PublishedNumber] = ()) -> FieldResults:
+def load_field(published: Path, stated: Path, own_numbers: Sequence[PublishedNumber] = ()) -> FieldResults:
     """Read published tables and claims, and compare them: `load_field(Path("experiments/published"), CLAIMS)`."""
     printed = read_field(published)
     findings = claims.read_claims(stated)
     comparisons = tuple(conflicts.compare_sources(printed))
     contexts = tuple(replication.replicate_claims(printed, findings))
-    return FieldResults(read_field(published, own), comparisons, tuple(findings), contexts)
+    return FieldResults(read_field(published, own_numbers), comparisons, tuple(findings), contexts)
 
 
 def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
@@ -67,8 +67,8 @@ def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
     numbers = []
     for n in published.numbers:
         cause = published.facts.find_cause(n)
-        known = {"value": float(n.value), "weights": published.find_weights(n)}
-        numbers.append(asdict(n) | known | {"other_mean": cause.cause if cause.is_mean else ""})
+        extra = {"value": float(n.value), "weights": published.find_weights(n)}
+        numbers.append(asdict(n) | extra | {"other_mean": cause.cause if cause.is_mean else ""})
     models = []
     for m in published.models:
         about: dict[str, object] = {name: getattr(m, name) for name in ("source", "row", "method", "backbone", "data")}
@@ -87,7 +87,7 @@ def format_latex(published: PublishedField) -> str:
     titles = {name: axis.title.removesuffix(", %") for name, axis in axes.items()}
     head = ["Model", "Source", "Kind", "Data", *map(to_latex, titles.values())]
     caption = "in percent. " + "; ".join(f"{titles[name]}: {axis.means}" for name, axis in axes.items())
-    parts = []
+    latex_tables = []
     for backbone in published.facts.backbones:
         rows = []
         for m in published.models:
@@ -99,19 +99,19 @@ def format_latex(published: PublishedField) -> str:
                 rows.append([*map(to_latex, names), *cells])
         if rows:
             alignment = "llll" + "r" * len(axes)
-            parts.append(layout_latex(alignment, [head], rows, to_latex(backbone), to_latex(caption)))
-    return "\n".join(parts)
+            latex_tables.append(layout_latex(alignment, [head], rows, to_latex(backbone), to_latex(caption)))
+    return "\n".join(latex_tables)
 
 
 def draw_pictures(published: PublishedField) -> list[tuple[str, str, list[Panel]]]:
     """Draw each picture on each backbone: backbone, picture, panels; the first leads the page."""
-    drawn = []
+    pictures = []
     for backbone in published.facts.backbones:
         for name, picture in published.facts.pictures.items():
             panels = tradeoff_figures.list_panels(published, picture, backbone)
             if panels:
-                drawn.append((backbone, name, panels))
-    return drawn
+                pictures.append((backbone, name, panels))
+    return pictures
 
 
 def describe_panels(published: PublishedField, panels: Sequence[Panel]) -> str:

@@ -27,12 +27,12 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis measures: a printed `column`, or the mean of `parts`, each a weighted mean of printed columns."""
+    """What an axis measures: a printed `column`, or the mean of `groups`, each a weighted mean of printed columns."""
 
     title: str = ""
     means: str = ""
     column: str = ""
-    parts: list[dict[str, float]] = field(default_factory=list)
+    groups: list[dict[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class PublishedField:
 
     def find_numbers(self, model: SourceModel, axis: Axis) -> dict[str, PublishedNumber]:
         """Return the printed numbers that give a model's value along an axis; none where its source lacks one."""
-        for columns in ([axis.column], [column for part in axis.parts for column in part]):
+        for columns in ([axis.column], [column for group in axis.groups for column in group]):
             numbers = {column: model.numbers[column] for column in columns if column in model.numbers}
             is_whole = bool(columns) and len(numbers) == len(columns)
             if is_whole and not any(self.facts.find_cause(n).is_mean for n in numbers.values()):
@@ -153,18 +153,18 @@ class PublishedField:
         values = {column: float(n.value) for column, n in self.find_numbers(model, axis).items()}
         if len(values) < 2:
             return values.get(axis.column)
-        means = [sum(values[c] * w for c, w in part.items()) / sum(part.values()) for part in axis.parts]
+        means = [sum(values[c] * w for c, w in group.items()) / sum(group.values()) for group in axis.groups]
         return sum(means) / len(means)
 
 
-def read_field(folder: Path, own: Sequence[PublishedNumber] = ()) -> PublishedField:
-    """Read a folder of published tables, and join its models; `own` are the reader's numbers in the papers' form."""
+def read_field(folder: Path, own_numbers: Sequence[PublishedNumber] = ()) -> PublishedField:
+    """Read a folder of published tables, and join its models; `own_numbers` are the reader's in the papers' form."""
     facts = read_facts(folder / FACTS_FILE)
     papers = published_numbers.read_numbers(folder)
     if not papers:
         raise UserError(f"{folder}: no tables of papers; give a folder as experiments/published with --published")
     listed = read_listed_numbers(folder / published_numbers.MODELS, facts)
-    numbers = (*papers, *listed, *place_own_numbers(own, papers))
+    numbers = (*papers, *listed, *name_backbones(own_numbers, papers))
     return PublishedField(numbers, tuple(join_models(numbers)), facts)
 
 
@@ -216,10 +216,12 @@ def name_without_data(method: str, data: str) -> str:
     return name.removesuffix(f"_{published_numbers.to_slug(data)}") if data else name
 
 
-def place_own_numbers(own: Iterable[PublishedNumber], numbers: Iterable[PublishedNumber]) -> list[PublishedNumber]:
+def name_backbones(
+    own_numbers: Iterable[PublishedNumber], numbers: Iterable[PublishedNumber]
+) -> list[PublishedNumber]:
     """Return own numbers with the papers' name of their backbone, where they have one."""
     printed = {published_numbers.to_slug(n.backbone): n.backbone for n in numbers}
-    return [replace(n, backbone=printed.get(n.backbone, n.backbone)) for n in own]
+    return [replace(n, backbone=printed.get(n.backbone, n.backbone)) for n in own_numbers]
 
 
 def to_letters(name: str) -> str:

@@ -35,9 +35,9 @@ class Context:
     @property
     def name(self) -> str:
         """Where it is, and the difference."""
-        place = ", ".join(filter(None, (self.source, self.backbone, self.data)))
+        where = ", ".join(filter(None, (self.source, self.backbone, self.data)))
         difference = f"{self.difference:+.2f}".replace("-", "−")
-        return f"{place} ({difference})"
+        return f"{where} ({difference})"
 
 
 def replicate_claims(published: PublishedField, claims: Sequence[Claim]) -> list[Context]:

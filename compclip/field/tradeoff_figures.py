@@ -99,7 +99,7 @@ def list_panels(published: PublishedField, picture: Picture, backbone: str) -> l
 
 def locate_models(published: PublishedField, models: Sequence[SourceModel], x: str, y: str) -> list[Point]:
     """Return the models that have a value on both axes; those tuned with the place of their source's pretrained one."""
-    places: dict[tuple[str, str], tuple[float, float]] = {}
+    bases: dict[tuple[str, str], tuple[float, float]] = {}
     points = []
     for model in sorted(models, key=lambda model: model.method != PRETRAINED):
         x_value = published.measure(model, x)
@@ -108,17 +108,17 @@ def locate_models(published: PublishedField, models: Sequence[SourceModel], x: s
             continue
         key = (model.source, model.backbone)
         is_tuned = bool(model.method) and model.method != PRETRAINED and not published.is_from_scratch(model)
-        points.append(Point(model, x_value, y_value, places.get(key) if is_tuned else None))
+        points.append(Point(model, x_value, y_value, bases.get(key) if is_tuned else None))
         if model.method == PRETRAINED:
-            places.setdefault(key, (x_value, y_value))
+            bases.setdefault(key, (x_value, y_value))
     return points
 
 
 def find_limits(points: Sequence[Point]) -> tuple[float, float, float, float]:
     """Return axes around tuned models and where they began, with a margin."""
-    places = np.array([place for p in points for place in ((p.x, p.y), p.base)])
-    low = places.min(axis=0)
-    high = places.max(axis=0)
+    corners = np.array([corner for p in points for corner in ((p.x, p.y), p.base)])
+    low = corners.min(axis=0)
+    high = corners.max(axis=0)
     margin = np.maximum(1.0, 0.09 * (high - low))
     (left, bottom), (right, top) = low - margin, high + margin
     return left, right, bottom, top
@@ -160,11 +160,11 @@ def write_names(ax: Axes, panel: Panel) -> None:
     names: dict[tuple[str, int, int], Point] = {}
     for point in panel.inside:
         x, y = ax.transData.transform((point.x, point.y))
-        place = (to_letters(name_without_data(point.model.method, point.model.data)), round(x / 20), round(y / 20))
+        key = (to_letters(name_without_data(point.model.method, point.model.data)), round(x / 20), round(y / 20))
         if point.base and not point.model.is_ablation:
-            names.setdefault(place, point)
-            if to_letters(point.model.short_name) == place[0]:  # rather than "Baseline [41]"
-                names[place] = point
+            names.setdefault(key, point)
+            if to_letters(point.model.short_name) == key[0]:  # rather than "Baseline [41]"
+                names[key] = point
     repeated = Counter(point.model.short_name for point in names.values())
     for point in names.values():
         x, y = ax.transData.transform((point.x, point.y))
@@ -218,9 +218,9 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
         for ax, panel in zip(axes, panels, strict=True):
             draw_panel(ax, panel, published)
         methods = {point.model.method for panel in panels for point in panel.inside}
-        shown = {published.facts.find_family(method) for method in methods}
+        families = {published.facts.find_family(method) for method in methods}
         for name, (colour, mark, _) in list_legend(published):
-            if name in published.facts.families and name not in shown:
+            if name in published.facts.families and name not in families:
                 continue
             face = PAPER if name == PRETRAINED else colour
             axes[0].plot([], [], mark, color=colour, markerfacecolor=face, markersize=8, label=name)

@@ -45,9 +45,9 @@ def printed_rows():
     for path in sorted(FOLDER.glob("*.csv")):
         for row in csv.DictReader(path.open(encoding="utf-8")):
             name = f"{row['paper']}: {row['method']}: {row['data']}"
-            own = [w for pattern, w in facts()["released_by_authors"].items() if fnmatchcase(name, pattern)]
+            names = [w for pattern, w in facts()["released_by_authors"].items() if fnmatchcase(name, pattern)]
             is_shared = row["method"] == "pretrained" or row["method"].startswith("released.")
-            weights = row["method"] if is_shared else (own or [""])[0]
+            weights = row["method"] if is_shared else (names or [""])[0]
             rows.append(row | {"weights": weights, "activation": row.get("activation") or ""})
     return rows
 
@@ -61,9 +61,9 @@ def listed_rows():
         for column in list(line)[3:]:
             benchmark, _, metric = column.partition("/")
             if line[column]:
-                place = {"paper": "vl_compo", "method": weights, "backbone": backbone, "data": "", "activation": ""}
+                head = {"paper": "vl_compo", "method": weights, "backbone": backbone, "data": "", "activation": ""}
                 number = {"benchmark": benchmark, "metric": metric, "value": line[column], "weights": weights}
-                rows.append(place | number)
+                rows.append(head | number)
     return rows
 
 
@@ -106,11 +106,11 @@ def test_conflicts_are_those_of_the_files():
     ],
 )
 def test_conflicts_that_were_read_in_both_papers(weights, backbone, column, values):
-    """Each number stands so in its paper's table."""
-    found = [c for c in results().comparisons if (c.weights, c.backbone, c.column) == (weights, backbone, column)]
-    readings = {number.paper: float(number.value) for number, _ in found[0].readings}
+    """Each number is so in its paper's table."""
+    matching = [c for c in results().comparisons if (c.weights, c.backbone, c.column) == (weights, backbone, column)]
+    readings = {number.paper: float(number.value) for number, _ in matching[0].readings}
     assert values.items() <= readings.items()
-    assert found[0].is_conflict
+    assert matching[0].is_conflict
 
 
 def test_a_cause_explains_what_it_can():
@@ -136,9 +136,9 @@ def test_directions_that_look_exchanged():
     declared = [("dac_llm", "retrieval_coco", 5), ("dac_llm", "retrieval_flickr30k", 1)]
     declared += [("dac_sam", "retrieval_flickr30k", 1), ("dac_sam", "retrieval_flickr30k", 5)]
     for weights, benchmark, k in declared:
-        place = (f"released.{weights}", benchmark)
+        key = (f"released.{weights}", benchmark)
         clic, other = (
-            [numbers[paper, *place, f"{way}_recall_at_{k}"] for way in ("i2t", "t2i")] for paper in ("CLIC", "FSC-CLIP")
+            [numbers[paper, *key, f"{way}_recall_at_{k}"] for way in ("i2t", "t2i")] for paper in ("CLIC", "FSC-CLIP")
         )
         as_printed = abs(clic[0] - other[0]) + abs(clic[1] - other[1])
         exchanged = abs(clic[1] - other[0]) + abs(clic[0] - other[1])
@@ -332,15 +332,17 @@ def test_wrong_options_are_one_line():
         main(["field", "--published", str(FOLDER), "--claims", "none"])
 
 
-def test_own_rows_stand_where_the_files_are_the_official_ones(tmp_path):
+def test_own_rows_are_shown_where_the_files_are_the_official_ones(tmp_path):
     """Means over seeds in percent; nothing of a benchmark with other files, and no conflict or sign of them is counted."""
     fake_runs.make(tmp_path)
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    own = convert_runs(runs, fake_runs.BENCHMARKS, fake_runs.OFFICIAL)
-    assert ("negclip", "sugarcrepe", "swap_att", "90.00") in {(n.method, n.benchmark, n.metric, n.value) for n in own}
+    own_numbers = convert_runs(runs, fake_runs.BENCHMARKS, fake_runs.OFFICIAL)
+    assert ("negclip", "sugarcrepe", "swap_att", "90.00") in {
+        (n.method, n.benchmark, n.metric, n.value) for n in own_numbers
+    }
     none = convert_runs(runs, fake_runs.BENCHMARKS, type(fake_runs.OFFICIAL)())
     assert none == []
-    with_own = field_page.load_field(FOLDER, CLAIMS, own)
+    with_own = field_page.load_field(FOLDER, CLAIMS, own_numbers)
     assert any(m.source == "ours" for m in with_own.published.models)
     assert with_own.comparisons == results().comparisons
     assert with_own.headline == results().headline
