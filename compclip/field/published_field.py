@@ -216,12 +216,10 @@ def name_without_data(method: str, data: str) -> str:
     return name.removesuffix(f"_{published_numbers.to_slug(data)}") if data else name
 
 
-def name_backbones(
-    own_numbers: Iterable[PublishedNumber], numbers: Iterable[PublishedNumber]
-) -> list[PublishedNumber]:
-    """Return own numbers with the papers' name of their backbone, where they have one."""
-    printed = {published_numbers.to_slug(n.backbone): n.backbone for n in numbers}
-    return [replace(n, backbone=printed.get(n.backbone, n.backbone)) for n in own_numbers]
+def name_backbones(ours: Iterable[PublishedNumber], printed: Iterable[PublishedNumber]) -> list[PublishedNumber]:
+    """Return our numbers with the papers' name of their backbone, where they have one."""
+    names = {published_numbers.to_slug(n.backbone): n.backbone for n in printed}
+    return [replace(n, backbone=names.get(n.backbone, n.backbone)) for n in ours]
 
 
 def to_letters(name: str) -> str:
