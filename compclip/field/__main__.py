@@ -22,9 +22,8 @@ from compclip.field import field_page
 from compclip.field.published_field import OURS
 from compclip.report import published_numbers, run_details, tables
 from compclip.report.__main__ import CLAIMS, PUBLISHED
-from compclip.report.published_numbers import OfficialBenchmarks, PublishedNumber
+from compclip.report.published_numbers import PublishedNumber
 from compclip.runs import run_folder
-from compclip.runs.result_files import FinishedRun
 
 FORMS = (".png", ".svg", ".pdf")
 
@@ -57,13 +56,7 @@ def read_own_numbers(params_file: Path, root: Path, published: Path) -> list[Pub
     for cell in grid.list_cells(params):
         run, _ = run_details.read_cell(run_folder.Published(root, cell), benchmarks)
         runs += [run] if run else []
-    return convert_runs(runs, benchmarks, published_numbers.read_official_benchmarks(published))
-
-
-def convert_runs(
-    runs: Sequence[FinishedRun], benchmarks: Sequence[str], official: OfficialBenchmarks
-) -> list[PublishedNumber]:
-    """Convert runs to numbers as papers print them: means over seeds, in percent, of official benchmarks alone."""
+    official = published_numbers.read_official_benchmarks(published)
     numbers = []
     for group in tables.build_tables(runs, tables.list_columns(runs, benchmarks)):
         comparable = published_numbers.keep_comparable_columns(group, official)

@@ -8,16 +8,16 @@ import re
 from collections import defaultdict
 from fnmatch import fnmatchcase
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from compclip.__main__ import main
 from compclip.base.errors import UserError
+from compclip.field import __main__ as field_command
 from compclip.field import conflicts, field_page, tradeoff_figures
-from compclip.field.__main__ import convert_runs
 from compclip.field.published_field import read_facts, read_field
-from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.conftest import ROOT
 
@@ -332,16 +332,21 @@ def test_wrong_options_are_one_line():
         main(["field", "--published", str(FOLDER), "--claims", "none"])
 
 
-def test_own_rows_are_shown_where_the_files_are_the_official_ones(tmp_path):
+def test_own_rows_are_shown_where_the_files_are_the_official_ones(tmp_path, monkeypatch):
     """Means over seeds in percent; nothing of a benchmark with other files, and no conflict or sign of them is counted."""
     fake_runs.make(tmp_path)
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    own_numbers = convert_runs(runs, fake_runs.BENCHMARKS, fake_runs.OFFICIAL)
+    params = SimpleNamespace(evaluate=SimpleNamespace(benchmarks=dict.fromkeys(fake_runs.BENCHMARKS)))
+    monkeypatch.setattr(field_command.read, "load_params", lambda path: params)
+    monkeypatch.setattr(field_command.grid, "list_cells", lambda params: fake_runs.cells())
+    own_numbers = field_command.read_own_numbers(CLAIMS, tmp_path, tmp_path)
+    assert own_numbers == []
+    fingerprints = {name: list(prints) for name, prints in fake_runs.OFFICIAL.fingerprints.items()}
+    (tmp_path / "benchmarks.yaml").write_text(yaml.safe_dump({"fingerprints": fingerprints, "means": {}}))
+    own_numbers = field_command.read_own_numbers(CLAIMS, tmp_path, tmp_path)
     assert ("negclip", "sugarcrepe", "swap_att", "90.00") in {
         (n.method, n.benchmark, n.metric, n.value) for n in own_numbers
     }
-    none = convert_runs(runs, fake_runs.BENCHMARKS, type(fake_runs.OFFICIAL)())
-    assert none == []
+    assert field_command.read_own_numbers(tmp_path / "none.yaml", tmp_path, tmp_path) == []
     with_own = field_page.load_field(FOLDER, CLAIMS, own_numbers)
     assert any(m.source == "ours" for m in with_own.published.models)
     assert with_own.comparisons == results().comparisons
