@@ -152,7 +152,7 @@ def list_printed_differences(
         (a, b) for m, a in here.items() for n, b in base.items()
         if (m[1], n[1]) == (left, right) and m[2] == n[2] and (m[3] == n[3] or right == PRETRAINED)
     ]  # fmt: skip
-    values = [(_printed_value(a, column), _printed_value(b, column)) for a, b in pairs]
+    values = [(find_printed_value(a, column), find_printed_value(b, column)) for a, b in pairs]
     return [round(a - b, 4) for a, b in values if a is not None and b is not None]
 
 
@@ -163,7 +163,8 @@ def make_printed_column(numbers: Sequence[PublishedNumber], name: str) -> Column
     return Column(benchmark, metric, score=printed is not None and printed.unit == "score")
 
 
-def _printed_value(row: dict[str, PublishedNumber], column: str) -> float | None:
+def find_printed_value(row: dict[str, PublishedNumber], column: str) -> float | None:
+    """Return a row's number in a column, or the mean of what stands for a summary column; None without either."""
     if column in row:
         return float(row[column].value)
     for ending in KINDS.get(column, ()):
@@ -331,10 +332,11 @@ MODEL_FIELDS = ("model", "weights", "family")
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A published model: its name, and its values by column, in percent."""
+    """A published model: its name, its values by column, in percent, and its family."""
 
     name: str
     values: dict[str, float]
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -377,7 +379,7 @@ def read_models(folder: Path) -> list[PublishedModel]:
             if not (0 <= value <= 100 or math.isnan(value)):
                 raise UserError(f"{where}: {column}={text[:40]!r}: must be from 0 to 100, or empty")
             values |= {} if math.isnan(value) else {column: value}
-        models.append(PublishedModel(f"{row['model']}, {row['weights']}", values))
+        models.append(PublishedModel(f"{row['model']}, {row['weights']}", values, row["family"]))
     return models
 
 

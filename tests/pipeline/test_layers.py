@@ -27,7 +27,7 @@ ROOMS = (
     ("llm", "fetch", "scenes", "runs"),
     ("prepare",),
     ("train", "report"),
-    ("methods", "evaluate"),
+    ("methods", "evaluate", "field"),
     ("benchmarks", "launch", "track"),
     ("sweep", "doctor", "publish", "audit", "items"),
 )

@@ -1,0 +1,206 @@
+"""The page, the CSV files and the LaTeX table of the field, and the same as tables of pandas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from compclip import report
+from compclip.base.files import write_atomic
+from compclip.base.messages import format_count
+from compclip.field import conflicts, replication, tradeoff_figures
+from compclip.field.conflicts import Comparison
+from compclip.field.published_field import LIST, OURS, PublishedField, SourceModel, read_field
+from compclip.field.replication import Context
+from compclip.field.tradeoff_figures import Panel
+from compclip.report import claims
+from compclip.report.claims import Claim
+from compclip.report.escape import format_csv, format_name, to_latex
+from compclip.report.published_numbers import PublishedNumber
+from compclip.report.table_formats import layout_latex
+
+
+@dataclass(frozen=True)
+class FieldResults:
+    """All that is shown: the numbers, what sources say of the same weights, and the claims in all contexts."""
+
+    published: PublishedField
+    comparisons: tuple[Comparison, ...]
+    claims: tuple[Claim, ...]
+    contexts: tuple[Context, ...]
+
+    @property
+    def conflicts(self) -> list[Comparison]:
+        """What is further apart than digits and ties explain."""
+        return [comparison for comparison in self.comparisons if comparison.is_conflict]
+
+    @property
+    def headline(self) -> str:
+        """How much there is, in one sentence."""
+        numbers = self.published.numbers
+        listed = {n.row for n in numbers if n.paper == LIST}
+        printed = sum(n.paper != OURS for n in numbers)
+        return (
+            f"{len(self.published.papers)} papers and a list of {len(listed)} models print {printed:,} numbers of "
+            f"{self.published.count_models()} models; of {len(self.comparisons):,} that two or more print of the same "
+            f"weights, {len(self.conflicts)} are more than half a point apart."
+        )
+
+
+def load_field(published: Path, stated: Path, own_numbers: Sequence[PublishedNumber] = ()) -> FieldResults:
+    """Read published tables and claims, and compare them: `load_field(Path("experiments/published"), CLAIMS)`."""
+    printed = read_field(published)
+    findings = claims.read_claims(stated)
+    comparisons = tuple(conflicts.compare_sources(printed))
+    contexts = tuple(replication.replicate_claims(printed, findings))
+    return FieldResults(read_field(published, own_numbers), comparisons, tuple(findings), contexts)
+
+
+def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
+    """Make every table by its name, for pandas: numbers, models along the axes, conflicts, and claims by context."""
+    published = results.published
+    numbers = []
+    for n in published.numbers:
+        cause = published.facts.find_cause(n)
+        extra = {"value": float(n.value), "weights": published.find_weights(n)}
+        numbers.append(asdict(n) | extra | {"other_mean": cause.cause if cause.is_mean else ""})
+    models = []
+    for m in published.models:
+        about: dict[str, object] = {name: getattr(m, name) for name in ("source", "row", "method", "backbone", "data")}
+        about |= {"family": published.facts.find_family(m.method), "activation": "gelu" if m.is_wrong else ""}
+        about |= {"weights": published.find_weights(m), "from_scratch": published.is_from_scratch(m)}
+        models.append(about | {axis: published.measure(m, axis) for axis in published.facts.axes})
+    names = ("weights", "backbone", "column", "printed", "apart", "apart_as_trained", "cause", "expected")
+    apart = [{name: getattr(conflict, name) for name in names} for conflict in results.conflicts]
+    tables = {"numbers": numbers, "models": models, "conflicts": apart, "claims": map(asdict, results.contexts)}
+    return {name: pandas.DataFrame(rows) for name, rows in tables.items()}
+
+
+def format_latex(published: PublishedField) -> str:
+    """Format one booktabs table for each backbone: the models of papers, ablations apart, along all axes."""
+    axes = published.facts.axes
+    titles = {name: axis.title.removesuffix(", %") for name, axis in axes.items()}
+    head = ["Model", "Source", "Kind", "Data", *map(to_latex, titles.values())]
+    caption = "in percent. " + "; ".join(f"{titles[name]}: {axis.means}" for name, axis in axes.items())
+    latex_tables = []
+    for backbone in published.facts.backbones:
+        rows = []
+        for m in published.models:
+            values = [published.measure(m, axis) for axis in axes]
+            is_shown = m.backbone.partition(" ")[0] == backbone and m.method and not (m.is_ablation or m.is_wrong)
+            if is_shown and sum(value is not None for value in values) > 1:
+                cells = ["--" if value is None else f"{value:.1f}" for value in values]
+                names = (m.row, m.source, m.backbone.removeprefix(backbone).strip(), m.data)
+                rows.append([*map(to_latex, names), *cells])
+        if rows:
+            alignment = "llll" + "r" * len(axes)
+            latex_tables.append(layout_latex(alignment, [head], rows, to_latex(backbone), to_latex(caption)))
+    return "\n".join(latex_tables)
+
+
+def draw_pictures(published: PublishedField) -> list[tuple[str, str, list[Panel]]]:
+    """Draw each picture on each backbone: backbone, picture, panels; the first leads the page."""
+    pictures = []
+    for backbone in published.facts.backbones:
+        for name, picture in published.facts.pictures.items():
+            panels = tradeoff_figures.list_panels(published, picture, backbone)
+            if panels:
+                pictures.append((backbone, name, panels))
+    return pictures
+
+
+def describe_panels(published: PublishedField, panels: Sequence[Panel]) -> str:
+    """Say what a picture has: its points, papers and numbers, and how many points lie outside of its axes."""
+    counts = tradeoff_figures.count_numbers(published, panels)
+    outside = max(len(panel.points) - len(panel.inside) for panel in panels)
+    papers = format_count(counts["papers"], "paper") + (f" and of {LIST}'s list" if counts["listed"] else "")
+    rest = f"; up to {outside} a panel lie outside" if outside else ""
+    return (
+        f"{panels[0].backbone}: {counts['points']} models of {papers}, placed by {counts['numbers']} printed "
+        f"numbers{rest}. An arrow leads from the pretrained model to what was tuned from it."
+    )
+
+
+def describe_axes(published: PublishedField, panels: Sequence[Panel]) -> list[tuple[str, str]]:
+    """Say what each axis of a picture is: its title and its definition."""
+    names = dict.fromkeys(name for panel in panels for name in (panel.y, panel.x))
+    return [(published.facts.axes[name].title, published.facts.axes[name].means) for name in names]
+
+
+def tabulate_benchmarks(published: PublishedField) -> list[tuple[str, list[str], list[tuple[SourceModel, list[str]]]]]:
+    """Lay out every benchmark: its name, its metrics, and the printed values of each model that has one.
+
+    A metric whose means differ has a column for each mean.
+    """
+    models = sorted(published.models, key=lambda model: (model.backbone == "", model.backbone, model.source))
+    benchmarks = []
+    for benchmark in sorted({n.benchmark for n in published.numbers}):
+        printed = []
+        for model in models:
+            of_model = [n for n in model.numbers.values() if n.benchmark == benchmark]
+            printed.append((model, {head_of(published, n): n.value for n in of_model}))
+        heads = list(dict.fromkeys(head for _, values in printed for head in values))
+        rows = [(model, [values.get(head, "") for head in heads]) for model, values in printed if values]
+        benchmarks.append((format_name(benchmark), heads, rows))
+    return benchmarks
+
+
+def head_of(published: PublishedField, number: PublishedNumber) -> str:
+    """Return the head of a number's column: its metric, and its mean where it is another one."""
+    cause = published.facts.find_cause(number)
+    return format_name(number.metric) + (f" ({cause.cause})" if cause.is_mean else "")
+
+
+def summarize_claims(results: FieldResults) -> list[tuple[Claim, str, list[Context], list[Context]]]:
+    """List every inequality with its claim, the contexts that count, and those with a wrong activation."""
+    summaries = []
+    for claim in results.claims:
+        for inequality in claim.inequalities:
+            contexts = [c for c in results.contexts if (c.claim, c.inequality) == (claim.name, inequality.text)]
+            wrong = [c for c in contexts if c.is_wrong]
+            summaries.append((claim, inequality.text, [c for c in contexts if not c.is_wrong], wrong))
+    return summaries
+
+
+def count_lone_claims(results: FieldResults) -> int:
+    """Count the claims that one source alone prints."""
+    claims_and_sources = {(c.claim, c.source) for c in results.contexts if not c.is_wrong}
+    return sum(count == 1 for count in Counter(name for name, _ in claims_and_sources).values())
+
+
+def render_page(results: FieldResults) -> str:
+    """Render the page: one file without network or scripts."""
+    folders = [Path(__file__).parent, Path(report.__file__).parent]  # the report's style sheet
+    loader = FileSystemLoader(folders)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    functions: tuple[Callable, ...] = (
+        draw_pictures, describe_panels, describe_axes, tabulate_benchmarks, summarize_claims, count_lone_claims,
+        tradeoff_figures.list_legend, tradeoff_figures.render_panel, format_name,
+    )  # fmt: skip
+    environment.globals |= {function.__name__: function for function in functions}
+    return environment.get_template("field.html.j2").render(results=results, field=results.published, OURS=OURS)
+
+
+def write_field(results: FieldResults, out: Path) -> None:
+    """Write the CSV files, the LaTeX table and last the page."""
+    files = {}
+    for name, frame in make_frames(results).items():
+        lines = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
+        files[f"{name}.csv"] = format_csv([list(frame.columns), *lines])
+    files["field.tex"] = format_latex(results.published)
+    files["index.html"] = render_page(results)
+    for name, text in files.items():
+        write_atomic(out / name, text.encode())
+
+
+def write_picture(results: FieldResults, path: Path) -> None:
+    """Write the first picture by itself: .png, .svg or .pdf."""
+    _, _, panels = draw_pictures(results.published)[0]
+    caption = describe_panels(results.published, panels)
+    form = path.suffix.lower().lstrip(".")
+    write_atomic(path, tradeoff_figures.render_picture(results.published, panels, caption, form))
