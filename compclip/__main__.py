@@ -1,4 +1,4 @@
-"""Every command of compclip: `python -m compclip` lists them, `python -m compclip COMMAND` runs one."""
+"""Every command of compclip: `compclip` lists them by what one wants to do, `compclip COMMAND` runs one."""
 
 from __future__ import annotations
 
@@ -6,80 +6,85 @@ import importlib
 import sys
 from importlib import metadata
 
+from compclip.base import messages
 from compclip.base.errors import entry, unknown
 
-# Command, the module whose `main` it is, and what it is for; in the order of a day's work.
-DAILY = {
-    "init": ("compclip.config.project_files", "begin a project in a folder, or bring one up to an upgraded package"),
-    "config": (
-        "compclip.config.__main__",
-        "check params.yaml, show a cell, what a grid costs and decides, switch to another, write an ablation",
-    ),
-    "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners … and their parameters"),
-    "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where the grids look"),
-    "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
-    "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint on any benchmarks"),
-    "compare": ("compclip.evaluate.compare", "compare results with somebody else's numbers, metric by metric"),
-    "vqascore": ("compclip.evaluate.vqascore", "score a generative model, or an endpoint, by VQAScore"),
-    "blind": ("compclip.evaluate.blind_rows", "score benchmarks without their pictures: length, frequency, word pairs"),
-    "wise_ft": ("compclip.evaluate.wise_ft", "score the models between pretrained and tuned weights, or write one"),
-    "attention": ("compclip.evaluate.attention", "draw where a text looks in a picture, before and after fine-tuning"),
-    "audit": ("compclip.audit.__main__", "audit training texts: what rules make of captions, and who sees it blind"),
-    "items": (
-        "compclip.items.__main__",
-        "show where two rows differ on a benchmark: words, edits, lengths, items",
-    ),
-    "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
-    "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
-    "dashboard": ("compclip.track.dashboard", "open the MLflow UI over all runs"),
-    "launch": (
-        "compclip.launch.__main__",
-        "send stale runs, or missing shards, to this machine's cores or a SLURM cluster",
-    ),
-    "runs": ("compclip.runs.__main__", "the runs of the store: list, keep, remove, collect what nobody uses"),
-    "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
-    "why": ("compclip.runs.key_parts", "say why a cell would be trained again, and what that costs"),
-    "tune": ("compclip.sweep.tune_stage", "choose each method's parameters on validation items, before training"),
-    "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
-    "doctor": ("compclip.doctor.__main__", "say what is missing here; `--gpu`: how its GPUs compute, resume and hurry"),
-    "publish": (
-        "compclip.publish.__main__",
-        "write a run in the formats of open_clip, transformers and diffusers with a model card; `hf:` uploads it",
-    ),
-    "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
+Commands = dict[str, tuple[str, str]]  # by name: the module whose `main` it is, and what it is for
+GROUPS: dict[str, Commands] = {
+    "begin": {
+        "init": ("compclip.config.project_files", "begin a project in a folder, or bring one up to date"),
+        "config": ("compclip.config.__main__", "check, show and switch the grid; what it costs and can decide"),
+        "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners, sources"),
+        "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where grids look"),
+        "doctor": ("compclip.doctor.__main__", "what is missing here; `--gpu`: how its GPUs compute and resume"),
+        "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
+    },
+    "run": {
+        "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
+        "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint"),
+        "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
+        "launch": ("compclip.launch.__main__", "send stale runs to this machine's cores or a SLURM cluster"),
+        "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
+    },
+    "look": {
+        "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
+        "items": ("compclip.items.__main__", "where two rows differ on a benchmark: words, edits, items"),
+        "audit": ("compclip.audit.__main__", "what rules make of captions, and how much gives them away"),
+        "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
+        "dashboard": ("compclip.track.dashboard", "open MLflow over all runs"),
+    },
+    "share": {
+        "publish": ("compclip.publish.__main__", "write a run for open_clip, transformers and diffusers, with a card"),
+    },
+    "keep": {
+        "runs": ("compclip.runs.__main__", "the runs of the store: list, keep, remove, collect what nobody uses"),
+    },
 }
-# What `make` and `dvc repro` run before the first cell is trained; in the order of the stages.
-STAGES = {
-    "wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
-    "scenes": ("compclip.scenes.__main__", "make the embedded world, its pictures, captions and benchmarks"),
-    "prepare": ("compclip.launch.shard_jobs", "read and caption a data set, have it rewritten, annotate it"),
-    "backbone": ("compclip.model.__main__", "get a pretrained model"),
-    "neighbours": ("compclip.train.neighbours", "find each picture's nearest ones, where a method shows them"),
-    "keys": ("compclip.runs.keys", "write the run key of every cell"),
+COMMANDS: Commands = {name: command for group in GROUPS.values() for name, command in group.items()}
+# Commands of two words. The stages are what `dvc repro` runs before the first cell is trained.
+BELOW: Commands = {
+    "config cost": ("compclip.launch.cost_table", "memory, time and money of each run on a card"),
+    "config power": ("compclip.evaluate.power_table", "the least difference that so many seeds and items decide"),
+    "evaluate compare": ("compclip.evaluate.compare", "results against somebody else's numbers, metric by metric"),
+    "evaluate blind": ("compclip.evaluate.blind_rows", "benchmarks without their pictures: length, words, word pairs"),
+    "evaluate vqascore": ("compclip.evaluate.vqascore", "a generative model, or an endpoint, by VQAScore"),
+    "evaluate wise_ft": ("compclip.evaluate.wise_ft", "the models between pretrained and tuned weights, or write one"),
+    "evaluate attention": ("compclip.evaluate.attention", "draw where a text looks, before and after fine-tuning"),
+    "sweep tune": ("compclip.sweep.tune_stage", "choose each method's parameters on validation items"),
+    "runs why": ("compclip.runs.key_parts", "why a cell would be trained again, and what that costs"),
+    "stage wordnet": ("compclip.text.wordnet", "find, fetch or copy WordNet"),
+    "stage scenes": ("compclip.scenes.__main__", "draw the embedded world, its captions and benchmarks"),
+    "stage prepare": ("compclip.launch.shard_jobs", "read and caption a data set, have it rewritten, annotate it"),
+    "stage backbone": ("compclip.model.__main__", "get a pretrained model"),
+    "stage neighbours": ("compclip.train.neighbours", "find each picture's nearest ones"),
+    "stage keys": ("compclip.runs.keys", "write the run key of every cell"),
 }
-COMMANDS = DAILY | STAGES
-# Words of a command whose module stands further to the right than the command's own.
-FURTHER = {
-    ("config", "cost"): "compclip.launch.cost_table",
-    ("config", "power"): "compclip.evaluate.power_table",
-}
+# What commands of two words were called before.
+FORMER = {name.partition(" ")[2]: name for name in BELOW if not name.startswith("config ")}
 
 
 def listing() -> str:
-    """All commands, a line each."""
-    return "\n".join(
-        [
-            "compclip COMMAND [--help]      -v: details and the libraries' messages; -q: no notes or warnings",
-            *_lines(DAILY),
-            "The whole grid: dvc repro, which also runs",
-            *_lines(STAGES),
-        ]
-    )
+    """The commands by what one wants to do, a line each, and the names of those of two words."""
+    lines = ["compclip COMMAND [--help]      -v: details; -q: no notes or warnings", ""]
+    for group, group_commands in GROUPS.items():
+        lines += [group, *_format_lines(group_commands)]
+    lines += ["", "the whole grid: dvc repro", "of two words:"]
+    second_words: dict[str, list[str]] = {}
+    for name in BELOW:
+        first, _, second = name.partition(" ")
+        second_words.setdefault(first, []).append(second)
+    lines += [f"compclip {first} {' | '.join(words)}" for first, words in second_words.items()]
+    return "\n".join(lines)
 
 
-def _lines(commands: dict[str, tuple[str, str]]) -> list[str]:
-    wide = max(map(len, COMMANDS))
-    return [f"  {name:<{wide}}  {what}" for name, (_, what) in commands.items()]
+def list_stages() -> str:
+    """The stages, a line each."""
+    return "\n".join(_format_lines({name: BELOW[name] for name in BELOW if name.startswith("stage ")}))
+
+
+def _format_lines(commands: Commands) -> list[str]:
+    width = max(map(len, commands))
+    return [f"  {name:<{max(width, 10)}}  {summary}" for name, (_, summary) in commands.items()]
 
 
 def main(argv: list[str]) -> int:
@@ -90,11 +95,24 @@ def main(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(f"compclip {metadata.version('compclip')}")
         return 0
-    if tuple(argv[:2]) in FURTHER:
-        return importlib.import_module(FURTHER[tuple(argv[:2])]).main(argv[2:])
+    if argv[0] in FORMER:
+        messages.note(f"`compclip {argv[0]}` is `compclip {FORMER[argv[0]]}` now")
+        argv = [*FORMER[argv[0]].split(), *argv[1:]]
+    two_words = " ".join(argv[:2])
+    if two_words in BELOW:
+        return _call(BELOW[two_words], argv[2:])
+    if argv[0] == "stage" and argv[1:] in ([], ["-h"], ["--help"]):
+        print(list_stages())
+        return 0
+    if argv[0] == "stage":
+        raise unknown("command", two_words, BELOW)
     if argv[0] not in COMMANDS:
         raise unknown("command", argv[0], COMMANDS)
-    return importlib.import_module(COMMANDS[argv[0]][0]).main(argv[1:])
+    return _call(COMMANDS[argv[0]], argv[1:])
+
+
+def _call(command: tuple[str, str], argv: list[str]) -> int:
+    return int(importlib.import_module(command[0]).main(argv))
 
 
 def script() -> int:

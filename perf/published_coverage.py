@@ -1,8 +1,8 @@
 """Which published numbers have a method in the grids and a metric of ours: `python -m perf.published_coverage`.
 
 Writes coverage.md beside the papers' tables (experiments/published). A number has a home where its method, variant
-included, is in a grid of experiments/grids or in params.yaml; reasons.yaml says why a row cannot have one, and
-columns.yaml what a column is and how it differs from ours.
+included, is in a grid of experiments/grids or in params.yaml; reasons.yaml says why a row cannot have one, columns.yaml
+what a column is and how it differs from ours, and tables.yaml which tables the four papers have.
 """
 
 from __future__ import annotations
@@ -24,16 +24,21 @@ from compclip.report import published_numbers
 from compclip.report.published_numbers import PublishedNumber
 
 FOLDER, GRIDS, PARAMS = Path("experiments/published"), Path("experiments/grids"), Path("params.yaml")
-FILE, REASONS, NOT_TRANSCRIBED = "coverage.md", "reasons.yaml", "not_transcribed.yaml"
+FILE, REASONS, TABLES = "coverage.md", "reasons.yaml", "tables.yaml"
 COLUMNS = """## By column
 
 What each column of the tables is among our metrics (`columns.yaml`). Where nothing is told, no difference is known. A
 tie is wrong here, or the first candidate's by `evaluate.ties: first`.
 """
+BY_TABLE = """## By table
+
+Every table and figure of the four papers (`tables.yaml`), with the results printed in it, deviations and differences in
+brackets included, and how many of them are in a file here.
+"""
 HEAD = """# Which published numbers have a method in the grids
 
-Written by `python -m perf.published_coverage`; not by hand. Counted are the numbers that were transcribed: of the four
-papers' tables some are in no file yet ("Not transcribed" below). A method is trained by its file in
+Written by `python -m perf.published_coverage`; not by hand. Counted are the numbers that were transcribed; "By table"
+says how many the four papers print. A method is trained by its file in
 `compclip/methods`; `released.*` are the authors' own checkpoints, which are scored (docs/released.md).
 """
 
@@ -50,21 +55,56 @@ def format_coverage(folder: Path, methods: Collection[str]) -> str:
     numbers, notes = published_numbers.read_numbers(folder), read_column_notes(folder / NOTES_FILE)
     matched = format_column_table(numbers, notes, plugins.list_plugins(plugins.BENCHMARKS))
     by_method = format_method_coverage(numbers, methods, read_reasons(folder / REASONS))
-    absent = format_absent_tables(folder / NOT_TRANSCRIBED)
-    return by_method + "\n".join(["", *absent, "", COLUMNS, *matched, ""])
+    by_table = format_table_index(read_tables(folder / TABLES), numbers)
+    return by_method + "\n".join(["", *by_table, "", COLUMNS, *matched, ""])
 
 
-def format_absent_tables(path: Path) -> list[str]:
-    """Format the tables that papers print and that are in no file here, with their counts of numbers and the sum."""
-    absent = yaml_text.to_plain(yaml_text.read_yaml(path, "must map papers to tables and their numbers"), str(path))
-    lines = ["## Not transcribed", "", "The papers print these numbers too, which are in no file yet.", ""]
-    lines += ["| paper | table | numbers |", "|---|---|---:|"]
-    total = 0
-    for paper, tables in absent.items():
-        for table, count in tables.items():
-            lines.append(f"| {paper} | {table} | {count} |")
-            total += count
-    return [*lines, f"| all | | {total} |"]
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table or figure of a paper: how many results are printed in it, and which grids report its rows.
+
+    `why_not` says why fewer are transcribed, or why there is no grid.
+    """
+
+    shows: str
+    rows: str
+    columns: str
+    printed: int
+    grids: tuple[str, ...]
+    why_not: str = ""
+
+
+TableIndex = dict[tuple[str, str], PublishedTable]  # by paper and table
+
+
+def read_tables(path: Path) -> TableIndex:
+    """Read the index of the papers' tables and figures."""
+    raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must map papers to tables"), str(path))
+    tables = {}
+    for paper, by_name in raw.items():
+        for name, section in by_name.items():
+            tables[str(paper), str(name)] = load_section(PublishedTable, section, f"{path}: {paper}: {name}")
+    return tables
+
+
+def count_transcribed(numbers: Sequence[PublishedNumber]) -> Counter[tuple[str, str]]:
+    """Count values and deviations by paper and table."""
+    counts = Counter((n.paper, n.table) for n in numbers)
+    counts.update((n.paper, n.table) for n in numbers if n.deviation)
+    return counts
+
+
+def format_table_index(tables: TableIndex, numbers: Sequence[PublishedNumber]) -> list[str]:
+    """Format each table with what is printed in it, what is transcribed of it, and its grids; last the sums."""
+    transcribed = count_transcribed(numbers)
+    lines = [BY_TABLE, "| paper | table | shows | printed | transcribed | grids | why not all |"]
+    lines.append("|---|---|---|---:|---:|---|---|")
+    for (paper, name), table in tables.items():
+        counts = f"{table.printed} | {transcribed[paper, name]}"
+        grids = ", ".join(f"`{grid}`" for grid in table.grids)
+        lines.append(f"| {paper} | {name} | {table.shows} | {counts} | {grids} | {table.why_not} |")
+    printed = sum(table.printed for table in tables.values())
+    return [*lines, f"| all | | | {printed} | {sum(transcribed[key] for key in tables)} | | |"]
 
 
 def read_grid_methods(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:

@@ -1,7 +1,5 @@
 """One shard through a captioner."""
 
-from __future__ import annotations
-
 from compclip.config.sections import Data
 
 

@@ -1,7 +1,5 @@
 """A small OpenAI-compatible chat server in a thread, whose behaviour a test decides."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

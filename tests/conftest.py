@@ -1,7 +1,5 @@
 """What all tests share: one thread, where the real photographs are, a small seeded generator."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

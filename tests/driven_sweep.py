@@ -3,8 +3,6 @@
 Runs are a formula (tests/fake_sweep.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Says which environment a process has: `python -m tests.environment KEY` prints it as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -55,7 +55,7 @@ METRICS = {
     "coco_counterfactuals": RECALLS,
     "docci": SENTENCES,
     "imageinwords": SENTENCES,
-    "zeroshot": ("top_1", "top_5"),
+    "zeroshot": ("top_1", "top_5", "mean_per_class", "map_11", "roc_auc"),
     "aro": (*aro.TASKS, "average"),
     "crepe": (*crepe.TYPES, "average"),
     "eqben": tuple(eqben.MEANS),

@@ -3,8 +3,6 @@
 A row of bits is the outcomes of a metric's items; `swap` is the mean of its two subsets.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A SLURM that tests make up: what is recorded of its jobs, and what its commands answer."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 from collections.abc import Callable

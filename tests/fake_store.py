@@ -1,7 +1,5 @@
 """A project whose runs are finished in the store, by hand: no data is read, nothing trains."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

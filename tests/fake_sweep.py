@@ -4,8 +4,6 @@
 its jobs alone, as the real ones do. Each start of a job is a line in starts.txt.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -4,8 +4,6 @@ The place is step number $HELD_STEP: the file `held` appears when it is reached.
 With HELD_UNTIL=signal the job waits for a signal instead; with HELD_JOB=MODULE it is the job of that module.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

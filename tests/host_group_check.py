@@ -4,8 +4,6 @@ What the host decides by must come through all the same. Prints one JSON line, a
 left after the session.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One HTTP server in a thread for all stand-ins: a file server, a hub, a chat endpoint."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

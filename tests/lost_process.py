@@ -1,7 +1,5 @@
 """One of two processes of a run, of which the other gets lost: `python -m tests.lost_process collective|alone|failing`."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,7 +1,5 @@
 """A process of a job of which the second one fails while the first waits: `python -m tests.lost_rank KEY`."""
 
-from __future__ import annotations
-
 import sys
 import time
 

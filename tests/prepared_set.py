@@ -1,7 +1,5 @@
 """A data set as training reads it, of annotations that a test made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

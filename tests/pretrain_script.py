@@ -3,8 +3,6 @@
 No compiled copy of it is written: it would lie beside the weights, in a folder on which a stage of DVC depends.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Says which task of a job a process is: `python -m tests.ranks KEY`."""
 
-from __future__ import annotations
-
 import sys
 
 from compclip.train import process_group

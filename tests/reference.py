@@ -3,8 +3,6 @@
 Slow on purpose. Gradients come from autograd through the scalars, so that slopes are compared as well as values.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Training a cell of a small project in this process, without store or stages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from compclip.config import grid, read

@@ -1,7 +1,5 @@
 """Tiny random vision models that do not chat, saved as a hub's folders are laid out: BLIP and InstructBLIP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

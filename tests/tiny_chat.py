@@ -1,7 +1,5 @@
 """Tiny random vision models that chat, saved as a hub's folders are laid out: LLaVA and Qwen2.5-VL."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

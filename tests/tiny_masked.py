@@ -1,7 +1,5 @@
 """Tiny masked language models with random weights, saved as a hub's folder is laid out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,24 @@ benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
 evaluate: {benchmarks: [sugarcrepe], threads: 1}
 scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
 """
+EDITS = "world/train_edits.jsonl"
+COMPANIONS = f"""
+data:
+  scenes:
+    source: karpathy
+    path: world/train.json
+    images: world/train
+    captioner: scenes
+    relatives: true
+    texts:
+      negative: {{file: {EDITS}, on: image, column: negative_caption}}
+      paraphrase: {{file: world/train_paraphrases.jsonl, on: image, column: paraphrase}}
+      absent: {{file: world/train_negations.jsonl, on: image, column: absent_caption}}
+      dense: {{file: world/train_dense.jsonl, on: image, column: dense}}
+      variation: {{file: variations.jsonl, on: image, column: variation}}
+    regions: {{file: world/train_regions.jsonl, on: image, column: regions, unit: pixels, negatives: negatives}}
+    negative_images: {{file: {EDITS}, on: image, column: negative_image, images: world/train_edits}}
+"""
 
 
 METHODS = ("pretrained", "finetune", "fsc_clip")
@@ -67,6 +86,27 @@ def other(project: Path, root: Path, steps: int = 10, params: str = PARAMS) -> P
     shutil.copytree(project, root)
     (root / "params.yaml").write_text(params.replace("STEPS", str(steps)))
     return root
+
+
+def with_companions(project: Path, root: Path, steps: int = 10, params: str = PARAMS) -> Path:
+    """The same with other pictures, beside which are all texts and pictures that a method asks for."""
+    lines = [line for line in params.splitlines() if not line.startswith("data:")]
+    other(project, root, steps, "\n".join(lines) + COMPANIONS)
+    generate.generate(replace(WORLD, train=12, beside=True), root / "world")
+    rows = [json.loads(line) for line in (root / EDITS).read_text().splitlines()]
+    (root / "variations.jsonl").write_text("".join(json.dumps(_list_variations(row)) + "\n" for row in rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert shard_stages.main(["--data", "scenes"]) == 0
+        assert shard_stages.main(["--data", "scenes", "--annotate"]) == 0
+    return root
+
+
+def _list_variations(row: dict) -> dict:
+    """The edits of a picture as GNM-CLIP's list has them, with the same score each."""
+    edits = zip(row["negative_image"], row["negative_caption"], strict=True)
+    records = [{"name": name, "itm_score": [0.5, 0.7], "captions": [caption]} for name, caption in edits]
+    return {"image": row["image"], "variation": list(map(json.dumps, records))}
 
 
 def plan() -> None:

@@ -1,7 +1,5 @@
 """Says which copy of the package a job imports: `python -m tests.where KEY`."""
 
-from __future__ import annotations
-
 import sys
 
 import compclip

@@ -46,16 +46,16 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", metavar="DATA", help="a data set of params.yaml")
     parser.add_argument("--method", nargs="+", default=[], help="methods, name or name.variant; default: the grid's")
     parser.add_argument("--pictures", type=_positive, default=5_000, help="how many are looked at, evenly spaced")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_grid()
     parser.add_argument("--out", type=check_output_folder, help="folder to write; default: audits/DATA")
-    parser.add_argument("--json", action="store_true", help="print JSON, no table")
+    parser.add_json()
     return parser
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 UNKNOWN = "unrecognized arguments: "  # argparse's own words
+GRID_FILE = "params.yaml"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -21,6 +22,16 @@ class CommandParser(argparse.ArgumentParser):
         if action.option_strings and action.help and default and "default" not in action.help:
             action.help += f"; default: {default}"
         return action
+
+    def add_grid(self, overrides: str = "") -> None:
+        """Add --params, and where `overrides` says what for, the `key=value`s that change it for this call."""
+        self.add_argument("--params", default=GRID_FILE, help="the file that holds the grid")
+        if overrides:
+            self.add_argument("overrides", nargs="*", metavar="key=value", help=overrides)
+
+    def add_json(self, help_text: str = "print JSON, no table") -> None:
+        """Add --json."""
+        self.add_argument("--json", action="store_true", help=help_text)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong in one line, with close names of an unknown option, and leave with 2."""

@@ -67,13 +67,13 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
-    check.add_argument("--json", action="store_true", help="print the names of cells and benchmarks as JSON")
+    check.add_json("print the names of cells and benchmarks as JSON")
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell", help="method-backbone-data-seed of the grid")
     plan = commands.add_parser("plan", help="write what each stage is to do")
@@ -83,8 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")
     ablate.add_argument("--force", action="store_true", help="overwrite a file of somebody else's")
     for command in (check, show, plan, ablate):
-        command.add_argument("--params", default=PARAMS, help="the file that holds the grid")
-        command.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+        command.add_grid("parameters to override")
     switch = commands.add_parser("use", help="make another grid the current one")
     switch.add_argument("file", help="a file of experiments/grids/, or any other grid")
     switch.add_argument("--force", action="store_true", help="overwrite uncommitted edits")

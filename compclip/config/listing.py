@@ -191,8 +191,8 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
     parser.add_argument("names", nargs="*", metavar="name", help="default: all")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file whose sections are looked at")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_grid()
+    parser.add_json()
     args = parser.parse_args(argv)
     params = read.load_params(project_files.find_params(args.params))
     if args.kind:

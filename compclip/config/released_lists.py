@@ -30,7 +30,7 @@ NUMBER = re.compile(r"[1-9][0-9]*-?")
 NEGATIVE = "negative"
 DENSE = "dense"
 VARIATION = "variation"
-TEXT_KINDS = (NEGATIVE, "paraphrase", DENSE, VARIATION)
+TEXT_KINDS = (NEGATIVE, "paraphrase", "absent", DENSE, VARIATION)
 
 
 def _as_text(value: Any) -> Any:

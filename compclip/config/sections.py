@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
@@ -77,6 +78,7 @@ class Train:
     schedule: Literal["cosine", "open_clip", "transformers", "late", "constant"] = "cosine"
     grad_clip_norm: NonNegativeFloat = 1.0  # 0: off
     trainable: Literal["all", "text", "image", "none"] = part("all", off="all", name="freezing")  # towers
+    text_layers: NonNegativeInt = 0  # of the text tower's layers the first so many are trained; 0: all; never with lora
     lora: Lora | None = None  # null: the towers' own weights are trained
     train_logit_scale: bool = True  # never with lora
     max_logit_scale: PositiveFloat | None = 100.0  # null: not clamped, neither from below
@@ -119,6 +121,8 @@ class Train:
             raise ValueError(f"snapshots={self.snapshots}: must rise, as [0.2, 0.4, 0.6, 0.8]")
         if self.choose and not self.snapshots:
             raise ValueError(f"choose={self.choose}: has nothing to choose from; add snapshots: [0.2, 0.4, 0.6, 0.8]")
+        if self.text_layers and (self.lora or self.trainable not in ("all", "text")):
+            raise ValueError(f"text_layers={self.text_layers}: the text tower is not trained by itself; leave it out")
         if self.compile and self.lora:
             raise ValueError("compile=True with lora: a block with adapters is not compiled; leave one of them out")
 
@@ -250,7 +254,6 @@ class Report:
 
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Whole = int
 
 
 @dataclass(frozen=True)
@@ -259,8 +262,8 @@ class SearchRange:
 
     factor: tuple[Finite, Finite] | None = None  # of the method's own value, on a logarithmic scale
     float: tuple[Finite, Finite] | None = None
-    int: tuple[Whole, Whole] | None = None
-    categorical: list[Finite | Whole | str | bool] | None = None
+    int: tuple[builtins.int, builtins.int] | None = None
+    categorical: list[Finite | builtins.int | str | bool] | None = None
     log: bool = False
 
     def __post_init__(self) -> None:

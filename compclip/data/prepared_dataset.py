@@ -148,7 +148,16 @@ class _OpenShard:
         """Return one sample."""
         key, image, split = (column[row].decode() for column in self._texts)
         width, height, offset, length = (int(column[row]) for column in self._numbers)
-        return Sample(key, image, (), split, width, height, offset, length)
+        return Sample(
+            id=key,
+            image=image,
+            captions=(),
+            split=split,
+            width=width,
+            height=height,
+            offset=offset,
+            length=length,
+        )
 
 
 class NegativeImageColumn:

@@ -47,13 +47,12 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         prog="compclip doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--grid", action="store_true", help="print only what a grid lacks")
-    parser.add_argument("--json", action="store_true", help="print the table as JSON; with --gpu the file has it")
+    parser.add_json("print the table as JSON; with --gpu the file has it")
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
     parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: time limit; later checks are skipped")
     parser.add_argument("--methods", nargs="+", help="with --gpu: these alone; default: all that train")
     parser.add_argument("--model", default="ViT-B-32", help="with --gpu: the architecture whose step is timed")
-    parser.add_argument("--batch", type=int, default=0, help="with --gpu: its samples; default: 256, on a CPU 8")
     parser.add_argument("--output", type=Path, help="with --gpu: the file to write")
     return parser.parse_args(argv)
 
@@ -92,12 +91,11 @@ def check_device(args: argparse.Namespace) -> int:
 
     device = args.device or "cuda"
     methods = choose_methods(args.methods)
-    for option, value in (("--minutes", args.minutes), ("--batch", args.batch)):
-        if not value >= 0:
-            raise UserError(f"{option} {value}: must be >= 0")
+    if not args.minutes >= 0:
+        raise UserError(f"--minutes {args.minutes}: must be >= 0")
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; repair that, or give --device cpu")
-    settings = DeviceSettings(device, methods, args.minutes, args.model, args.batch)
+    settings = DeviceSettings(device, methods, args.minutes, args.model)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
     started = time.monotonic()
     rows, code = print_rows(run_checks(settings))

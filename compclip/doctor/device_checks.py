@@ -64,7 +64,6 @@ class DeviceSettings:
     methods: tuple[str, ...]
     minutes: float = 3.0
     model: str = "ViT-B-32"
-    batch: int = 0  # 0: that of BATCHES
     resumed: tuple[str, ...] = ("finetune", "degla")
     folder: Path = Path(".")
     small: Mapping[str, Any] = field(default_factory=lambda: drawn_samples.SMALL)
@@ -73,7 +72,7 @@ class DeviceSettings:
     def step_job(self) -> StepJob:
         """The whole model's step."""
         precision = "float32" if self.device == "cpu" else "bf16"
-        return StepJob("finetune", self.model, self.batch or BATCHES[self.device], precision, torch.get_num_threads())
+        return StepJob("finetune", self.model, BATCHES[self.device], precision, torch.get_num_threads())
 
 
 def run_checks(settings: DeviceSettings) -> Iterator[CheckRow]:

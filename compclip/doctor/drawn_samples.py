@@ -93,7 +93,16 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     asked = views.regions
     if asked:
         regions = [_draw_or_none(rng, _draw_region(asked, picture, rng)) for _ in range(asked.count)]
-    return View(picture, caption, negatives, positives, concepts, pictures, texts, tuple(regions))
+    return View(
+        image=picture,
+        caption=caption,
+        negatives=negatives,
+        positives=positives,
+        concepts=concepts,
+        negative_images=pictures,
+        texts=texts,
+        regions=tuple(regions),
+    )
 
 
 def _draw_region(asked: Regions, picture: Image.Image, rng: np.random.Generator) -> RegionView:

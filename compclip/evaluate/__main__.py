@@ -12,7 +12,7 @@ benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say. Parameters fo
 Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over. Where --method
 has something to score, finished runs of the grid's other methods join its pass over the pictures; their stages take
 these results over.
-`compclip compare` compares results with somebody's numbers, `compclip vqascore` scores a generative model.
+`compclip evaluate compare` compares results with somebody's numbers; `vqascore` behind it scores a generative model.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return args, overrides
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,6 @@
 """Where a text looks in a picture, before and after fine-tuning, and what changed: C2LIP's Figure 2.
 
-compclip attention --image F --text "a red star" --checkpoint A [--against B] --out F.png
+compclip evaluate attention --image F --text "a red star" --checkpoint A [--against B] --out F.png
 
 A and B are cells of the grid or checkpoints; without B it is the backbone of cell A. Each text is a row: the picture as
 the model gets it, the attention of B and of A, and their difference, green where A attends more and violet where less.
@@ -172,7 +172,7 @@ def _find_cell(name: str, params: str) -> Cell:
 def main(argv: list[str]) -> int:
     """Write the figure, and print for each text what changed most."""
     parser = CommandParser(
-        prog="compclip attention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate attention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--image", required=True, help="the picture to look at")
     parser.add_argument("--text", required=True, nargs="+", help="the texts, a row of the drawing each")
@@ -182,7 +182,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--caption", default="", help="the texts are parts of it")
     parser.add_argument("--map", default=KINDS[0], choices=KINDS, help=f"what is drawn; default: {KINDS[0]}")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid()
     args = parser.parse_args(argv)
     against = args.against
     if not against:

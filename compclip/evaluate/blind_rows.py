@@ -1,7 +1,7 @@
 """Score benchmarks without their pictures: what length, word frequency or word pairs of the captions get right.
 
-compclip blind --data NAME                                 the blind rows of a data set's captions: its stage
-compclip blind --captions F [--benchmarks a b] [--out DIR] the same of any captions, a table on stdout
+compclip evaluate blind --data NAME                                 the blind rows of a data set's captions: its stage
+compclip evaluate blind --captions F [--benchmarks a b] [--out DIR] the same of any captions, a table on stdout
 
 F is a text file (a caption a line), a CSV with a column `caption`, COCO's JSON, or a folder of data/. A blind score
 is in the place of the score of picture and text in each benchmark's own code: its metrics and ties apply as they
@@ -212,9 +212,9 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip blind", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate blind", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--data", default="", help="a data set of params.yaml: its stage")

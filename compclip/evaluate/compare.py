@@ -1,9 +1,9 @@
 """Compare our numbers of a model with somebody else's, metric by metric.
 
-compclip compare RESULTS THEIRS                a folder of results against a file: JSON or CSV
-compclip compare RESULTS THEIRS --within 0.1   exit code 1 where a number is off by more percentage points
+compclip evaluate compare RESULTS THEIRS                a folder of results against a file: JSON or CSV
+compclip evaluate compare RESULTS THEIRS --within 0.1   exit code 1 where a number is off by more percentage points
 
-RESULTS is what `compclip evaluate --out` or `compclip vqascore --out` wrote, or results/<method>/<cell>. THEIRS names
+RESULTS is what `compclip evaluate --out` wrote, or `evaluate vqascore --out`, or results/<method>/<cell>. THEIRS names
 metrics as ours or as CLIP_benchmark does (docs/benchmarks.md).
 """
 
@@ -282,9 +282,9 @@ def main(argv: Sequence[str]) -> int:
     return 1 if far else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("results", metavar="RESULTS", help="a folder of result files")
     parser.add_argument("theirs", metavar="THEIRS", help="numbers of somebody's: JSON or CSV")

@@ -220,7 +220,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         prog="compclip config power", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     defaults = Assumptions()
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid("parameters to override")
     parser.add_argument("--seeds", type=int, nargs="+", help="numbers of seeds; default: the grid's, and 3, 5, 10")
     parser.add_argument("--runs", type=Path, metavar="PROJECT", help="folder with runs/ and results/ to measure by")
     parser.add_argument(
@@ -238,8 +238,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         default=POINTS * defaults.backbone_std,
         help="a difference's deviation over backbones that are versions of one, in points",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, in the metrics' own unit")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_json("print JSON, in the metrics' own unit")
     args = parser.parse_intermixed_args(argv)
     for name in ("discordance", "correlation"):
         if not 0 <= getattr(args, name) <= 1:

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError
 from compclip.base.files import check_output_folder
 from compclip.base.messages import format_share
 from compclip.config.benchmark_groups import expand_groups
-from compclip.config.read import DEFAULT
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
     from compclip.evaluate.score import LoadedBenchmarks
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: CommandParser) -> None:
     """Add what is scored, where and how, and the parameters that follow as key=value."""
     parser.add_argument(
         "--benchmarks",
@@ -28,14 +28,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="names or groups (comp, zeroshot, retrieval, long); default: evaluate.benchmarks",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, no table")
-    parser.add_argument("--params", default=DEFAULT, help="the file that holds the grid")
+    parser.add_json()
+    parser.add_grid("parameters to override")
     parser.add_argument("--out", default="", help="folder for result files")
     parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str], *lists: str) -> tuple[argparse.Namespace, list[str]]:
+def parse(parser: CommandParser, argv: Sequence[str], *lists: str) -> tuple[argparse.Namespace, list[str]]:
     """Parse arguments; key=value among them, also behind an option of several values (`lists`), are parameters."""
     args = parser.parse_intermixed_args(argv)
     overrides = list(args.overrides)

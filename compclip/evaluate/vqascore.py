@@ -1,7 +1,7 @@
 """Score a generative model by VQAScore: how sure it is that a picture shows a text.
 
-compclip vqascore MODEL [--benchmarks a b] [--out DIR]       a folder in transformers' format
-compclip vqascore URL::NAME --api-key-env VARIABLE           an OpenAI-compatible endpoint
+compclip evaluate vqascore MODEL [--benchmarks a b] [--out DIR]       a folder in transformers' format
+compclip evaluate vqascore URL::NAME --api-key-env VARIABLE           an OpenAI-compatible endpoint
 
 Parameters follow as key=value. Outside of a project, name benchmarks: they lie where `compclip fetch` puts them.
 """
@@ -36,9 +36,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip vqascore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate vqascore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", metavar="MODEL", help="folder of an image-to-text model, or URL::NAME")
     parser.add_argument("--question", default="", help="{} stands for the text; default: the authors'")

@@ -1,8 +1,8 @@
 """WiSE-FT (Wortsman et al., 2022): the models on the line from the pretrained weights to fine-tuned ones.
 
-compclip wise_ft --method NAME        every line of a method, as plan/wise_ft/<method>.json asks
-compclip wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
-compclip wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
+compclip evaluate wise_ft --method NAME        every line of a method, as plan/wise_ft/<method>.json asks
+compclip evaluate wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
+compclip evaluate wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
 
 A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is. Its ends
 are not scored once more where the evaluation of both cells was that of the line.
@@ -200,7 +200,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(
-        prog="compclip wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", default="", help="a method of wise_ft.methods, whose lines are brought up to date")
@@ -210,9 +210,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--alpha", type=float, help="0: pretrained, 1: tuned; beyond is allowed")
     parser.add_argument("--out", default="", help="folder to write, in open_clip's format")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_grid("parameters to override, with --cell")
     parser.add_argument("--device", default="", help="cpu, or cuda:1; by default all GPUs where there are any")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override, with --cell")
     args = parser.parse_args(argv)
     if not args.pretrained:
         _check_line(args)

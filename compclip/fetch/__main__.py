@@ -32,40 +32,30 @@ def main(argv: list[str]) -> int:
     """Fetch entries of the catalogue, or list them; return 2 where one failed, after the others were fetched."""
     args = _parser().parse_args(argv)
     entries = catalogue.load_catalogue(args.catalogue)
-    root = Path(args.root)
+    root = Path()
     if args.list or not args.names:
         print(format_listing(entries, root))
         return 0
     for name in args.names:
         if name not in entries:
             raise unknown("name", name, entries, "fetch")
-    way = None if args.lists_only else PictureOptions(args.format, args.retries, args.pixels, args.processes)
+    way = None if args.lists_only else PictureOptions(args.format, args.pixels)
     return max(_fetch_offer(entries[name], entries, root, way) for name in dict.fromkeys(args.names))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")
-    parser.add_argument("--root", default=".", metavar="FOLDER", help="of the project, with data/ and models/ below it")
     parser.add_argument("--lists-only", action="store_true", help="of lists of pictures, the lists alone")
     parser.add_argument(
         "--format", choices=offer_files.FORMATS, default=PictureOptions.format, help="how pictures are stored"
     )
     parser.add_argument(
-        "--retries", type=_count, default=PictureOptions.retries, help="further tries of a picture that fails"
-    )
-    parser.add_argument(
         "--pixels", type=_count, default=PictureOptions.pixels, help="short side to which larger pictures are scaled"
-    )
-    parser.add_argument(
-        "--processes",
-        type=_count,
-        default=PictureOptions.processes,
-        help="download at once; 0: one a core",
     )
     return parser
 

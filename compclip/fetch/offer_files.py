@@ -407,14 +407,15 @@ COUNTS = ("count", "successes", "failed_to_download", "failed_to_resize")
 HEADER = 1 << 20  # bytes of a first line
 
 
+RETRIES = 2  # tries of a picture beyond the first
+
+
 @dataclass(frozen=True)
 class PictureOptions:
-    """How pictures are fetched: shards or loose files, tries a picture beyond the first, pixels of the short side."""
+    """How pictures are fetched: shards or loose files, and pixels of the short side."""
 
     format: str = "webdataset"
-    retries: int = 2
     pixels: int = 256
-    processes: int = 0  # 0: one a core
 
 
 def fetch_pictures(pictures: PictureList, folder: Path, root: Path, way: PictureOptions) -> Counter[str]:
@@ -438,7 +439,7 @@ def command_words(program: str, pictures: PictureList, list_path: Path, target: 
     options = {
         "url_list": list_path.resolve(), "input_format": pictures.format, "url_col": pictures.url,
         "output_folder": target.resolve(), "output_format": way.format,
-        "processes_count": way.processes or os.cpu_count() or 1, "retries": way.retries,
+        "processes_count": os.cpu_count() or 1, "retries": RETRIES,
         "image_size": way.pixels, "resize_mode": "keep_ratio", "resize_only_if_bigger": True,
     }  # fmt: skip
     if pictures.caption:

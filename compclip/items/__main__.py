@@ -129,7 +129,7 @@ def format_table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip items", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -140,8 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--items", type=int, default=10, help="how many won and lost items are shown")
     parser.add_argument("--backbone", help="default: the grid's first")
     parser.add_argument("--data", help="default: the grid's first")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
-    parser.add_argument("--json", action="store_true", help="print JSON, no table")
+    parser.add_grid()
+    parser.add_json()
     return parser
 
 

@@ -268,7 +268,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--stage", choices=STAGES, help="send the shards that this stage lacks, in place of runs")
     parser.add_argument("--data", nargs="+", default=(), help="with --stage: these data sets; default: the grid's")
     parser.add_argument("--shards-per-task", type=int, help="with --stage: how many shards a job of the cluster makes")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid()
     args = parser.parse_args(argv)
     profile = profiles.load_profile(args.profile)
     for option, number in (("-j", args.jobs), ("--shards-per-task", args.shards_per_task)):

@@ -54,8 +54,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--card", help=f"a name of compclip/launch/cards.yaml; default: {card_costs.DEFAULT}")
     parser.add_argument("--cell", help="one cell alone")
     parser.add_argument("--profile", help="a file such as slurm/a100.yaml: its card, and its GPUs")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_grid("parameters to override")
     return parser.parse_intermixed_args(argv)
 
 

@@ -1,4 +1,4 @@
-"""The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `compclip prepare --data NAME`.
+"""The stages `recaption`, `rewrite`, `annotate` of dvc.yaml: `compclip stage prepare --data NAME`.
 
 As `compclip.prepare.shard_stages`; besides, shards that `compclip launch PROFILE --stage STAGE` sent to a
 cluster are waited for, and what is still missing then is made here.

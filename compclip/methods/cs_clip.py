@@ -1,4 +1,4 @@
-"""CS-CLIP: component-supervised CLIP (Kargi et al., NeurIPS 2026, arXiv:2602.23906), Sec. 4.
+"""CS-CLIP, component-supervised (Kargi et al., NeurIPS 2026, arXiv:2602.23906), Sec. 4; not that of scene graphs.
 
 B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption, its foil the
 same with one detail changed. The caption is told from the negatives of the batch; a unit from the batch's units at its

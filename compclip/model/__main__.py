@@ -1,4 +1,4 @@
-"""The `backbone` stage: a pretrained model into models/<name>: `compclip backbone --backbone scenes`."""
+"""The `backbone` stage: a pretrained model into models/<name>: `compclip stage backbone --backbone scenes`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compclip.model import backbone
 
 def main(argv: list[str]) -> int:
     """Write the weights of one backbone: the `backbone` stage."""
-    parser = CommandParser(prog="compclip backbone", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip stage backbone", description=__doc__.splitlines()[0])
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid()
     args = parser.parse_args(argv)
     name = safe_names.parse_name(args.backbone, "--backbone")
     params = read.load_params(args.params)

@@ -132,7 +132,7 @@ def run_stage(
 def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
     description = __doc__.splitlines()[0]
-    parser = CommandParser(prog="compclip prepare", description=description)
+    parser = CommandParser(prog="compclip stage prepare", description=description)
     parser.add_argument("--data", required=True, help="a name of the section data")
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument(
@@ -146,8 +146,7 @@ def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage
     stage.add_argument(
         "--annotate", dest="stage", action="store_const", const=ANNOTATE, help="annotate the captions, the last step"
     )
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
     name = safe_names.parse_name(args.data, "--data")
     params = read.load_params(args.params, args.overrides)

@@ -34,14 +34,14 @@ def main(argv: Sequence[str]) -> int:
     if args.to.startswith(hub_upload.SCHEME):
         name = hub_upload.parse_repository(args.to)
         hub_upload.check_repository(name)
-        source = source_run.find_source_run(args.cell, args.root)
+        source = source_run.find_source_run(args.cell, Path())
         with tempfile.TemporaryDirectory() as folder:
             publish_run(source, Path(folder) / "publication", args.licence)
             message = f"{source.run.cell.name} by compclip {metadata.version('compclip')}"
             target = hub_upload.upload_folder(Path(folder) / "publication", name, message, args.public)
     else:
         source_run.check_target(Path(args.to))
-        source = source_run.find_source_run(args.cell, args.root)
+        source = source_run.find_source_run(args.cell, Path())
         publish_run(source, Path(args.to), args.licence)
         target = args.to
     print(f"{target}: {source.run.cell.name}")
@@ -75,7 +75,7 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
         messages.note(loss)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -89,7 +89,6 @@ def _parser() -> argparse.ArgumentParser:
         help="of the weights, as the hub names it; default: none is stated",
     )
     parser.add_argument("--public", action="store_true", help="a new repository is public instead of private")
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     return parser
 
 

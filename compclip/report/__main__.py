@@ -7,7 +7,6 @@ error that names it, unless --partial shows what there is.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Sequence
@@ -51,24 +50,20 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.items < 0:
         raise UserError(f"--items {args.items}: must be 0 or more; 0 shows no items")
-    if args.published and not args.published.is_dir():
-        raise UserError(f"--published {args.published}: no such folder; give one with papers' tables, or leave it out")
-    if args.claims and not args.claims.is_file():
-        raise UserError(f"--claims {args.claims}: no such file; give one with claims, or leave it out")
+    root = Path()
     params = read.load_params(args.params)
     check.check_reference(params)
     benchmarks = list(params.evaluate.benchmarks)
-    whole_runs, missing = collect_runs(grid.list_cells(params), benchmarks, args.root, args.partial)
+    whole_runs, missing = collect_runs(grid.list_cells(params), benchmarks, root, args.partial)
     missing += run_details.find_stale_runs(params, whole_runs, args.partial)
     split = picture_splits.make_split(params, params.report.split)
     runs = run_details.select_split(whole_runs, split)
-    blind = blind_comparison.read_blind_runs(args.root, [run.cell.data for run in runs], benchmarks)
-    folder = args.published or PUBLISHED
-    printed = published_numbers.read_numbers(folder)
-    stated = _read_claims(args.claims or CLAIMS, params, runs, printed)
-    lines, without = trajectories.collect_lines(grid.list_line_cells(params), args.root, args.partial)
+    blind = blind_comparison.read_blind_runs(root, [run.cell.data for run in runs], benchmarks)
+    printed = published_numbers.read_numbers(PUBLISHED)
+    stated = _read_claims(CLAIMS, params, runs, printed)
+    lines, without = trajectories.collect_lines(grid.list_line_cells(params), root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
-    curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, args.root, args.partial)
+    curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, root, args.partial)
     results = report_page.GridResults(
         runs=runs,
         benchmarks=benchmarks,
@@ -77,16 +72,16 @@ def main(argv: list[str]) -> int:
         blind={name: [split.select(run) for run in of_data] for name, of_data in blind.items()},
         lines=lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
         curves=curves,
-        overlaps=table_heads.read_overlaps(args.root, [run.cell.data for run in runs]),
-        records=read_records(args.root, benchmarks),
-        tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(args.root), benchmarks, split.name),
-        tuning=tuned_rows.read_tuned_methods(params, args.root),
-        root=args.root,
+        overlaps=table_heads.read_overlaps(root, [run.cell.data for run in runs]),
+        records=read_records(root, benchmarks),
+        tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
+        tuning=tuned_rows.read_tuned_methods(params, root),
+        root=root,
     )
     literature = report_page.Literature(
         numbers=printed,
-        models=published_numbers.read_models(folder / published_numbers.MODELS),
-        official=published_numbers.read_official_benchmarks(folder),
+        models=published_numbers.read_models(PUBLISHED / published_numbers.MODELS),
+        official=published_numbers.read_official_benchmarks(PUBLISHED),
         claims=stated,
     )
     settings = report_page.PageSettings(
@@ -121,11 +116,10 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
     return f"{format_count(len(cells), 'cell')}: {words}"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip report", description=__doc__.splitlines()[0])
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/, results/ and wise_ft/")
+    parser.add_grid()
     parser.add_argument("--out", type=check_output_folder, default=Path("reports"), help="folder to write")
     parser.add_argument(
         "--items",
@@ -133,8 +127,6 @@ def _parser() -> argparse.ArgumentParser:
         default=report_page.ITEMS,
         help="how many won and lost items of each method the page shows with their pictures; 0: none",
     )
-    parser.add_argument("--published", type=Path, help=f"papers' tables; default: {PUBLISHED}")
-    parser.add_argument("--claims", type=Path, help=f"papers' findings; default: {CLAIMS}")
     return parser
 
 

@@ -329,7 +329,7 @@ def draw_tradeoffs(page: ReportPage) -> list[tuple[str, list[Markup], list[tuple
         numbers = report_figures.number_methods([row.method for row in group.rows])
         figures = []
         for name, points in report_figures.collect_tradeoffs(group).items():
-            figures.append(Markup(report_figures.draw_tradeoff(points, name, numbers or labels)))
+            figures.append(report_figures.draw_tradeoff(points, name, numbers or labels))
         if figures:
             sections.append((group.name, figures, [(number, method) for method, number in numbers.items()]))
     return sections
@@ -354,7 +354,7 @@ def draw_losses(page: ReportPage) -> list[tuple[str, list[tuple[str, Markup]]]]:
         for row in group.rows:
             svg = report_figures.draw_loss(row.runs, f"Loss of {row.method}")
             if svg:
-                figures.append((row.method, Markup(svg)))
+                figures.append((row.method, svg))
         if figures:
             sections.append((group.name, figures))
     return sections

@@ -82,15 +82,15 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkReco
     metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
     unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
     return RowItems(
-        benchmark,
-        metrics,
-        records,
-        keys,
-        np.array(metric_numbers),
-        np.array(record_numbers),
-        np.array([unit_numbers[unit] for unit in units]),
-        {method: np.concatenate(arrays) for method, arrays in values.items()},
-        {row.method: run.cell for row in rows for run in reversed(row.runs) if benchmark in run.results},
+        benchmark=benchmark,
+        metrics=metrics,
+        records=records,
+        ids=keys,
+        metric_I=np.array(metric_numbers),
+        record_I=np.array(record_numbers),
+        unit_I=np.array([unit_numbers[unit] for unit in units]),
+        outcome_I={method: np.concatenate(arrays) for method, arrays in values.items()},
+        first_run={row.method: run.cell for row in rows for run in reversed(row.runs) if benchmark in run.results},
     )
 
 

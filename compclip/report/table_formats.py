@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from statistics import median
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -15,7 +16,7 @@ from markupsafe import Markup
 from compclip.base.messages import format_count
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
-from compclip.report import decisions, escape, report_figures, statistics, table_heads
+from compclip.report import decisions, escape, statistics, table_heads
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.escape import format_name, to_latex, to_markdown
 from compclip.report.run_details import MissingResult
@@ -48,6 +49,8 @@ LEAST = "decided from"  # names the row of least differences
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
 EQUAL = "≈"  # a row that cannot be told from the best of its column
+WIDEST = 4.0  # times the median end of a column's intervals: where its small axes stop
+SPARK = 46  # pixels of half such an axis
 RANK = {0: "", 1: "best", 2: "second"}
 FormatCell = Callable[[Statistic | None, Column], str]
 
@@ -130,9 +133,28 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
     limits = {}
     for i, column in enumerate(group.columns):
         intervals = [e.difference for row in rows if (e := row.statistics[i]) and e.difference]
-        limits[column] = report_figures.limit_axis(intervals)
+        limits[column] = limit_axis(intervals)
     table = _layout_table(group, rows, lambda e, c: _make_difference_cell(e, c, limits[c]))
     return table | {"least": list_least_differences(group) if rows else []}
+
+
+def limit_axis(intervals: Sequence[Interval]) -> float:
+    """Return the end of a column's small axes: the largest end, at most `WIDEST` times the rows' median one."""
+    ends = [max(abs(interval.low), abs(interval.high)) for interval in intervals]
+    return min(max(ends), WIDEST * median(ends) or max(ends)) or 1.0 if ends else 1.0
+
+
+def draw_interval(gap: Interval, limit: float, verdict: int) -> Markup:
+    """Draw a small interval on an axis of 0 ± limit: the dot is the estimate, an arrow one beyond the axis."""
+    start, stop, at = (SPARK * (1 + max(-1, min(1, value / limit))) for value in (gap.low, gap.high, gap.estimate))
+    mark = {1: "good", -1: "bad", 0: "none"}[verdict]
+    dot = f'<circle class="{mark}" cx="{at:.1f}" cy="7" r="3"/>'
+    if abs(gap.estimate) > limit:
+        dot = f'<path class="{mark}" d="M{at:.1f} 7l{-6 if gap.estimate > 0 else 6} -4v8Z"/>'
+    lines = f'<path class="zero" d="M{SPARK} 1v12"/><path class="range {mark}" d="M{start:.1f} 7H{stop:.1f}"/>'
+    width = 2 * SPARK
+    view = f'viewBox="-2 0 {width + 4} 14" width="{width + 4}" height="14"'
+    return Markup(f'<svg class="spark" {view} aria-hidden="true">{lines}{dot}</svg>')
 
 
 def list_least_differences(group: ResultTable) -> list[str]:
@@ -197,13 +219,22 @@ def _make_difference_cell(statistic: Statistic | None, column: Column, limit: fl
     gap = statistic.difference
     if gap is None:
         return TableCell(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
-    figure = Markup(report_figures.draw_interval(gap.low, gap.high, gap.estimate, limit, statistic.verdict))
+    figure = draw_interval(gap, limit, statistic.verdict)
     css = VERDICT[statistic.verdict]
     mark = MARK[statistic.verdict]
     title = f"{gap.items} item pairs"
     if statistic.basis:
         title = f"over {statistic.basis}: {_count_checkpoints(statistic)}, {title}"
-    return TableCell(text, format_interval(gap, column), css, mark, title, key, figure, describe_basis(statistic))
+    return TableCell(
+        text=text,
+        small=format_interval(gap, column),
+        css=css,
+        mark=mark,
+        title=title,
+        key=key,
+        figure=figure,
+        basis=describe_basis(statistic),
+    )
 
 
 def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -443,7 +443,17 @@ def compute_difference(column: Column, left: RunsByTraining, right: RunsByTraini
         verdict = -interval.sign if column.lower else interval.sign
     backbones = len({run.cell.backbone for run, _ in pairs})
     change = mean_std(gaps)[0]
-    return Statistic(mean, std, len(pairs), 0, interval, change, verdict, basis, backbones=backbones)
+    return Statistic(
+        mean=mean,
+        std=std,
+        seeds=len(pairs),
+        rank=0,
+        difference=interval,
+        change=change,
+        verdict=verdict,
+        basis=basis,
+        backbones=backbones,
+    )
 
 
 def pair_runs(left: RunsByTraining, right: RunsByTraining, column: Column) -> list[RunPair]:

@@ -86,7 +86,7 @@ def _read_line(cell: Cell, path: Path) -> WiseFtLine:
     try:
         return WiseFtLine(cell, tuple(Mixture(point["alpha"], dict(point["metrics"])) for point in raw["points"]))
     except (KeyError, TypeError, ValueError) as error:
-        fix = f"run `compclip wise_ft --cell {cell.name}` again"
+        fix = f"run `compclip evaluate wise_ft --cell {cell.name}` again"
         raise UserError(f"{path}: not a WiSE-FT file ({error!r}); {fix}") from error
 
 

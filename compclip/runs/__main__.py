@@ -29,7 +29,6 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
 from compclip.base.messages import format_count
-from compclip.config import read
 from compclip.runs import inventory, progress, run_store, run_table, status
 from compclip.runs.inventory import RunUsers
 from compclip.runs.run_folder import RunFolder
@@ -226,7 +225,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         prog="compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command")
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    parser.add_json("print the list as JSON")
     list_parser = commands.add_parser("list", help="a line a run (what happens without a command)")
     list_parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     keep_parser = commands.add_parser("keep", help="mark runs that stay")
@@ -245,7 +244,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         help_text = "grids whose runs stay, besides params.yaml's"
         command.add_argument("--keep-grids", nargs="*", default=[], required=required, metavar="FILE", help=help_text)
         command.add_argument("--dry-run", action="store_true", help="say what would be removed; touch nothing")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
+    parser.add_grid()
     for command in commands.choices.values():
         command.add_argument("--params", default=argparse.SUPPRESS, help="the file that holds the grid")
     return parser.parse_args(argv)

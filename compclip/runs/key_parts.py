@@ -1,8 +1,8 @@
-"""Say why a cell would be trained again: `compclip why CELL`.
+"""Say why a cell would be trained again: `compclip runs why CELL`.
 
-    compclip why fsc_clip-scenes-scenes-0                what its key has in it that the nearest finished run had not
-    compclip why fsc_clip-scenes-scenes-0 train.lr=1e-5  the same with another value
-    compclip why fsc_clip-scenes-scenes-0 --json
+    compclip runs why fsc_clip-scenes-scenes-0                what its key has that the nearest finished run had not
+    compclip runs why fsc_clip-scenes-scenes-0 train.lr=1e-5  the same with another value
+    compclip runs why fsc_clip-scenes-scenes-0 --json
 
 Compared are the finished runs of the store: first those that were made for this cell, then others of its method.
 Runs that were trained before code.json was written do not say which files their code had.
@@ -356,12 +356,11 @@ def _format_modules(changes: ModuleChanges | None) -> list[str]:
 def main(argv: Sequence[str]) -> int:
     """Run the command `why`."""
     parser = CommandParser(
-        prog="compclip why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip runs why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cell", help="method-backbone-data-seed of the grid")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
-    parser.add_argument("--params", default=read.DEFAULT, help="the file that holds the grid")
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_grid("parameters to override")
+    parser.add_json("print the answer as JSON")
     args = parser.parse_args(argv)
     run = grid.resolve(read.load_params(args.params, args.overrides), args.cell)
     cell_run = run_store.locate_run(run, Path("."))

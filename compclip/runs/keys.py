@@ -1,4 +1,4 @@
-"""The stage `keys`: the run key of every cell, keys/<method>.json: `compclip keys`.
+"""The stage `keys`: the run key of every cell, keys/<method>.json: `compclip stage keys`.
 
 A method's training depends on its keys alone: they stand for parameters, code, data and backbone together.
 """
@@ -82,7 +82,7 @@ def read_chosen(method: str, requests: Mapping[str, Any], root: Path) -> dict[st
 
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
-    CommandParser(prog="compclip keys", description=__doc__.splitlines()[0]).parse_args(argv)
+    CommandParser(prog="compclip stage keys", description=__doc__.splitlines()[0]).parse_args(argv)
     print(format_count(write_keys(Path(".")), "cell"))
     return 0
 

@@ -358,7 +358,7 @@ def hash_inputs(inputs: Inputs, reads: Mapping[str, str] | None = None, needs_ne
     if not path.is_file() or identity.get("inputs") != all_inputs:
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
-            f"`compclip neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
+            f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
         )
     return Fingerprints(data, _fingerprint_current((*paths, path)))
 

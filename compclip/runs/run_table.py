@@ -231,7 +231,7 @@ def _list_trials(root: Path) -> Iterator[ListedRun]:
     """Yield the trials of sweeps that have a run; a study that cannot be read is a row as well."""
     for path in sorted((root / STUDIES).glob("*/trials.json")):
         study = path.parent.name
-        command = "compclip tune" if study.startswith("tune.") else f"compclip sweep --study {study}"
+        command = "compclip sweep tune" if study.startswith("tune.") else f"compclip sweep --study {study}"
         try:
             for trial in read_mapping(path)["trials"]:
                 if trial["run_key"]:

@@ -22,7 +22,6 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
-from compclip.config import read
 from compclip.runs import cluster, jobs, lock, progress, run_table, shard_tasks
 from compclip.runs.jobs import Job, UnsentJob
 from compclip.runs.run_table import DAMAGED, PUBLISHED, SCORING, STALE, STOPPED, TRAINED, ListedRun, RunRow
@@ -140,7 +139,17 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
         who = named_jobs[0].label() + (f" and {len(named_jobs) - 1} more" if named_jobs[1:] else "")
     error = one_line(failed[0].reason()) if failed else ""
     waits_by = pending[0].waits_by if state == jobs.PENDING else ""
-    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error, waits_by)
+    return StageRow(
+        name=name,
+        state=state,
+        shards_made=len(finished),
+        shards_total=len(shard_keys),
+        captions_per_second=speed,
+        left_s=seconds_left,
+        job=who,
+        error=error,
+        waits_by=waits_by,
+    )
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
@@ -254,8 +263,8 @@ def main(argv: list[str]) -> int:
     """Print the table once, or again and again."""
     parser = CommandParser(prog="compclip status", description=__doc__.splitlines()[0])
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
-    parser.add_argument("--params", default=read.DEFAULT, help="the grid whose runs are shown")
-    parser.add_argument("--json", action="store_true", help="print JSON, once")
+    parser.add_grid()
+    parser.add_json("print JSON, once")
     args = parser.parse_args(argv)
     if args.json:
         rows = [asdict(run_table.make_row(run)) for run in run_table.list_runs(args.params)[0]]

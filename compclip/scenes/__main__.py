@@ -1,4 +1,4 @@
-"""The `scenes` stage: `compclip scenes --out data/scenes_world`."""
+"""The `scenes` stage: `compclip stage scenes --out data/scenes_world`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from compclip.scenes import generate
 def main(argv: list[str]) -> int:
     """Make the world of params.yaml's section `scenes`."""
     about = generate.__doc__.splitlines()[0]
-    parser = CommandParser(prog="compclip scenes", description=about)
+    parser = CommandParser(prog="compclip stage scenes", description=about)
     parser.add_argument("--out", type=check_output_folder, default=Path("data/scenes_world"), help="folder to write")
-    parser.add_argument("--params", default="params.yaml", help="the file whose section scenes is read")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
     world = read.load_params(args.params, args.overrides).scenes
     print(json.dumps(generate.generate(world, args.out)))

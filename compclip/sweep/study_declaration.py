@@ -28,6 +28,7 @@ items stay unseen; or choose on one benchmark and report another.
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +60,6 @@ from compclip.runs.run_store import StoredRun
 FOLDER = Path("experiments/studies")
 KINDS = ("float", "int", "categorical")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Whole = int
 Value = Finite | int | str | bool
 
 
@@ -152,7 +152,7 @@ class SpaceEntry:
     """A dimension as a study's file has it: `float`, `int` or `categorical`."""
 
     float: tuple[Finite, Finite] | None = None
-    int: tuple[Whole, Whole] | None = None
+    int: tuple[builtins.int, builtins.int] | None = None
     categorical: tuple[Value, ...] | None = None
     log: bool = False
     when: dict[str, tuple[Value, ...]] | None = None

@@ -5,10 +5,9 @@ The page is one self-contained HTML file made from what trials.json holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from html import escape
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,8 @@ from compclip.base.messages import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.sections import WHOLE
-from compclip.report.report_figures import (
-    Axis,
-    category_axis,
-    draw_axes,
-    draw_line,
-    draw_text,
-    format_tick,
-    linear_axis,
-    logarithmic_axis,
-    wrap_svg,
-)
 from compclip.report.statistics import BOTH, NEITHER
+from compclip.report.svg_plots import COLOURS, PAPER, SvgPlot, format_tick
 from compclip.report.tables import Column
 from compclip.runs import run_store
 from compclip.sweep.confirmation import VERDICTS
@@ -191,6 +180,7 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
     study = scale_values(study_json)
     complete = [t for t in study["trials"] if t["state"] == "complete"]
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    slices = [draw_slice(study, complete, d, i) for i in range(len(study["objectives"])) for d in study["space"]]
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         study=study, numbers=format_numbers, facts=list_facts(study),
@@ -198,12 +188,10 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
         best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
         confirmed=confirmed, judged=list_judged_pairs(confirmed) if confirmed else [],
         verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
-        pareto=Markup(draw_pareto(study, complete)) if len(study["objectives"]) == 2 and complete else "",
-        history=[Markup(draw_history(study, complete, i)) for i in range(len(study["objectives"])) if complete],
-        importance=[(k, Markup(draw_bars(list(v.items()), f"Importance for {k}")))
-                    for k, v in study["importance"].items()],
-        slices=[Markup(s) for i in range(len(study["objectives"])) for d in study["space"]
-                if (s := draw_slice(study, complete, d, i))],
+        pareto=draw_pareto(study, complete) if len(study["objectives"]) == 2 and complete else "",
+        history=[draw_history(study, complete, i) for i in range(len(study["objectives"])) if complete],
+        importance=[(k, draw_bars(v, f"Importance for {k}")) for k, v in study["importance"].items()],
+        slices=list(filter(None, slices)),
     )  # fmt: skip
 
 
@@ -288,12 +276,12 @@ def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
 
 # Figures of a study's page: its history, slices, front and importance, from a document whose values are scaled.
 
-WIDTH = 410
-HEIGHT = 290
-LEFT = 62
-RIGHT = WIDTH - 16
-TOP = 16
-BOTTOM = HEIGHT - 44
+SIZE = (410, 290)  # pixels
+STYLES: dict[str, dict[str, Any]] = {  # of a trial's mark, those on top last
+    "trial": {"color": COLOURS[1], "alpha": 0.75, "markersize": 7},
+    "paper": {"color": COLOURS[2], "marker": "D", "markersize": 8},
+    "best": {"color": COLOURS[3], "markersize": 10, "markeredgecolor": PAPER},
+}
 
 
 def label_objective(objective: Mapping[str, Any]) -> str:
@@ -324,116 +312,70 @@ def _describe_trial(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
     return f"trial {t['number']}: {params}: {', '.join(format_numbers(study, t['values']))}"
 
 
-def _make_objective_axis(study: Mapping[str, Any], complete: list[dict], i: int, start: float, stop: float) -> Axis:
-    """Make the axis of an objective, the pretrained model's value on it too."""
-    return linear_axis([*(t["values"][i] for t in complete), *_reference_values(study, i)], start, stop)
-
-
 def _reference_values(study: Mapping[str, Any], i: int) -> list[float]:
     return [study["reference"]["values"][i]] if study["reference"] else []
 
 
-def draw_history(study: Mapping[str, Any], complete: list[dict], i: int) -> str:
+def draw_history(study: Mapping[str, Any], complete: list[dict], i: int) -> Markup:
     """Draw an objective against the trial's number, with the best so far."""
     objective = study["objectives"][i]
-    x = linear_axis([0, max(t["number"] for t in complete) or 1], LEFT, RIGHT)
-    x = replace(x, ticks=tuple(tick for tick in x.ticks if tick == int(tick)))
-    y = _make_objective_axis(study, complete, i, BOTTOM, TOP)
+    plot = SvgPlot(f"History of {objective['metric']}", "trial", label_objective(objective), SIZE)
+    plot.axes.locator_params(axis="x", integer=True)
     pick = max if objective["direction"] == "maximize" else min
-    best: list[tuple[int, float]] = []
-    for t in sorted(complete, key=lambda t: t["number"]):
-        best.append((t["number"], pick([t["values"][i], *(b for _, b in best[-1:])])))
-    extra = draw_steps(best, x, y) + "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
-    dots = [Dot(t["number"], t["values"][i], _choose_kind(study, t), _describe_trial(study, t)) for t in complete]
-    return draw_scatter(dots, x, y, ("trial", label_objective(objective)), extra, f"History of {objective['metric']}")
+    trials = sorted(complete, key=lambda t: t["number"])
+    best = list(accumulate((t["values"][i] for t in trials), pick))
+    plot.axes.step([t["number"] for t in trials], best, where="post", color=COLOURS[3], linewidth=1.5)
+    return _draw_trials(plot, study, trials, lambda t: t["number"], i)
 
 
-def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, Any], i: int) -> str:
-    """Draw an objective against one parameter, over the trials that drew it."""
+def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, Any], i: int) -> Markup:
+    """Draw an objective against one parameter, over the trials that drew it; empty without any."""
     name = d["name"]
-    trials = [t for t in complete if d["name"] in t["params"]]
+    trials = [t for t in complete if name in t["params"]]
     if not trials:
-        return ""
-    position: Any = (lambda v: float([repr(c) for c in d["choices"]].index(repr(v)))) if d["choices"] else float
-    if d["choices"]:
-        x = category_axis([str(c) for c in d["choices"]], LEFT, RIGHT)
-    else:
-        x = (logarithmic_axis if d["log"] else linear_axis)([d["low"], d["high"]], LEFT, RIGHT)
-    y = _make_objective_axis(study, complete, i, BOTTOM, TOP)
+        return Markup()
     objective = study["objectives"][i]
-    extra = "".join(draw_level(v, y, "pretrained") for v in _reference_values(study, i))
-    dots = [
-        Dot(position(t["params"][name]), t["values"][i], _choose_kind(study, t), _describe_trial(study, t))
-        for t in trials
-    ]
-    return draw_scatter(dots, x, y, (name, label_objective(objective)), extra, f"{objective['metric']} against {name}")
+    plot = SvgPlot(f"{objective['metric']} against {name}", name, label_objective(objective), SIZE)
+    if d["choices"]:
+        choices = [repr(choice) for choice in d["choices"]]
+        plot.axes.set_xticks(range(len(choices)), [str(choice) for choice in d["choices"]])
+        return _draw_trials(plot, study, trials, lambda t: choices.index(repr(t["params"][name])), i)
+    if d["log"]:
+        plot.axes.set_xscale("log")
+    plot.axes.set_xlim(d["low"], d["high"])
+    return _draw_trials(plot, study, trials, lambda t: float(t["params"][name]), i)
 
 
-def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> str:
+def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> Markup:
     """Draw the second objective (x) against the first (y): what no trial beats in both is marked."""
-    x = _make_objective_axis(study, complete, 1, LEFT, RIGHT)
-    y = _make_objective_axis(study, complete, 0, BOTTOM, TOP)
-    dots = [Dot(t["values"][1], t["values"][0], _choose_kind(study, t), _describe_trial(study, t)) for t in complete]
-    extra = ""
-    if study["reference"]:
-        first, second = study["reference"]["values"]
-        extra = draw_line(x(second), TOP, x(second), BOTTOM, "guide") + draw_level(first, y, "pretrained")
-    corners = sorted((t["values"][1], t["values"][0]) for t in complete if t["number"] in study["front"])
-    extra += '<path class="line c3" d="M' + "L".join(f"{x(a)} {y(b)}" for a, b in corners) + '"/>'
-    labels = label_objective(study["objectives"][1]), label_objective(study["objectives"][0])
-    return draw_scatter(dots, x, y, labels, extra, "Pareto front")
+    first, second = study["objectives"]
+    plot = SvgPlot("Pareto front", label_objective(second), label_objective(first), SIZE)
+    for value in _reference_values(study, 1):
+        plot.guide(x=value)
+    front = sorted((t["values"][1], t["values"][0]) for t in complete if t["number"] in study["front"])
+    if front:
+        plot.line(front, color=COLOURS[3])
+    return _draw_trials(plot, study, complete, lambda t: t["values"][1], 0)
 
 
-@dataclass(frozen=True)
-class Dot:
-    """A trial in a figure; `kind`: trial, paper or best."""
-
-    x: float
-    y: float
-    kind: str
-    title: str
-
-
-def draw_scatter(
-    dots: Sequence[Dot], x: Axis, y: Axis, labels: tuple[str, str], extra: str = "", title: str = ""
-) -> str:
-    """Draw dots over a frame; `extra` is drawn below them. Paper and best come last, on top."""
-    marks = []
-    for d in sorted(dots, key=lambda d: ("trial", "paper", "best").index(d.kind)):
-        x_px = x(d.x)
-        y_px = y(d.y)
-        title_text = f"<title>{escape(d.title)}</title>"
-        radius = 6.5 if d.kind == "best" else 4.5
-        if d.kind == "paper":
-            marks.append(f'<path class="paper" d="M{x_px} {y_px - 7}l7 7l-7 7l-7 -7Z">{title_text}</path>')
-        else:
-            marks.append(f'<circle class="{d.kind}" cx="{x_px}" cy="{y_px}" r="{radius}">{title_text}</circle>')
-    return wrap_svg(draw_axes(x, y, *labels) + extra + "".join(marks), WIDTH, HEIGHT, title)
+def _draw_trials(
+    plot: SvgPlot, study: Mapping[str, Any], trials: Sequence[dict], position: Callable[[dict], float], i: int
+) -> Markup:
+    """Draw trials at their positions and values of objective i, and a dashed line at the pretrained model's value."""
+    for value in _reference_values(study, i):
+        plot.guide(y=value, name="pretrained")
+    for kind, style in STYLES.items():
+        for t in trials:
+            if _choose_kind(study, t) == kind:
+                plot.mark(position(t), t["values"][i], _describe_trial(study, t), **style)
+    return plot.to_svg()
 
 
-def draw_level(value: float, y: Axis, text: str) -> str:
-    """Draw a dashed line across the frame, with its name."""
-    top = y(value)
-    return draw_line(LEFT, top, RIGHT, top, "guide") + draw_text(RIGHT, top - 4, text, "tick end")
-
-
-def draw_steps(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
-    """Draw a line that keeps each value until the next point."""
-    path = "".join(
-        f"{'M' if i == 0 else 'H'}{x(a)}" + (f" {y(b)}" if i == 0 else f"V{y(b)}") for i, (a, b) in enumerate(points)
-    )
-    return f'<path class="line c3" d="{path}"/>' if points else ""
-
-
-def draw_bars(shares: Sequence[tuple[str, float]], title: str) -> str:
+def draw_bars(shares: Mapping[str, float], title: str) -> Markup:
     """Draw one horizontal bar for each name, as a share of 1."""
-    height = 20 + 26 * len(shares)
-    x_px = 130
-    rows = []
-    for i, (name, share) in enumerate(shares):
-        top = 12 + 26 * i
-        width = share * (WIDTH - x_px - 60)
-        rows.append(draw_text(x_px - 8, top + 13, name, "name end"))
-        rows.append(f'<rect class="f1" x="{x_px}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
-        rows.append(draw_text(x_px + width + 6, top + 13, f"{100 * share:.0f} %", "tick"))
-    return wrap_svg("".join(rows), WIDTH, height, title)
+    plot = SvgPlot(title, "", "", (SIZE[0], 50 + 26 * len(shares)))
+    bars = plot.axes.barh(list(shares), list(shares.values()), color=COLOURS[1])
+    plot.axes.bar_label(bars, [f"{100 * share:.0f} %" for share in shares.values()], padding=4)
+    plot.axes.set(xlim=(0, 1.15 * max(shares.values(), default=1.0) or 1.0), xticks=[])
+    plot.axes.invert_yaxis()
+    return plot.to_svg()

@@ -1,8 +1,8 @@
 """Choose each method's parameters on validation items: the stage `tune`, before a run has its key.
 
-    compclip tune                                   bring all studies up to date, a trial for each GPU or core
-    compclip tune --profile slurm/a100.yaml -j 8    each trial a job of a cluster
-    compclip tune --method negclip                  of one method
+    compclip sweep tune                                   bring all studies up to date, a trial for each GPU or core
+    compclip sweep tune --profile slurm/a100.yaml -j 8    each trial a job of a cluster
+    compclip sweep tune --method negclip                  of one method
 
 The studies are those of plan/tune/tune.json, one for each trained method, backbone and data set, driven as `compclip
 sweep` drives one: the same command goes on where a killed one was, and equal runs of the store are shared. A study has
@@ -137,14 +137,14 @@ def _count_slots(request: Mapping[str, Any]) -> int:
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = CommandParser(
-        prog="compclip tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip sweep tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--method", default="", help="a method of the grid; default: all that are trained")
     parser.add_argument(
         "-j", "--jobs", type=int, default=0, help="trials at a time; default: the profile's, or GPUs or cores"
     )
     parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
+    parser.add_grid()
     return parser.parse_args(argv)
 
 

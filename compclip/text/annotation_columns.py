@@ -243,12 +243,24 @@ class AnnotationRows:
         edges = [lists[index][0].tolist() for lists in self.spans]
         sentences, chunks, verbs = (tuple(zip(e[::2], e[1::2], strict=True)) for e in edges)
         return Annotation(
-            text, starts, ends, pos, tag, self._lemma(index, text, starts, ends), dep, heads, sentences, chunks, verbs,
-            self.candidates.row(index, len(ends)), written_swap, written_replace,
-            self.masked.row(index, len(ends)) if self.masked else (),
-            {kind: tuple(texts) for kind, lists in self.stored.items() if (texts := lists[index])},
-            self.relatives.row(index, len(ends)) if self.relatives else (),
-        )  # fmt: skip
+            text=text,
+            starts=starts,
+            ends=ends,
+            pos=pos,
+            tag=tag,
+            lemma=self._lemma(index, text, starts, ends),
+            dep=dep,
+            heads=heads,
+            sentences=sentences,
+            chunks=chunks,
+            verbs=verbs,
+            candidates=self.candidates.row(index, len(ends)),
+            written_swap=written_swap,
+            written_replace=written_replace,
+            masked=self.masked.row(index, len(ends)) if self.masked else (),
+            stored={kind: tuple(texts) for kind, lists in self.stored.items() if (texts := lists[index])},
+            relatives=self.relatives.row(index, len(ends)) if self.relatives else (),
+        )
 
     def _lemma(self, index: int, text: str, starts: tuple[int, ...], ends: tuple[int, ...]) -> tuple[str, ...]:
         if text.isascii():

@@ -23,7 +23,17 @@ _PUNCTUATION = re.compile(r'[.!"()*#:;~]')
 @requires_stored("texts.paraphrase")
 def paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Draw one of the stored paraphrases evenly; None without one."""
-    stored = annotation.stored.get("paraphrase", ())
+    return _draw_other(annotation, "paraphrase", rng)
+
+
+@requires_stored("texts.absent")
+def absent(annotation: Annotation, rng: np.random.Generator) -> str | None:
+    """Draw one of the stored captions that deny what the picture does not show; None without one."""
+    return _draw_other(annotation, "absent", rng)
+
+
+def _draw_other(annotation: Annotation, kind: str, rng: np.random.Generator) -> str | None:
+    stored = annotation.stored.get(kind, ())
     texts = [text for text in stored if not word_edits.equal_ignoring_case(text, annotation.text)]
     return texts[rng.integers(len(texts))] if texts else None
 

@@ -1,6 +1,6 @@
 """Words that may replace a word and make its caption wrong, from WordNet.
 
-    compclip wordnet --install      # find, fetch or copy WordNet
+    compclip stage wordnet --install      # find, fetch or copy WordNet
 
 Candidates are antonyms and co-hyponyms, sisters under a direct hypernym (FSC-CLIP A.1): of words that captions hold
 most their group (`caption_words`); of others antonyms in a usual sense and, of nouns that first of all name a thing or
@@ -88,7 +88,7 @@ def report_damage(word: str) -> Iterator[None]:
     except (LookupError, ValueError) as error:
         raise UserError(
             f"{wordnet_files.find_folder()}: damaged ({type(error).__name__} at {word!a}); remove it, then run "
-            "`compclip wordnet --install`"
+            "`compclip stage wordnet --install`"
         ) from error
 
 
@@ -283,7 +283,7 @@ def load_counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
 
 def main(argv: list[str]) -> int:
     """Print the folder of WordNet, after installing it if `--install` is given."""
-    parser = CommandParser(prog="compclip wordnet", description="Find or install WordNet.")
+    parser = CommandParser(prog="compclip stage wordnet", description="Find or install WordNet.")
     parser.add_argument("--install", action="store_true", help="fetch it through NLTK or copy Debian's files")
     if parser.parse_args(argv).install:
         path, source = wordnet_files.install()

@@ -45,7 +45,7 @@ adj.ppl
 _NUMBER = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
 ADVICE = (
     "no WordNet: give NLTK its data with `python -m nltk.downloader wordnet`, or as root run `apt-get install "
-    f"{' '.join(PACKAGES)}`, then `compclip wordnet --install`"
+    f"{' '.join(PACKAGES)}`, then `compclip stage wordnet --install`"
 )
 FILES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 ANTONYM, HYPERNYM, HYPONYM, SIMILAR, ALSO, DERIVED = "!@~&^+"

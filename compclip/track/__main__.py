@@ -7,14 +7,11 @@ runs while they run, seconds behind. Files are the truth: nothing is read back f
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
-from compclip.config import read
 from compclip.track import sync
 from compclip.track.entries import TrackedProject
 from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
@@ -27,19 +24,12 @@ def main(argv: list[str]) -> int:
     warn_of_password(args.uri, "--uri", VARIABLE)
 
     def load() -> TrackedProject:
-        return sync.load_project(
-            args.params, args.root, args.studies, args.project, args.checkpoint_mib, sync.summary_cache(uri),
-            args.table_rows,
-        )  # fmt: skip
+        return sync.load_project(args.params, checkpoint_mib=args.checkpoint_mib, cache_file=sync.summary_cache(uri))
 
     if not args.every > 0:
         raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
-    if args.table_rows < 0:
-        raise UserError(
-            f"--table-rows {args.table_rows}: must be 0 or more; it is items of a benchmark in a run's table"
-        )
     if args.follow:
-        return sync.follow(sync.StoreFollower(load, uri, args.root), args.every, args.beside)
+        return sync.follow(sync.StoreFollower(load, uri), args.every, args.beside)
     project = load()
     counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
@@ -52,7 +42,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip track", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
@@ -64,28 +54,14 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=float, default=sync.EVERY_S, metavar="S", help="with --follow: seconds between two looks"
     )
     parser.add_argument("--beside", type=int, metavar="PID", help="with --follow: do not end before this process")
-    parser.add_argument("--params", type=Path, default=Path(read.DEFAULT), help="the file that holds the grid")
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
-    parser.add_argument("--studies", type=Path, default=Path("studies"), help="folder of the sweeps' studies")
+    parser.add_grid()
     parser.add_argument("--uri", help=f"tracking URI; default: {VARIABLE} or {DEFAULT_URI}")
-    parser.add_argument(
-        "--project",
-        default="",
-        help=f"first word of the experiments' names; default: {sync.PROJECT}, or what {sync.PROJECT_FILE} holds",
-    )
     parser.add_argument(
         "--checkpoint-mib",
         type=float,
         default=sync.CHECKPOINT_MIB,
         metavar="MIB",
         help="upload and register checkpoints up to this size; larger ones are named in a tag",
-    )
-    parser.add_argument(
-        "--table-rows",
-        type=int,
-        default=sync.TABLE_ROWS,
-        metavar="N",
-        help="items of each benchmark, with outcome and texts, in a run's tables; 0: no tables",
     )
     return parser
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import os
-import re
 import socket
 import sys
 from pathlib import Path
@@ -21,7 +19,6 @@ from compclip.track.entries import SummaryCache
 
 PORTS = range(1, 65536)
 UI_MODE = "workflowType=machine_learning"  # without it the UI opens on its pages for language-model applications
-HOSTS = re.compile(r"[\w.*:\[\]][\w.*:\[\]-]*(,[\w.*:\[\]][\w.*:\[\]-]*)*", re.ASCII)
 
 
 def main(argv: list[str]) -> int:
@@ -33,29 +30,27 @@ def main(argv: list[str]) -> int:
         address = view_address(mask_url(uri), default_experiment(uri))
         print(f"the store is a server of its own: open {address}")
         return 0
-    check_arguments(uri, args.host, args.port, args.allowed_hosts)
+    check_arguments(uri, args.host, args.port)
     # the job runner serves language-model features and costs processes
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
     tracking_store.check_schema(uri)
-    write_notes(uri, args.root, args.host)
+    write_notes(uri, Path(), args.host)
     print(describe_address(uri, args.host, args.port), flush=True)
-    return os.execve(sys.executable, server_command(uri, args.host, args.port, args.allowed_hosts), environment)
+    return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip dashboard", description=__doc__.splitlines()[0])
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000, help="where the page is served; default: 5000")
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds runs/ and results/")
     parser.add_argument(
         "--uri", help=f"tracking URI; default: {tracking_store.VARIABLE} or {tracking_store.DEFAULT_URI}"
     )
-    parser.add_argument("--allowed-hosts", help="names by which others reach it, as gpu1.example.org:5000,gpu1:5000")
     return parser
 
 
-def check_arguments(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> None:
+def check_arguments(uri: str, host: str, port: int) -> None:
     """Raise UserError where there is no store yet, the port is taken, or an argument is none."""
     file = tracking_store.sqlite_file(uri)
     if file is not None and not file.is_file():
@@ -66,8 +61,6 @@ def check_arguments(uri: str, host: str, port: int, allowed_hosts: str | None = 
         )
     if port not in PORTS:
         raise UserError(f"--port {port}: must be from {PORTS[0]} to {PORTS[-1]}")
-    if allowed_hosts is not None and not HOSTS.fullmatch(allowed_hosts):
-        raise UserError(f"--allowed-hosts {allowed_hosts!r}: must be names with commas between them, as gpu1:5000")
     try:
         with socket.create_server((host, port)):
             pass
@@ -126,13 +119,13 @@ def count_new_runs(uri: str, root: Path) -> int:
     )
 
 
-def server_command(uri: str, host: str, port: int, allowed_hosts: str | None = None) -> list[str]:
+def server_command(uri: str, host: str, port: int) -> list[str]:
     """Return the server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     file = tracking_store.sqlite_file(uri)
     if file:
         words += ["--artifacts-destination", str((file.parent / "uploads").absolute())]
-    return [*words, "--allowed-hosts", allowed_hosts] if allowed_hosts else words
+    return words
 
 
 if __name__ == "__main__":

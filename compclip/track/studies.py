@@ -90,15 +90,15 @@ def _parse_trial(raw: dict[str, Any], root: Path, summaries: SummaryCache) -> St
         steps[int(step)] = tuple(map(float, values if isinstance(values, list) else [values]))
     started, ended = (raw.get(key) and datetime.fromisoformat(raw[key]).timestamp() for key in ("started", "ended"))
     return StudyTrial(
-        int(raw["number"]),
-        str(raw["state"]).lower(),
-        dict(raw["params"]),
-        tuple(map(float, raw.get("values") or ())),
-        run,
-        facts | ({"paper": "true"} if raw.get("paper") else {}),
-        steps,
-        started,
-        ended,
+        number=int(raw["number"]),
+        state=str(raw["state"]).lower(),
+        params=dict(raw["params"]),
+        values=tuple(map(float, raw.get("values") or ())),
+        run=run,
+        facts=facts | ({"paper": "true"} if raw.get("paper") else {}),
+        intermediate=steps,
+        started=started,
+        ended=ended,
     )
 
 

@@ -43,14 +43,14 @@ TURN_S = 1.0  # between two looks of a follower that waits for another one
 BUSY = "process {} follows the runs of this project already; stop it, or leave it to it"
 
 
-def name_project(given_name: str = "", root: Path = Path()) -> SafeName:
-    """Return the first word of our experiments' names: `given`, COMPCLIP_PROJECT, or the name of the folder `root`.
+def name_project(root: Path = Path()) -> SafeName:
+    """Return the first word of our experiments' names: COMPCLIP_PROJECT, or the name of the folder `root`.
 
     A folder gets its name once: its own and six random digits, so that two checkouts that log to one server differ.
     Raises UserError for what is no name: it stands in filters, addresses and folders.
     """
-    if given_name or os.environ.get(PROJECT):
-        return SafeName(given_name or os.environ[PROJECT], "--project" if given_name else PROJECT)
+    if os.environ.get(PROJECT):
+        return SafeName(os.environ[PROJECT], PROJECT)
     file = root / PROJECT_FILE
     name = _read_project(root)
     if name:
@@ -79,8 +79,7 @@ def _read_project(root: Path) -> SafeName | None:
 
 def load_project(
     params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies"),
-    project: str = "", checkpoint_mib: float = CHECKPOINT_MIB, cache_file: Path | None = None,
-    table_rows: int = TABLE_ROWS,
+    checkpoint_mib: float = CHECKPOINT_MIB, cache_file: Path | None = None,
 ) -> TrackedProject:  # fmt: skip
     """Read the runs below `root` and the studies; `cache_file` holds what earlier calls read.
 
@@ -95,13 +94,13 @@ def load_project(
     live_runs = tuple(run for run in live.list_runs(root) if run.is_shown)
     if not (cells or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
-    project = name_project(project, root)
+    project = name_project(root)
     names = frozenset(cell.name for cell in config_grid.list_cells(params))
     grid_runs = [cell.run for cell in cells if cell.run.cell.name in names]
     all_runs = [cell.run for cell in cells] + [run for study in sweeps for run in study.runs]
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
-    tables = ItemTables(params.benchmarks, params.evaluate.ties, table_rows) if table_rows else None
+    tables = ItemTables(params.benchmarks, params.evaluate.ties, TABLE_ROWS)
     options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables)
     entries = track_entries.make_cell_entries(cells, options)
     grid = tuple((cell.run, e.scores) for cell, e in zip(cells, entries, strict=True) if e.at_home)
@@ -120,7 +119,7 @@ def update_study(folder: Path, uri: str | None = None, params_path: str | Path =
     study = studies.read_study(folder, summaries)
     summaries.save()
     columns = track_entries.select_columns(study.runs, params.report.columns)
-    options = EntryOptions("", frozenset(), name_project("", folder.parent.parent), columns)
+    options = EntryOptions("", frozenset(), name_project(folder.parent.parent), columns)
     entries = tuple(studies.make_study_entries(study, options))
     return update_store(TrackedProject(entries, (), options, is_complete=False), address)
 

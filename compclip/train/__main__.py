@@ -124,8 +124,7 @@ def main(argv: list[str]) -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", help="a method of the grid, name or name.variant: all its cells")
     which.add_argument("--cell", help="method-backbone-data-seed of the grid")
-    parser.add_argument("--params", default="params.yaml", help="the file that holds the grid")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="with --cell")
+    parser.add_grid("parameters to override, with --cell")
     args = parser.parse_args(argv)
     if args.cell:
         return train_cell(args.cell, args.params, args.overrides)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from compclip.config.sections import Train
     from compclip.model.clip_model import ClipModule
 
+LAYER = re.compile(r"\.(\d+)\.")  # its number in a parameter's name, as in transformer.resblocks.3.ln_1.weight
 TOWERS = {"all": ("image", "text"), "image": ("image",), "text": ("text",), "none": ()}
 
 
@@ -33,7 +35,7 @@ def freeze(clip: ClipModule, cfg: Train, seed: int = 0) -> frozenset[str]:
     """Take what is not trained out of the graph; gives the names of the frozen towers.
 
     With `lora` an adapter is added, and the backbone is frozen to its last number: only the adapter is trained, and a
-    bias that the run adds.
+    bias that the run adds. `text_layers` freezes the later layers of the text tower, and nothing else of it.
     """
     if cfg.lora and not lora.adapter_parameters(clip):
         lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
@@ -41,10 +43,17 @@ def freeze(clip: ClipModule, cfg: Train, seed: int = 0) -> frozenset[str]:
     factors = lora.adapter_parameters(clip)
     for name, parameter in clip.named_parameters():
         tower_name = tower(name)
-        is_trained = tower_name in trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
+        in_trained = tower_name in trained and not _is_later_layer(name, cfg.text_layers)
+        is_trained = in_trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
         added = name == "logit_bias" and getattr(clip, "bias_added", False)
         parameter.requires_grad_(name in factors or added if factors else is_trained)
     return frozenset({"image", "text"} - trained)
+
+
+def _is_later_layer(name: str, text_layers: int) -> bool:
+    """Return whether a parameter is of the text tower's layers behind the first so many; 0: of none."""
+    layer = LAYER.search(name) if text_layers and tower(name) == "text" else None
+    return layer is not None and int(layer[1]) >= text_layers
 
 
 def count_parameters(clip: nn.Module) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """The judge: a planted artefact is recognised in pictures that it was not trained on, a balanced list is not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A data set's audit: counts by hand, a page and a JSON; no picture is opened."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

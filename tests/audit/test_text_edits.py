@@ -1,7 +1,5 @@
 """Edits by words, against pairs that a person can read."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.audit import rule_audit

@@ -1,7 +1,5 @@
 """Fields that declare how they are left out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

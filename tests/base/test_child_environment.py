@@ -1,7 +1,5 @@
 """What a process of its own takes from the shell that starts it."""
 
-from __future__ import annotations
-
 from compclip.base import environment_variables
 
 PLACE = ("SLURM_MEM_PER_CPU", "SLURM_CPU_BIND", "SLURMD_NODENAME", "SRUN_DEBUG", "SUBMITIT_EXECUTOR", "PMI_RANK", "PMIX_ID",

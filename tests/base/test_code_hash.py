@@ -1,7 +1,5 @@
 """What code a result depends on: the import closure, by hand on a small package, and against what importing really runs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

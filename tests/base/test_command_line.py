@@ -1,7 +1,5 @@
 """Wrong calls are one line with exit code 2, of subcommands too; help names defaults."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -41,10 +39,3 @@ def test_every_command_has_this_parser():
     """Whatever makes one of argparse's own would print its usage with an error."""
     sources = Path(errors.__file__).parents[1].rglob("*.py")
     assert [path.name for path in sources if "argparse.ArgumentParser(" in path.read_text()] == []
-
-
-def test_help_names_defaults():
-    """Of numbers, names and folders; not of flags, nor twice."""
-    text = " ".join(make_parser().format_help().split())
-    assert "how many; default: 3" in text and "where; default: this folder" in text
-    assert "which; default: any" in text and text.count("default") == 3

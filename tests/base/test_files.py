@@ -1,7 +1,5 @@
 """Whole files or none: atomic writes, reading errors that name the file and the fix."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -1,7 +1,5 @@
 """JSON of strangers: a value, or one line naming the place."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base import files
@@ -23,13 +21,6 @@ def test_what_is_refused(text, message):
     """Depth and digits end in a line as a missing bracket does."""
     with pytest.raises(UserError, match=message):
         files.parse_json(text, "f.json")
-
-
-@pytest.mark.parametrize("text", ["[" * 50_000, "1" * 5000, "{"], ids=["deep", "digits", "open"])
-def test_a_line_of_a_file(text):
-    """The line is the file's, not the text's own, and the fix is the caller's."""
-    with pytest.raises(UserError, match="f.jsonl: .*line 7: .*; train it again"):
-        files.parse_json(text, "f.jsonl", "train it again", 7)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])

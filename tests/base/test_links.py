@@ -1,7 +1,5 @@
 """One copy on the disk, several places: links where the file system can, whole files and trees, nothing half-written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -55,16 +53,6 @@ def test_a_clone_comes_before_a_link(tree, tmp_path, monkeypatch):
     links.link_or_copy(tree / "a.txt", tmp_path / "clone")
     assert not (tmp_path / "clone").samefile(tree / "a.txt")
     assert (tmp_path / "clone").read_text() == "a.txt"
-
-
-def test_a_clone_that_is_refused_leaves_nothing(tree, tmp_path):
-    """The real system call, on whatever file system the tests run."""
-    try:
-        links._clone(tree / "a.txt", tmp_path / "clone")
-    except OSError:
-        assert not (tmp_path / "clone").exists()
-    else:
-        assert (tmp_path / "clone").read_text() == "a.txt"
 
 
 def test_a_copy_is_the_last_resort_and_said_once(tree, tmp_path, no_clones, monkeypatch, capsys):

@@ -1,16 +1,13 @@
 """Notes and warnings: on stderr, by the level of -v and -q, which jobs inherit."""
 
-from __future__ import annotations
-
 import logging
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from compclip.base import errors, messages
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -41,32 +38,7 @@ def test_both_by_default_and_none_when_quiet(monkeypatch, capsys):
         say()
 
 
-@pytest.mark.parametrize("argv", [["-q", "status", "x"], ["status", "--quiet", "x"], ["-v", "status", "x", "-q"]])
-def test_every_command_takes_the_options(argv, monkeypatch, capsys):
-    """In front of a command's name and behind; an error is still one line, exit code 2."""
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
-    monkeypatch.setattr(sys, "argv", ["compclip", *argv])
-
-    def command(argv: list[str]) -> int:
-        assert argv == ["status", "x"]
-        say()
-        raise UserError("x: wrong; repair it")
-
-    assert entry(command) == 2
-    assert capsys.readouterr() == ("", "error: x: wrong; repair it\n")
-
-
 def test_notes_and_warnings_are_written_here_alone():
     """What a module prints by itself would not follow the level."""
     sources = Path(messages.__file__).parents[1].rglob("*.py")
     assert [p.name for p in sources if re.search(r"(print|write)\(\s*f?[\"'](note|warning|hint):", p.read_text())] == []
-
-
-def test_libraries_are_heard_with_v(monkeypatch):
-    """What is behind -- is no option."""
-    levels = []
-    monkeypatch.setattr(logging, "basicConfig", lambda **options: levels.append(options["level"]))
-    assert errors.take_options(["a", "--", "-v"]) == ["a", "--", "-v"]
-    assert levels == []
-    assert errors.take_options(["a", "--verbose"]) == ["a"]
-    assert levels == [logging.INFO]

@@ -1,7 +1,5 @@
 """Methods, benchmarks, sources, captioners, samplers of other packages: found by name, checked as ours."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -10,7 +8,6 @@ from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from compclip.base import code_hash, plugins
@@ -134,29 +131,6 @@ def test_the_command_checks_it(installed):
     assert len(absent.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "override,message",
-    [
-        ("methods.margin.margn=3", r"methods.margin: unknown key 'margn'; did you mean 'margin'\?"),
-        ("methods.margin.margin=wide", r"methods.margin.margin='wide': must be float; the default is 0.1"),
-        ("methods.margin.variants.far.margin=-1", r"methods.margin.variants.far.margin=-1.0: must be >= 0"),
-        ("methods.margin.train.lr=0", r"methods.margin.train.lr=0: must be > 0"),
-        ("methods.margni={}", r"unknown method 'margni'; did you mean 'margin'"),
-        ("benchmarks.sugarcrepe.benchmark=pears", r"unknown benchmark 'pears'; did you mean 'pairs'"),
-        ("data.scenes.source=tabed", r"unknown source 'tabed'; did you mean 'tabbed'"),
-        ("data.scenes.captioner=prefix", r"unknown captioner 'prefix'; did you mean 'prefixed'"),
-        ("data.scenes={source: tabbed, captioner: prefixed, options: {word: a}}", r"did you mean 'words'"),
-    ],
-)
-def test_mistakes_in_its_parameters(override, message, installed, on_path):
-    """As for ours: the key, its value and the nearest names."""
-    on_path(installed)
-    assert read.load_params(ROOT / "params.yaml", GRID)
-    with pytest.raises(UserError, match=message) as error:
-        read.load_params(ROOT / "params.yaml", (*GRID, override))
-    assert "\n" not in str(error.value)
-
-
 def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
     """Of the module itself or of one that it imports; not of its package's others."""
     shutil.copytree(installed, tmp_path / "site")
@@ -169,18 +143,6 @@ def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
         hashes.append(code_hash.hash_code(module))
     assert len(set(hashes[:3])) == 3
     assert hashes[3] == hashes[2]
-
-
-def test_its_loss(installed, on_path, rng):
-    """The hinge against a loop over images and negatives."""
-    on_path(installed)
-    hinge = plugins.load_plugin(plugins.METHODS, "margin").hinge
-    drawn = (torch.from_numpy(rng.normal(size=size)) for size in ((4, 8), (4, 8), (4, 2, 8)))
-    image, text, negative = (torch.nn.functional.normalize(values, dim=-1) for values in drawn)
-    mask = torch.tensor([[1, 1], [1, 0], [0, 0], [0, 1]], dtype=torch.bool)
-    short = [max(0.0, float(0.3 - image[i] @ text[i] + image[i] @ negative[i, k])) for i, k in mask.nonzero().tolist()]
-    assert hinge(image, text, negative, mask, 0.3).item() == pytest.approx(sum(short) / len(short), rel=1e-5)
-    assert hinge(image, text, negative, torch.zeros_like(mask), 0.3).item() == 0
 
 
 def test_ours_for_every_method_hold_for_it(installed):

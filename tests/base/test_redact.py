@@ -1,7 +1,5 @@
 """What is never shown: secrets that were read, and what looks like one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from urllib.parse import quote

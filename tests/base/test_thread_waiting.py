@@ -1,16 +1,10 @@
 """Work that others end is waited for as long as it may take; OpenMP's threads sleep meanwhile."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from compclip.base import worker_processes
-from tests.conftest import ROOT
 
 
 def test_what_ends_is_handed_on():
@@ -27,18 +21,6 @@ def test_what_does_not_end_is_left():
         worker_processes.run_while(lambda: next(looks), ended.wait)
     ended.set()
     assert next(looks, "no further look") == "no further look"
-
-
-def openmp_settings(**changes: str) -> str:
-    """Return what OpenMP prints of its settings when a fresh process loads torch."""
-    plain = {k: v for k, v in os.environ.items() if k not in worker_processes.CHOICES}
-    env = {**plain, "PYTHONPATH": str(ROOT), "OMP_DISPLAY_ENV": "verbose", **changes}
-    command = [sys.executable, "-c", "import torch"]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stderr
-
-
-def test_the_setting_reaches_openmp():
-    assert "GOMP_SPINCOUNT = '0'" in openmp_settings(**worker_processes.passive_waiting({}))
 
 
 @pytest.mark.parametrize("name,value", [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "1000")])

@@ -1,7 +1,5 @@
 """Addresses without their secrets: in every form that a password takes, and in what libraries say of them."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

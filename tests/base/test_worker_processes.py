@@ -1,7 +1,5 @@
 """Workers of a pool whose parent was killed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

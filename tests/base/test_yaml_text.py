@@ -1,7 +1,5 @@
 """YAML of strangers: a value, or one line, whatever it holds."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Embeddings set by hand, images of one colour, and files in the official formats."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Small official files of the benchmarks, by file: values for JSON, texts as they are; and the split that reads them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

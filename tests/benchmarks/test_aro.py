@@ -1,7 +1,5 @@
 """ARO: official fields, boxes, relations and attributes that weigh the same, shuffles that change nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.benchmarks import aro
@@ -104,15 +102,3 @@ def test_a_picture_that_is_missing_leaves_the_balance(dump, folder, embeddings):
     at, gone = f"{folder}/images/1.jpg#box=1,2,3,4", f"{folder}/images/gone.jpg#box=1,2,3,4"
     result = benchmark.score(embeddings({at: [1, 0]}, TEXTS, {gone: "missing"}))
     assert result.metrics["visual_genome_relation"] == 0.5 and result.counts["missing_image"] == 1
-
-
-def test_pictures_in_one_folder(folder, picture):
-    (folder / "images/val2014/2.jpg").unlink()
-    at = picture("flat/2.jpg")
-    assert aro.load(folder, images=at.parent, split="coco_order").images == [str(at)]
-
-
-def test_a_name_that_is_too_long_for_a_file_is_a_missing_picture(dump, folder):
-    dump("aro/visual_genome_relation.json", [relation() | {"image_path": "x" * 5000}])
-    (record,) = aro.load(folder, split="visual_genome_relation").records
-    assert record.images == (f"{folder}/images/{'x' * 5000}#box=1,2,3,4",)

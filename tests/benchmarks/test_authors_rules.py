@@ -1,7 +1,5 @@
 """The new benchmarks against their authors' rules, said again in plain loops: equal on any scores, ties included."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """BiVLC: the hub's columns, seven outcomes, and the pools by type and over all."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -37,10 +35,3 @@ def test_seven_outcomes(folder, embeddings):
     assert result.metrics["replace_i2t"] == 0.5 and result.metrics["add_group"] == 1.0
     assert result.metrics["t2i"] == pytest.approx(1 / 3)  # over the records, not over the types
     assert result.items["i2t"].ids == ("add/0", "replace/1", "replace/2")
-
-
-def test_some_types_and_none_scored(folder, embeddings):
-    benchmark = bivlc.load(folder, split="add")
-    assert [record.subset for record in benchmark.records] == ["add"]
-    nothing = embeddings({}, {"x": [1], "y": [1]}, dict.fromkeys(benchmark.images, "missing"))
-    assert benchmark.score(nothing).metrics == {}

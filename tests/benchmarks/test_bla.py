@@ -1,7 +1,5 @@
 """BLA: two right and two wrong sentences a picture, the nearest two of which are judged right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

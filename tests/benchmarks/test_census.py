@@ -1,25 +1,19 @@
 """Every benchmark enters by one door, which trusts none of its names and texts."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.benchmarks import retrieval
-from compclip.config import columns
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
-from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import benchmark_records
-from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
+from compclip.runs.item_outcomes import COMPOSITION
 
 OUTSIDE = "../outside/o.png"
 
@@ -177,27 +171,6 @@ def test_any_name_is_taken_or_refused_in_a_line(path_parts, is_boxed):
             assert len(benchmark.unit_pictures) == 1
 
 
-def test_an_unusable_box_is_counted_by_its_own_name():
-    """Beside the other reasons, and only where there is one."""
-    record = Record("s", "0", (with_box("a.png", (0, 0, 0, 0)),), ("x",))
-    benchmark = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
-    nothing = np.zeros((0, 2), np.float32)
-    counts = [
-        benchmark.score(Embeddings(nothing, nothing, {}, {}, {record.images[0]: why})).counts
-        for why in ("box", "missing")
-    ]
-    assert counts[0] == {
-        "records": 1,
-        "scored": 0,
-        "missing_image": 0,
-        "unreadable_image": 0,
-        "empty_text": 0,
-        "tied": 0,
-        "unusable_box": 1,
-    }
-    assert "unusable_box" not in counts[1] and counts[1]["missing_image"] == 1
-
-
 def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture):
     """A part of a metric, and a subset that the section leaves out, are known when the files are read."""
     picture("a.png")
@@ -215,16 +188,6 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
             UserError, match=f"not in the files of sc: unknown column 'sc/{column}'; did you mean '{suggestion}"
         ):
             benchmark_module.write_census("sc", section, tmp_path, [column])
-
-
-def test_metrics_are_named_without_scoring():
-    """Both ways of retrieval, and what a column that is their mean needs."""
-    items = Record("all", "1", ("a.png",), ("x",)), Record("all", "2", ("b.png",), ("y",))
-    names = benchmark_module.metric_names(Benchmark(items, (), retrieval.evaluate, kind=RETRIEVAL))
-    assert sorted(names) == sorted(retrieval.METRICS)
-    assert columns.list_absent(["mean_recall_at_5", "i2t_recall_at_1", "mean_recall_at_7"], names) == [
-        "mean_recall_at_7"
-    ]
 
 
 def test_records_are_written_for_the_report(picture_root, dump):

@@ -1,7 +1,5 @@
 """A query and its candidates: records of different lengths, ties, NaN, missing images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@
 each of its classes (its toolkit's prompts.py).
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -98,15 +96,6 @@ def test_sets_that_elevater_numbers_as_we_do_need_no_names(index, accuracy, titl
         )
     labels = zeroshot.load(index(len(all_numbers)), split="test.txt", options=Config(title)).evaluate.keywords["labels"]
     assert list(labels.values()) == list(all_numbers)
-
-
-def test_labels_of_another_wording_are_accepted_where_the_order_is_known(index):
-    names = [f"sign {i}" for i in range(43)]
-    labels = zeroshot.load(index(43, names, "labelmap.txt"), split="test.txt", options=Config("gtsrb"))
-    assert list(labels.evaluate.keywords["labels"].values()) == list(range(43))
-    names[3] = "stop"  # is the fifteenth of the set
-    with pytest.raises(UserError, match=r"labelmap.txt: class 'sign 0' is no name of gtsrb, whose order this is not"):
-        zeroshot.load(index(43, names, "labelmap.txt"), split="test.txt", options=Config("gtsrb"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Cola: the authors' list of addresses and captions; their accuracy is Winoground's image score."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.benchmarks import cola

@@ -1,7 +1,5 @@
 """ColorSwap: the authors' list, and Winoground's scores."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.benchmarks import colorswap
@@ -34,8 +32,3 @@ def test_pictures_with_their_folder_or_without(folder, picture):
     assert colorswap.load(folder).images[0] == str(folder / "images" / "img_0_1.png")
     assert colorswap.load(folder, images=folder).images[0] == str(folder / "images" / "img_0_1.png")
     assert colorswap.load(folder, images=folder.parent / "flat").images[0] == str(folder.parent / "flat/img_0_1.png")
-
-
-def test_splits(folder, dump):
-    dump("c/train.json", [row(7)])
-    assert colorswap.load(folder, split="train").records[0].id == "7"

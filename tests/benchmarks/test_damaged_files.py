@@ -3,8 +3,6 @@
 Every benchmark's small official file is damaged in the same ways; below are the cases of one benchmark.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """EqBen: the official formats, Winoground's scores, Kubric as one data set, the cap, arrays made into pictures."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError
@@ -120,14 +118,3 @@ def test_annotations_by_video_and_subject_in_a_file_each(dump, picture):
     assert [r.subset for r in benchmark.records[5:]] == ["eqbensd"]
     assert benchmark.images[0] == str(at) and len(benchmark.files) == 3
     assert len(eqben.load(folder, split="eqbenag")) == 3
-
-
-def test_a_folder_holds_each_sub_task_once(dump, tmp_path):
-    folder = dump(SUBSET, [pair("eqbensd")]).parent
-    assert len(eqben.load(folder)) == 1
-    dump(FULL, [crossed("eqbensd", 4, 0, 0), crossed("eqbensd", 4, 1, 1)])
-    with pytest.raises(UserError, match=r"eqben_subset_.*: eqbensd stands in ann_json_.* too; give one of the two"):
-        eqben.load(folder)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty: no \*.json there"):
-        eqben.load(tmp_path / "empty")

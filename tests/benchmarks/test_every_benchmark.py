@@ -1,7 +1,5 @@
 """What every benchmark module must do, ours and other packages'."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

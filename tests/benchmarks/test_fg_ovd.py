@@ -1,7 +1,5 @@
 """FG-OVD: a part of a picture among descriptions, in LVIS' layout."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.benchmarks import fg_ovd

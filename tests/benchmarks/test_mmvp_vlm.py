@@ -1,7 +1,5 @@
 """MMVP-VLM: the hub's table and folders, pairs of one pattern, the authors' accuracy."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.benchmarks import mmvp_vlm

@@ -1,7 +1,5 @@
 """NegBench: the authors' tables, choices by their kinds of answer, and retrieval in pools of their own."""
 
-from __future__ import annotations
-
 import csv
 import io
 
@@ -64,11 +62,6 @@ def test_retrieval_in_its_own_pool(scored):
     assert scored.items["coco_negated_retrieval_t2i_recall_at_1"].values.tolist() == [1, 0, 1]
     assert scored.items["coco_retrieval_i2t_recall_at_1"].values.tolist() == [1, 1]
     assert scored.counts["image_without_caption"] == 2
-
-
-def test_synthetic_sets_are_asked_for_by_name(folder):
-    with pytest.raises(UserError, match=r"synthetic_retrieval_v1.csv: no such file"):
-        negbench.load(folder, split="synthetic_retrieval")
 
 
 def test_two_captions_about_an_x_ray(folder, dump, embeddings):

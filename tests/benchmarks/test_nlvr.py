@@ -1,7 +1,5 @@
 """NLVR: each sentence's true drawings against its false ones."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """NLVR2: sentences about two photographs, the mean of whose cosines is compared."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables with pictures inside: unpacked once, opened by reference, damaged ones in one line."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 
@@ -80,15 +78,6 @@ def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
         with pytest.raises(images.ImageError) as error:
             images.load_image(_tables.named_picture(tmp_path, name, ".png"))
         assert error.value.reason == "missing"
-
-
-def test_splits_are_folders_or_the_first_word_of_a_name(table):
-    train_table = table.parent / "train-00000-of-00001.parquet"
-    train_table.write_bytes(table.read_bytes())
-    assert _tables.list_tables(table.parent, "test") == [table] and len(_tables.list_tables(table.parent)) == 2
-    assert _tables.list_tables(table.parent.parent, "data") == [table, train_table]
-    with pytest.raises(UserError, match=r"w: no \*.parquet of split 'val' there"):
-        _tables.read_rows(table.parent.parent, split="val")
 
 
 def test_winoground_and_counterfactuals_in_tables(table, tmp_path, embeddings):

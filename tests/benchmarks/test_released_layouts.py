@@ -1,7 +1,5 @@
 """Trees in which others keep the same pictures and captions: the same records, with every picture found."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -51,13 +49,6 @@ def test_flairs_tree_of_docci(dump, docci_images, tmp_path, path):
     dump("d/annotations/test_annotations.json", flair(*sentences))
     benchmark = docci.load(tmp_path / path)
     assert [record.texts for record in benchmark.records] == TEXTS and all_there(benchmark)
-
-
-def test_two_files_of_docci_are_a_choice(dump, tmp_path):
-    dump("d/annotations/test_annotations.json", flair((0, "a.jpg", "x")))
-    dump("d/docci_descriptions.jsonlines", "{}")
-    with pytest.raises(UserError, match=r"found test_annotations.json, docci_descriptions.jsonlines; give"):
-        docci.load(tmp_path / "d")
 
 
 @pytest.mark.parametrize("name", ["docci.csv", "docci_descriptions.csv", "test.csv"])
@@ -182,14 +173,3 @@ def test_negbenchs_templates(dump, picture, tmp_path):
     assert {record.subset for record in benchmark.records} == set(split.split(", ")) and all_there(benchmark)
     with pytest.raises(UserError, match=r"synthetic_mcq.csv: no such file"):
         negbench.load(tmp_path / "n", split="synthetic_mcq_template")
-
-
-def test_negbenchs_templates_have_metrics_of_their_own(dump, picture, tmp_path, embeddings):
-    dump("n/COCO_val_mcq.csv", HEADER + "1,a,x,b,c,hybrid,1.jpg\n")
-    dump("n/COCO_val_negated_retrieval.csv", "filepath,captions\n1.jpg,['x']\n")
-    at = picture("n/1.jpg")
-    benchmark = negbench.load(tmp_path / "n", split="coco_mcq_template,coco_negated_retrieval_template")
-    texts = {"x": [1, 0], "a": [0, 1], "b": [0, 1], "c": [0, 1]}
-    metrics = benchmark.score(embeddings({at: [1, 0]}, texts)).metrics
-    assert metrics["coco_mcq_template"] == metrics["coco_mcq_template_hybrid"] == 1.0
-    assert metrics["coco_negated_retrieval_template_t2i_recall_at_5"] == 1.0

@@ -1,7 +1,5 @@
 """Retrieval: six formats, recall both ways, ties, dropped captions and images."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError
@@ -37,14 +35,6 @@ def shape(benchmark) -> list[tuple]:
 def load_section(file):
     """The benchmark as a section of params.yaml names it, with its pictures as they are called on the disk."""
     return benchmark_module.load_benchmark("x", Section("retrieval", str(file), str(file.parent / "images")))
-
-
-def test_karpathy(dump):
-    file = dump("r/dataset_coco.json", KARPATHY)
-    assert shape(retrieval.load(file)) == [("a.png", "a.png", ("a1", "a2")), ("b.png", "b.png", ("b1",))]
-    assert shape(retrieval.load(file.parent, split="train")) == [("c.png", "c.png", ("c1",))]
-    with pytest.raises(UserError, match=r"unknown split 'tset'; did you mean 'test'"):
-        retrieval.load(file, split="tset")
 
 
 def test_karpathy_images_lie_in_filepath_where_there_is_such_a_folder(dump, picture):
@@ -155,13 +145,6 @@ def test_captions_as_clic_prepares_them(dump, caption, cleaned):
     assert retrieval.load(file).texts == [caption]
 
 
-def test_a_caption_of_marks_alone_is_dropped_and_an_unknown_cleaning_refused(dump):
-    file = dump("r/x.json", [{"image": "a.png", "caption": ["...", "x"]}])
-    assert retrieval.load(file, options=retrieval.Config("clic")).dropped["empty_caption"] == 1
-    with pytest.raises(UserError, match=r"clean: unknown cleaning 'clik'; did you mean 'clic'"):
-        retrieval.Config("clik")
-
-
 def test_recall_both_ways(dump, embeddings):
     benchmark = retrieval.load(dump("r/captions.json", COCO))
     a, b = benchmark.images
@@ -172,14 +155,6 @@ def test_recall_both_ways(dump, embeddings):
     assert result.items["t2i_recall_at_1"].values.tolist() == [1, 0, 1]
     assert result.items["t2i_recall_at_1"].ids == ("7#0", "7#1", "9#0")
     assert result.metrics["i2t_recall_at_5"] == result.metrics["t2i_recall_at_10"] == 1.0
-
-
-def test_the_same_caption_of_two_images_is_a_tie_and_wrong(dump, embeddings):
-    file = dump("r/captions.txt", "image,caption\na.png,same\nb.png,same\n")
-    benchmark = retrieval.load(file)
-    a, b = benchmark.images
-    result = benchmark.score(embeddings({a: [0.3, 0.7], b: [0.3, 0.7]}, {"same": [0.1, 0.9]}))
-    assert result.metrics["t2i_recall_at_1"] == 0.0
 
 
 def test_an_unreadable_image_takes_its_captions_along(dump, embeddings):
@@ -226,19 +201,6 @@ def test_damaged_files(dump, name, content, names):
     with pytest.raises(UserError, match=names) as caught:
         retrieval.load(dump(f"r/{name}", content))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "content"), [("x.json", LAVIS), ("x_karpathy.txt", "h\na.jpg,x\n"), ("y.json", COCO)])
-def test_files_without_splits_refuse_one(dump, name, content):
-    with pytest.raises(UserError, match=r"split='test': .* have no splits; leave split out"):
-        retrieval.load(dump(f"r/{name}", content), split="test")
-
-
-def test_a_folder_must_hold_one_caption_file(dump):
-    folder = dump("r/a.json", COCO).parent
-    dump("r/captions.txt", FLICKR)
-    with pytest.raises(UserError, match=r"expected one file .* found a.json, captions.txt"):
-        retrieval.load(folder)
 
 
 def test_real_files(shared_data):

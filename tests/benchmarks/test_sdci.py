@@ -1,7 +1,5 @@
 """sDCI: parts with their summaries, in batches of eight, against wrong summaries."""
 
-from __future__ import annotations
-
 import base64
 import io
 
@@ -150,10 +148,3 @@ def test_a_missing_part_leaves_the_other_batches_as_they_are():
     items = sdci.evaluate(batches, records, embedded)["all_swaps_match"]
     assert items.ids == tuple(map(str, range(1, 10)))
     assert items.values[-2:].tolist() == [score_NT[8, 16] > score_NT[8, 18], score_NT[9, 18] > score_NT[9, 16]]
-
-
-def test_equals_are_wrong(write, embeddings):
-    benchmark = sdci.load(write(described("1")), split="all_swaps")
-    vectors = dict.fromkeys(benchmark.images, [1, 0]), dict.fromkeys(benchmark.texts, [1, 0])
-    result = benchmark.score(embeddings(*vectors))
-    assert set(result.metrics.values()) == {0.0} and result.counts["tied"] == 2

@@ -1,7 +1,5 @@
 """SVO-Probes: the official table, the sentence's choice between two pictures, rows of one kind only."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError

@@ -1,7 +1,5 @@
 """Where all scores are equal, each benchmark's rule for ties shows: wrong, or the first candidate's."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -12,16 +10,13 @@ import numpy as np
 import pytest
 
 from compclip.base import plugins
-from compclip.base.errors import UserError
 from compclip.benchmarks import coco_counterfactuals, crepe, retrieval, zeroshot
-from compclip.config import read
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings
 from tests.benchmarks.official_files import REGION, SHUFFLED, STRICT, TO_THE_FIRST
-from tests.conftest import ROOT
 
 
 def equal(benchmark, ties="wrong"):
@@ -155,18 +150,3 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
             records,
             outcomes,
         )
-
-
-def test_another_rule_for_ties_is_refused():
-    with pytest.raises(UserError, match=r"evaluate.ties: unknown ties 'frist'; did you mean 'first'"):
-        read.load_params(ROOT / "params.yaml", ["evaluate.ties=frist"])
-    assert read.load_params(ROOT / "params.yaml", ["evaluate.ties=first"]).evaluate.scoring.ties == "first"
-
-
-def test_tied_items_are_scored_and_no_warning(capsys):
-    counts = {"records": 3, "scored": 3, "tied": 2, "swap/rare": 1}
-    score.print_warnings({"a": {"counts": counts}})
-    assert capsys.readouterr().err == ""
-    score.print_warnings({"a": {"counts": counts | {"missing_image": 1, "scored": 2}}})
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "1 missing_image" in line and "tied" not in line

@@ -1,7 +1,5 @@
 """What an interval draws at once: records that show one picture, from the benchmark's files to the report."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

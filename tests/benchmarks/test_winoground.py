@@ -1,7 +1,5 @@
 """Winoground: the official JSON lines and the three scores."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -32,12 +30,3 @@ def test_text_image_and_group(folder, embeddings):
     assert result.items["image"].values.tolist() == [1, 0, 0]
     assert result.items["group"].values.tolist() == [1, 0, 0]
     assert result.metrics["text"] == pytest.approx(2 / 3)
-
-
-def test_a_record_needs_both_images(folder, embeddings):
-    at = folder / "images"
-    images = {at / f"ex_{key}_img_{i}.png": [1 - i, i] for key in range(3) for i in (0, 1) if (key, i) != (1, 1)}
-    failed = {at / "ex_1_img_1.png": "missing"}
-    result = winoground.load(folder).score(embeddings(images, {"x": [1, 0], "y": [0, 1]}, failed))
-    assert result.items["group"].ids == ("0", "2")
-    assert result.counts["scored"] == 2 and result.counts["missing_image"] == 1

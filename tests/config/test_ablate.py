@@ -1,7 +1,5 @@
 """`config ablate`: a grid that leaves out one part of a method at a time."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -111,14 +109,6 @@ def test_hybrid_is_ablated_by_the_parts_that_are_switched_on(project, values, ch
         assert changed(params, "hybrid", f"hybrid.without_{name}") == changes
 
 
-def test_a_variant_of_hybrid_is_ablated_as_it_is(project):
-    """As a trial of a front is one."""
-    trial = "methods.hybrid={variants: {trial7: {place: contrast, negatives: negclip, train: {average_alpha: 0.6}}}}"
-    params, ablation = write_ablation("hybrid.trial7", "params.yaml", trial)
-    assert ablation.methods[1:] == ["hybrid.trial7", "hybrid.without_averaging", "hybrid.without_negatives"]
-    assert changed(params, "hybrid.trial7", "hybrid.without_averaging") == {"train.average_alpha": 1.0}
-
-
 def test_what_is_left_out_already_is_no_variant(project, capsys):
     off = ["methods.fsc_clip.epsilon=0", "methods.fsc_clip.lambda_local=0"]
     assert config_command.main(["ablate", "fsc_clip", *off, "--out", "made.yaml"]) == 0
@@ -172,13 +162,6 @@ def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
     assert grid.resolve(params, "fsc_clip-scenes-scenes-0").method.epsilon == 0.5
 
 
-def test_captions_joined_by_address_stay_joined(project):
-    """YAML 1.1 takes the key `on` for true."""
-    params, _ = write_ablation("clic", GRIDS / "clic_table10.yaml")
-    assert params.data == read.load_params(GRIDS / "clic_table10.yaml").data
-    assert "'on': url" in Path("made.yaml").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -212,15 +195,6 @@ def test_somebody_else_s_file_stays(project):
     for name in ("params.yaml", "."):
         with pytest.raises(UserError, match=name):
             config_command.main(["ablate", "c2lip", "--out", name])
-
-
-def test_parameters_may_stand_behind_an_option(project, capsys):
-    assert config_command.main(["ablate", "c2lip", "--out", "made.yaml", "train.lr=1e-4", "grid.seeds=[3]"]) == 0
-    assert read.load_params("made.yaml").train.lr == 1e-4 and read.load_params("made.yaml").grid.seeds == [3]
-    for strange in ("train.lr", "--lr=1"):
-        with pytest.raises(SystemExit, match="2"):
-            config_command.main(["ablate", "c2lip", "--out", "made.yaml", strange])
-        assert f"unrecognized arguments: {strange}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

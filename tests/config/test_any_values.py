@@ -1,11 +1,8 @@
 """Whatever stands at a key of params.yaml, a study or a profile: parameters, or one line that says what is wrong."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 
-import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,70 +114,3 @@ def test_profiles(tmp_path_factory, path, value):
         assert profiles.load_profile(file).tasks >= 1
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("grid", "seeds"), [[0]], r"grid.seeds.0=\[0\]: must be int"),
-        (("grid", "seeds"), [True], r"grid.seeds.0=True: must be int"),
-        (("report", "columns"), [["a/b"]], r"report.columns.0=\['a/b'\]: must be str"),
-        (("report", "columns"), [{"a": 1}], r"report.columns.0=.*: must be str"),
-        (("wise_ft", "seeds"), [[0]], r"wise_ft.seeds.0=.*: must be int"),
-        (("train", "lora"), {"targets": [["mlp"]]}, r"train.lora.targets.0: unknown target "),
-        (("train", "batch_size"), 10**400, "train.batch_size: a number beyond 2[*][*]63; give a smaller one"),
-        (("train", "lr"), 10**400, "train.lr: a number beyond"),
-        (("train", "lr"), float("inf"), "train.lr=inf: must be a finite number"),
-        (("train", "lr"), True, "train.lr=True: must be float"),
-        (("train", "epochs"), "1" * 5000, "train.epochs="),
-        (("scenes", "joined"), "nan", "scenes.joined='nan': must be float"),
-        (("evaluate", "threads"), True, "evaluate.threads=True: must be int"),
-        (("train", None), 1, "not YAML: Incompatible key type 'NoneType'"),
-        (("train", True), 1, "train: key True: must be a text; put it into quotes"),
-        (("train", "lr"), b"x", "train.lr: is a bytes; write a text"),
-        (("train", "lr"), {"a", "b"}, "not YAML: Value 'set' is not a supported"),
-        (("train", "lr"), "${", "not YAML: no viable alternative"),
-        (
-            ("train", "lr"),
-            "${oc.select:grid}",
-            r"train.lr: '\$\{oc.select:grid\}': give \$\{key\}, \$\{oc.env:NAME\} or",
-        ),
-        (("data", "scenes", "path"), "a\0b", r"data.scenes.path: holds the character '\\x00'; remove it"),
-        (("data", "x" * 300), {}, "data 'x+...': must be letters"),
-    ],
-)
-def test_values_that_ended_with_a_traceback_or_passed(tmp_path, path, value, message):
-    """Each names the file and the key."""
-    file = tmp_path / "params.yaml"
-    file.write_text(put(BASE, path, value))
-    with pytest.raises(UserError, match=message) as error:
-        read.load_params(file)
-    assert str(error.value).startswith(f"{file}: ") and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("space", "gamma", "log"), "abc", "space.gamma.log='abc': must be true or false"),
-        (("space", "gamma", "float"), [0, float("inf")], "space.gamma.float=inf: must be a finite number"),
-        (("space", "gamma", "float"), [0, 10**400], "space.gamma.float: a number beyond"),
-        (
-            ("space", "attention", "categorical"),
-            [["a"], ["b"]],
-            r"space.attention.categorical.0.float=\['a'\]: must be float",
-        ),
-        (("rungs",), [[0.5]], r"rungs.0=\[0.5\]: must be float"),
-        (("rungs",), ["a"], "rungs.0='a': must be float"),
-        (("overrides",), [["a"]], r"overrides.0=\['a'\]: must be str"),
-        (("method",), ["clic"], r"method=\['clic'\]: must be str"),
-        (("data",), "../x", "data '../x': must be letters"),
-        (("seed",), 2**32, "seed=4294967296: must be < 4294967296"),
-        (("trials",), True, "trials=True: must be int"),
-    ],
-)
-def test_studies_that_ended_with_a_traceback_or_passed(tmp_path, path, value, message):
-    """Each names the file and the key."""
-    (tmp_path / "s.yaml").write_text(put(STUDY, path, value))
-    with pytest.raises(UserError, match=message) as error:
-        study_declaration.load_study("s", tmp_path)
-    assert "s.yaml" in str(error.value) and "\n" not in str(error.value)

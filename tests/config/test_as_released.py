@@ -1,7 +1,5 @@
 """The grids of what authors ran: every value has the release's beside it, and the page shows what they say."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.config import read

@@ -1,7 +1,5 @@
 """Grids that are laid over others by `base`: what they have of it, what is refused, and `config use` of one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
-from compclip.config import listing, read
+from compclip.config import read
 from tests.conftest import ROOT
 
 GRID = """# Half of it. And more.
@@ -55,12 +53,6 @@ def test_a_base_may_have_one(project):
     params = read.load_params(read.GRIDS / "quarter.yaml", ["wise_ft.methods=[]"])
     assert params.methods.keys() == {"c2lip", "clic"} and params.benchmarks.keys() == {"winoground"}
     assert params.methods["clic"]["variants"] == {} and params.grid.seeds == [7]
-
-
-def test_an_override_names_what_the_base_has(project):
-    params = read.load_params(read.GRIDS / "half.yaml", ["grid.methods=[c2lip,clic.unused]"])
-    assert params.methods.keys() == {"c2lip", "clic", "negclip", "fsc_clip"}
-    assert params.methods["clic"]["variants"].keys() == {"c4", "unused"}
 
 
 def test_a_base_is_looked_for_beside_the_grid_first(project):
@@ -120,13 +112,6 @@ def test_use_writes_it_out(project, capsys):
     Path("params.yaml").write_text(text + "tune: {trials: 0}\n")
     with pytest.raises(UserError, match="has uncommitted edits"):
         config_command.main(["use", str(half)])
-
-
-def test_it_is_listed_with_its_cells(project):
-    cells = {
-        item.name: item.parameters["cells"] for item in listing.list_grids(read.load_params(read.GRIDS / "whole.yaml"))
-    }
-    assert cells == {"whole": 14, "half": 3}
 
 
 def test_every_shipped_grid_is_the_same_written_out(project):

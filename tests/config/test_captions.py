@@ -1,7 +1,5 @@
 """data.<name>.captions, .rewrites, .texts, .masked and .exclude, as params.yaml says them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -49,14 +47,6 @@ def test_as_one_writes_them(params):
     }  # fmt: skip
     assert released_lists.masked_config(data) == MaskedSection("m")
     assert data.exclude == ["sugarcrepe"]
-
-
-@pytest.mark.parametrize(
-    "override", ["data.d.captions.on=key", "data.d.captions={file: x.csv, on: key, column: caption}"]
-)
-def test_an_override(params, override):
-    captions = released_lists.captions_config(read.load_params(params, [override]).data["d"])
-    assert captions and captions.on == "key"
 
 
 @pytest.mark.parametrize("override,fault", [

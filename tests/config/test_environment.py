@@ -1,7 +1,5 @@
 """A grid may be a stranger's: of the environment it gets what the reader allowed by name, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

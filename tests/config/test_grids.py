@@ -28,7 +28,7 @@ TABLES = {
     "clic_table6": ("CLIC", "Table 6"), "clic_table10": ("CLIC", "Table 10"), "clic_table11": ("CLIC", "Table 11"),
     "clic_table12": ("CLIC", "Table 12"), "clic_table13": ("CLIC", "Table 13"), "clic_table16": ("CLIC", "Table 16"),
     "clic_table17": ("CLIC", "Table 17"), "clic_table18": ("CLIC", "Table 18", "Table 19"),
-    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval"), "fsc_clip_components": ("FSC-CLIP", "components"),
+    "fsc_clip_main": ("FSC-CLIP", "main", "retrieval", "classification"), "fsc_clip_components": ("FSC-CLIP", "components"),
     "fsc_clip_sensitivity_local": ("FSC-CLIP", "sensitivity: local weight"),
     "fsc_clip_sensitivity_gamma": ("FSC-CLIP", "sensitivity: focal gamma"),
     "fsc_clip_sensitivity_epsilon": ("FSC-CLIP", "sensitivity: label smoothing"),
@@ -45,10 +45,14 @@ RELEASED = {
     "clic_table1_checkpoints": TABLES["clic_table1"],
     "clic_table3_checkpoints": ("CLIC", "Table 3", "Table 17", "Table 19"), "clic_table16_checkpoints": ("CLIC", "Table 16"),
     "hard_positives_checkpoints": TABLES["hard_positives_table4"],
+    "bivlc_checkpoints": ("BiVLC", "training strategies", "results by item"),
     "negbench_checkpoints": ("NegBench", "baselines", "fine-tuned"), "half_truths_checkpoints": ("CS-CLIP", "project page"),
 }  # fmt: skip
 # Pretrained models alone, each on its backbone.
-PRETRAINED = {"c2lip_table4": ("C2LIP", "Table 4"), "hard_positives_table5": ("Hard Positives", "Table 5")}
+PRETRAINED = {
+    "c2lip_table4": ("C2LIP", "Table 4"), "hard_positives_table5": ("Hard Positives", "Table 5"),
+    "clic_table4": ("CLIC", "Table 4"),
+}  # fmt: skip
 # Rows that a table repeats from their own paper, whose grid is another one.
 REPEATED = {("FSC-CLIP", "MosaiCLIP", "mosaiclip"): "mosaiclip_released"}
 # Rows of no table: what a released code does otherwise than its paper says.

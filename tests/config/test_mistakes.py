@@ -1,7 +1,5 @@
 """Mistakes in params.yaml as people make them: `config check` names key and value and says what to do, in one line."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import entry

@@ -1,7 +1,5 @@
 """Names of params.yaml become paths and words of shell commands: one rule, before anything is done."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -18,7 +16,7 @@ from omegaconf import OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config import __main__ as config_command
-from compclip.config import grid, read
+from compclip.config import read
 from compclip.config.cell import Cell
 from compclip.config.grid import parse_cell
 from compclip.evaluate import __main__ as evaluate_command
@@ -214,12 +212,6 @@ def test_a_cell_is_a_value():
         and original.folder == "clic/tiny-scenes-3"
     )
     assert Cell(**original.plain) == original and type(original.data) is SafeName
-
-
-def test_a_cell_s_file_holds_plain_texts(params):
-    """Names are texts to whoever reads the file."""
-    text = grid.run_to_yaml(grid.resolve(read.load_params(params), "finetune-tiny-scenes-0"))
-    assert text.startswith("cell:\n  method: finetune\n  backbone: tiny\n  data: scenes\n  seed: 0\n")
 
 
 @pytest.mark.parametrize("main", [config_command.main, evaluate_command.main])

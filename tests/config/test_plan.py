@@ -1,8 +1,5 @@
 """The plan: an edit of a module or of a parameter changes exactly the plan files of what it can change."""
 
-from __future__ import annotations
-
-import importlib
 import shutil
 from pathlib import Path
 
@@ -10,7 +7,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from compclip.base import code_hash
-from compclip.base.errors import UserError
 from compclip.config import plan, read, training_code
 from compclip.config.sections import Params
 from tests.conftest import ROOT
@@ -193,23 +189,3 @@ def test_dvc_yaml_names_no_code():
             module = commands[-1].removeprefix("python -m ").split()[0]
             main = f"{module}.__main__" if (PACKAGE.parent / module.replace(".", "/")).is_dir() else module
             assert plan.ENTRIES[name] in code_hash.find_modules(main), name
-
-
-@pytest.mark.parametrize(
-    "plan_text", ['{"cells": 3}', '{"cells": {"a": {"cell": {"method": "a/b"}}}}', '{"cells": {"a": {}}}', "{}"]
-)
-@pytest.mark.parametrize("stage", ["evaluate", "wise_ft"])
-def test_a_damaged_plan_is_one_line(tmp_path, monkeypatch, stage, plan_text):
-    """Of the stages that take it apart, which write nothing."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "plan" / stage / "clic.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(plan_text)
-    command = importlib.import_module(
-        {"evaluate": "compclip.evaluate.__main__"}.get(stage, f"compclip.evaluate.{stage}")
-    )
-    with pytest.raises(
-        UserError, match="clic.json: damaged .*; run `dvc repro plan` again|method 'a/b': must be letters"
-    ):
-        command.main(["--method", "clic"])
-    assert not (tmp_path / "results").exists()

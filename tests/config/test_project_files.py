@@ -1,7 +1,5 @@
 """`compclip init`: a project from the package's files, and what an upgrade of the package changes in one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -116,23 +114,3 @@ def test_the_differences_are_shown_and_nothing_is_written(project, package, caps
     assert "+# of the next version" in printed
     assert "-executor: local" in printed
     assert {p: p.read_bytes() for p in project.rglob("*.yaml")} == before
-
-
-def test_nothing_new(project, capsys):
-    assert project_files.main([str(project)]) == 0
-    assert capsys.readouterr().out == f"{project}: nothing new in the package\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["--diff"], "has no params.yaml; leave out"), (["--update"], "has no params.yaml; leave out")],
-)
-def test_mistakes_in_an_empty_folder(package, tmp_path, arguments, message):
-    with pytest.raises(UserError, match=message):
-        project_files.main([str(tmp_path / "empty"), *arguments])
-    assert not (tmp_path / "empty").exists()
-
-
-def test_a_grid_for_a_project_that_is_there(project):
-    with pytest.raises(UserError, match="is a project; run `compclip config use experiments/grids/try.yaml`"):
-        project_files.main([str(project), "--grid", "try"])

@@ -1,14 +1,12 @@
 """`config use`: another grid becomes the current one, and nobody's edits are lost."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import read
 from tests.conftest import ROOT
@@ -127,13 +125,6 @@ def test_use_of_what_is_in_use_is_no_loss(repository):
     for file in (best, best, "other.yaml"):
         assert config_command.main(["use", str(file)]) == 0
     assert read.load_params("params.yaml").grid.seeds == [7]
-
-
-def test_use_says_one_line_with_code_two(repository, monkeypatch, capsys):
-    edit()
-    monkeypatch.setattr("sys.argv", ["config", "use", "other.yaml"])
-    assert entry(config_command.main) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_use_without_git(repository, monkeypatch):

@@ -1,7 +1,5 @@
 """The code in a run key: exactly the modules that decide its numbers, and of them what can change a number."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every dependency has bounds that were tried, and constraints.txt is inside them (CONTRIBUTING.md says how to try)."""
 
-from __future__ import annotations
-
 import runpy
 import tomllib
 from pathlib import Path

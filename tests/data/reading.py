@@ -1,7 +1,5 @@
 """A source read as the stage `recaption` reads it."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Which sentences of the training grammar are false of a scene: read from the words, knowing nothing of the grammar's
 own functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

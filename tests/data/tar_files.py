@@ -1,7 +1,5 @@
 """Tars of samples as img2dataset writes them."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """Released texts beside captions: the authors' files as they lie, what belongs to which caption, and what is counted."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """One reader a format: training and benchmarks read the same pictures and captions from the same files."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

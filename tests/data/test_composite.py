@@ -1,7 +1,5 @@
 """CLIC composites: geometry by hand, captions by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -128,14 +126,6 @@ def test_partners_by_common_nouns(tmp_path):
     }
 
 
-def test_a_caption_has_at_most_five_partners_and_keeps_them(tmp_path):
-    """CLIC B.4: up to five images, without repetition; others under another seed."""
-    data = crowd(tmp_path, tagged(*["DOG runs"] * 40))
-    first, again, other_seed = (picture_views.Partners(data, seed) for seed in (0, 0, 1))
-    assert len(set(first.find_by_noun((7, 0)))) == picture_views.SHARED and (7, 0) not in first.find_by_noun((7, 0))
-    assert first.find_by_noun((7, 0)) == again.find_by_noun((7, 0)) != other_seed.find_by_noun((7, 0))
-
-
 def test_the_common_noun_is_never_exchanged():
     """The negative leaves out words of both sentences, and with them the noun that made the two partners."""
     (a,), (b,) = tagged("DOG chases BALL", "DOG eats BONE")
@@ -182,14 +172,3 @@ def test_all_steps_mean_the_same_first_sentence(tmp_path):
         Views(composite=Composite(1, composite_captions.compose)),
     ):
         assert maker.view(0, 0, views).caption.startswith("The chart shows house prices.")
-
-
-def test_a_view_of_common_nouns(tmp_path):
-    """Both halves of every composite say the noun that chose the partner; without a partner it is drawn at random."""
-    texts = ["DOG runs far away", "CAT sees DOG here", "HORSE eats very much"]
-    annotations = [tuple(replace(a, sentences=((0, len(a.text)),)) for a in caption) for caption in tagged(*texts)]
-    maker = ViewMaker(crowd(tmp_path, annotations), 0, 8, lambda sample: Image.new("RGB", (40, 20)))
-    views = Views(composite=Composite(1, composite_captions.compose, "common_noun"))
-    for epoch in range(20):
-        assert all(half.split()[0] in ("DOG", "CAT") for half in maker.view(0, epoch, views).caption.split(". "))
-    assert len({maker.view(2, epoch, views).caption for epoch in range(20)}) == 2

@@ -1,7 +1,5 @@
 """Words of a masked language model: two tiny random ones, whose vocabularies mark words in the two usual ways."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil
@@ -127,12 +125,6 @@ def test_a_long_caption_is_seen_by_its_sentence(bert, monkeypatch):
     monkeypatch.setattr(mask_filling, "CONTEXT", 10_000)
     filled, counts = fill(["The red dog runs, " * 20 + "the cat sleeps."])
     assert counts["cut_off"] == counts["words"] - len(filled[0]) > 0
-
-
-def test_batches_hold_so_many_characters(monkeypatch):
-    monkeypatch.setattr(mask_filling, "AT_ONCE", 20)
-    blanks = [mask_filling.MaskedPosition(0, 0, "", "x" * size, "") for size in (0, 1, 5, 5, 5, 9, 30, 31)]
-    assert [[len(b) for b in batch] for batch in mask_filling._batches(blanks)] == [[0, 1, 5, 5], [5, 9], [30], [31]]
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Web data as img2dataset leaves it: shards of pictures with captions beside them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

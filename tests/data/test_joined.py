@@ -1,7 +1,5 @@
 """Released lists of captions, joined to pictures: formats as their authors write them, counts, hostile files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

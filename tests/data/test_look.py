@@ -1,13 +1,11 @@
 """What the stage `look` sees of files: names, sizes and contents, and nothing a second time."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json, write_json
+from compclip.base.files import write_json
 from compclip.prepare import file_listing
 
 
@@ -81,16 +79,6 @@ def test_links_in_a_circle_pipes_and_nothing(tmp_path):
     os.mkfifo(tmp_path / "d" / "pipe")
     assert file_listing.summarize_files([str(tmp_path)], {})["files"] == 0
     assert file_listing.summarize_files([str(tmp_path / "none")], {})["files"] == 0
-
-
-def test_a_file_for_each_data_set(folder, tmp_path):
-    """And none for one that is gone."""
-    out, memory = tmp_path / "looks", tmp_path / "known.json"
-    file_listing.write_listings({"a": [str(folder)], "b": [str(folder)]}, out, memory)
-    assert read_json(out / "a.json") == read_json(out / "b.json") == file_listing.summarize_files([str(folder)], {})
-    file_listing.write_listings({"a": [str(folder)]}, out, memory)
-    assert [p.name for p in out.iterdir()] == ["a.json"]
-    assert read_json(out / "a.json")["files"] == 3
 
 
 def test_where_the_plan_has_the_files(tmp_path):

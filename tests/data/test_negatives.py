@@ -1,7 +1,5 @@
 """Negative images: joined from lists, or members of a sample's tar; counted, kept in their folder, read by training."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace
@@ -21,7 +19,7 @@ from compclip.data import images, shard_files
 from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
 from compclip.interface.views import Views
-from compclip.methods import clip_in, finetune
+from compclip.methods import clip_in
 from compclip.prepare import benchmark_overlap, shard_stages, shard_writer, stored_lists
 from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import ViewMaker
@@ -100,15 +98,6 @@ def test_a_list_is_joined_and_what_is_missing_keeps_its_place(photos, on, kind):
     assert negative_counts(counts) == {"rows": 3, "samples": 2, "without": 1, "missing": 1, "unreadable": 1}
     assert samples[0].negatives[0].head and samples[1].negatives[0] == NO_IMAGE
     assert samples[1].captions == ("A cat sits.",)
-
-
-def test_a_list_as_csv(photos):
-    Path("list.csv").write_text("picture,made\n0.jpg,0.jpg\n0.jpg,1.jpg\n\n2.jpg,\n")
-    samples, counts = recaptioned(
-        section(file="list.csv", on="image", key_column="picture", column=["made"], images="made")
-    )
-    assert names(samples) == [["made/0.jpg", "made/1.jpg"], [], []]
-    assert negative_counts(counts) == {"rows": 3, "empty": 1, "duplicate": 1, "samples": 1, "without": 2}
 
 
 @pytest.mark.parametrize("name", ["../elsewhere.jpg", "/etc/hostname", "link.jpg"])
@@ -253,37 +242,3 @@ def test_a_benchmarks_pictures_among_them(tmp_path):
     remaining, counts = benchmark_overlap.exclude_images(samples, {"v": benchmark_pictures})
     assert [s.negatives for s in remaining] == [(free, NO_IMAGE, NO_IMAGE), (NO_IMAGE, free)]
     assert counts == Counter(excluded_v=1, excluded_negative_images_v=2)
-
-
-LIST = {"file": "x.csv", "on": "image", "column": "c", "images": "i"}
-
-
-@pytest.mark.parametrize("options,says", [
-    ({}, None),
-    (LIST, None),
-    ({"member": "neg_image"}, None),
-    (LIST | {"member": "neg_image"}, "give a list, or a member of the samples' tars"),
-    ({"on": "image"}, "give a list, or a member of the samples' tars"),
-    (LIST | {"on": "imgae"}, "unknown on 'imgae'.*did you mean 'image'"),
-    (LIST | {"images": ""}, "column, images: must be given with a file"),
-    (LIST | {"column": []}, "column, images: must be given with a file"),
-    (LIST | {"on": "caption"}, "key_column: must be given with on=caption"),
-    (LIST | {"header": False}, "key_column: must be given with on=image, header=false"),
-    (LIST | {"sorce": 1}, "sorce"),
-])  # fmt: skip
-def test_what_a_section_may_say(options, says):
-    if says is None:
-        assert (released_lists.negative_images_config(section(**options)) is None) == (not options)
-        return
-    with pytest.raises(UserError, match=says):
-        released_lists.negative_images_config(section(**options))
-
-
-def test_a_method_that_shows_them_needs_data_with_some(monkeypatch):
-    monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(negative_images=1))
-    with pytest.raises(
-        UserError, match="methods.finetune: shows negative images; data.scenes has none: add data.scenes"
-    ):
-        read.load_params(ROOT / "params.yaml")
-    list_options = "{file: a.csv, 'on': key, column: made, images: a}"
-    assert read.load_params(ROOT / "params.yaml", [f"data.scenes.negative_images={list_options}"])

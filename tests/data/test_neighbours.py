@@ -3,8 +3,6 @@
 N pictures, D joint dim.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -171,16 +169,6 @@ def test_pictures_that_cannot_be_read_are_counted_and_near_to_nobody(here, capsy
     assert not NPY.exists()
 
 
-def test_a_grid_that_asks_for_none_makes_none_and_imports_nothing_heavy(project, tmp_path, monkeypatch):
-    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
-    tiny_project.config_command.main(["plan"])
-    plan = json.loads(Path("plan/neighbours/neighbours.json").read_text())
-    assert plan == {"pairs": [], "code": ""}
-    monkeypatch.setattr(neighbours, "_write_neighbours", None)
-    assert neighbours.main([]) == 0
-    assert [str(p) for p in Path("data/neighbours").rglob("*")] == ["data/neighbours/made.json"]
-
-
 def test_the_neighbours_are_in_the_key_of_the_methods_that_ask(here):
     """Others' keys know nothing of them."""
     off = "methods.negclip.variants.hard.hard_images=0"
@@ -190,7 +178,7 @@ def test_the_neighbours_are_in_the_key_of_the_methods_that_ask(here):
     assert at(CELL).key != with_neighbours
     NPY.unlink()
     assert at(CELL, off).key == plain
-    with pytest.raises(UserError, match="compclip neighbours --data scenes --backbone tiny"):
+    with pytest.raises(UserError, match="compclip stage neighbours --data scenes --backbone tiny"):
         at(CELL)
 
 
@@ -246,19 +234,3 @@ def stop_at(number: int) -> recorder.OnStep:
             raise SystemExit(1)
 
     return look
-
-
-def test_a_file_that_is_cut_or_missing(tmp_path):
-    np.save(tmp_path / "a.npy", np.roll(np.arange(40, dtype=np.uint32), 1)[:, None])
-    assert map_neighbours(tmp_path / "a.npy")[1, 0] == 0
-    raw = (tmp_path / "a.npy").read_bytes()
-    (tmp_path / "a.npy").write_bytes(raw[:-4])
-    with pytest.raises(UserError, match="damaged .*; remove it and run `dvc repro neighbours`"):
-        map_neighbours(tmp_path / "a.npy")
-    with pytest.raises(UserError, match="not there; run `dvc repro neighbours` first"):
-        map_neighbours(tmp_path / "b.npy")
-
-
-def test_more_than_are_kept(here):
-    with pytest.raises(UserError, match="methods.negclip.hard: .* 11 .* 10 "):
-        read.load_params("params.yaml", ["methods.negclip.nearest=11"])

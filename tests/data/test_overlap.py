@@ -1,8 +1,5 @@
 """Pictures that a data set shares with a benchmark: by which criterion, counted and left out."""
 
-from __future__ import annotations
-
-import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -11,7 +8,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data import shard_files
@@ -130,28 +126,3 @@ def test_counted_and_left_out(project):
     assert shared == {"retrieval": {}, "sugarcrepe": {}}
     assert counts["excluded_sugarcrepe"] == 4 and counts["captions"] == 3
     assert ids == ["0", "1", "2"]
-
-
-def test_a_hash_of_the_download_finds_a_picture_that_was_scaled(project):
-    benchmark_images = benchmark_overlap.read_benchmark_images(project / "data/benchmarks/sugarcrepe.arrow")
-    digest = hashlib.sha256((project / "coco/000000000001.png").read_bytes()).hexdigest()
-    identity = benchmark_overlap.identify_sample(
-        sample("x.tar", id="x/000000123", length=9, head=77, sha256=digest.upper())
-    )
-    assert benchmark_images.criterion(identity) == "sha256"
-
-
-def test_what_annotate_needs_is_named(project):
-    for stage in ("recaption", "rewrite"):
-        shard_stages.run_stage(stage, SafeName("d", "data"), CFG)
-    with pytest.raises(UserError, match="no sample is left after exclude"):
-        picture(project / "data/all.png", 0)
-        benchmark_overlap.write_benchmark_images(
-            project / "data/benchmarks/all.arrow", [str(p) for p in (project / "train").iterdir()]
-        )
-        shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["all"]))
-    with pytest.raises(UserError, match="gone.arrow: not there; run `dvc repro benchmark` first"):
-        shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["gone"]))
-    (project / "data/benchmarks/gone.arrow").write_bytes(b"ARROW1")
-    with pytest.raises(UserError, match="run `dvc repro benchmark` again"):
-        shard_stages.run_stage("annotate", SafeName("d", "data"), replace(CFG, exclude=["gone"]))

@@ -1,9 +1,6 @@
 """People's own names: endings in any case, another case, backslashes, flat folders, one name in two folders, marks at a text's start."""
 
-from __future__ import annotations
-
 import json
-import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.sample import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
 from compclip.prepare import caption_lists, sources
-from compclip.prepare.sources import img2dataset, webdataset
+from compclip.prepare.sources import img2dataset
 
 FORMATS = {
     ".JPG": "JPEG",
@@ -56,16 +53,6 @@ def test_every_format_is_found_beside_its_caption(own_pictures):
     assert [Path(sample.image).name for sample in found] == [f"{i}{ending}" for i, ending in enumerate(FORMATS)]
     assert [sample.captions for sample in found] == [(f"caption {i}",) for i in range(len(FORMATS))]
     assert all(ending.lower() in ENDINGS for ending in FORMATS)
-
-
-def test_every_format_is_found_in_a_tar(own_pictures, tmp_path):
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for path in sorted(own_pictures.iterdir()):
-            tar.add(path, path.name)
-    counts = Counter()
-    found = list(webdataset.records(data(tmp_path, tmp_path, "webdataset"), counts, str(tmp_path / "a.tar")))
-    assert [sample.captions[0] for sample in found] == [f"caption {i}" for i in range(len(FORMATS))]
-    assert not counts["no_picture"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Training by random access draws what training from lists drew: each view against the rules written out slowly."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -97,16 +95,6 @@ def test_partners_are_those_of_the_lists(crowd):
         generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
         assert [fast.draw_any(index, a) for a, _ in generators] == [slow.random(index, b) for _, b in generators]
         assert all(a.random() == b.random() for a, b in generators)  # and as many numbers were drawn
-
-
-def test_places_and_nouns_by_number(crowd):
-    """Across the edges of shards."""
-    slow = Lists(crowd, 0)
-    assert [crowd.locate_caption(number) for number in range(len(slow.places))] == slow.places
-    for shape in ("wide", "tall"):
-        for noun in ("dog", "bird", "none"):
-            captions = [crowd.locate_caption(int(n)) for n in crowd.sharing(noun, shape == "wide")]
-            assert captions == slow.sharing(noun, shape)
 
 
 def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):

@@ -1,7 +1,5 @@
 """Regions: read from lists in others' forms, joined, placed in shares of the picture, counted, and shown by training."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +15,6 @@ from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
-from compclip.config import read, released_lists
 from compclip.config.released_lists import Regions
 from compclip.config.sections import Data, World
 from compclip.data import shard_files
@@ -25,12 +22,10 @@ from compclip.data.prepared_dataset import PreparedDataset, RegionColumn
 from compclip.data.sample import Region, Sample
 from compclip.interface.views import Regions as AskedRegions
 from compclip.interface.views import Views
-from compclip.methods import finetune
 from compclip.prepare import region_lists, shard_stages, shard_writer
 from compclip.scenes import companion_texts, generate, layout, render
 from compclip.train import picture_views
 from compclip.train.view_maker import CROPS, RandomResizedCrop, ViewMaker, sample_generator
-from tests.conftest import ROOT
 
 NAME = SafeName("x", "data")
 WIDTH, HEIGHT = 80, 40
@@ -180,18 +175,6 @@ def test_a_json_list_is_read_a_row_at_a_time(tmp_path):
     assert next(rows) == ("0.png", ['[[0, 0, 1, 1.5], ["a"], []]'] * 100)
     with pytest.raises(UserError, match="not JSON"):
         list(rows)
-
-
-@pytest.mark.parametrize("options,says", [
-    ({"on": "imgae"}, "unknown on 'imgae'"),
-    ({"on": "image", "box": ["x", "y"]}, "must name one field of four numbers, or four fields"),
-    ({"on": "image", "caption": []}, "must name a field with a region's text"),
-    ({"on": "image", "unit": "inches"}, "unit"),
-    ({"on": "image", "most": 0}, "most"),
-])  # fmt: skip
-def test_what_a_section_may_say(options, says):
-    with pytest.raises(UserError, match=says):
-        released_lists.regions_config(section(file="x.jsonl", **options))
 
 
 def test_the_whole_way_to_a_view(photos):
@@ -347,14 +330,6 @@ def test_the_scenes_know_where_their_things_are(tmp_path):
     generate.generate(world, tmp_path / "world")
     rows = [json.loads(line) for line in (tmp_path / "world/train_regions.jsonl").read_text().splitlines()]
     assert [row["image"] for row in rows] == [f"{n:06d}.png" for n in range(4)]
-
-
-def test_a_method_that_asks_for_them_needs_data_that_has_them(monkeypatch):
-    monkeypatch.setattr(finetune, "views", lambda cfg, step: Views(regions=AskedRegions(2)))
-    with pytest.raises(
-        UserError, match=r"methods.finetune: shows regions; data.scenes has none: add data.scenes.regions"
-    ):
-        read.load_params(ROOT / "params.yaml")
 
 
 def test_numbers_of_a_box_are_bounded():

@@ -1,14 +1,11 @@
 """Released hard positives, as their authors wrote them for COCO's captions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.sections import Data
@@ -36,28 +33,6 @@ def test_joined_by_caption(files, tmp_path):
         {"swap": "A cat and a dog.", "replace": "A hound and a cat."},
         {},
     ]
-
-
-def test_one_file_alone(files, tmp_path):
-    only = ReleasedRewrites(files.captions, replace=files.replace)
-    assert rewrite_shards.open_released(only, tmp_path / "i")(["A dog and a cat."]) == [
-        {"replace": "A hound and a cat."}
-    ]
-
-
-def test_files_that_do_not_belong_together(files, tmp_path):
-    for swap, line_number in (("None\n" * 3, 4), ("None\n" * 5, 5)):
-        (tmp_path / "swap.jsonl").write_text(swap)
-        with pytest.raises(UserError, match=f"of 4 annotations of .*part at {line_number}"):
-            rewrite_shards.open_released(files, tmp_path / "i")
-    gone = ReleasedRewrites(files.captions, swap=str(tmp_path / "gone.jsonl"))
-    with pytest.raises(UserError, match="gone.jsonl: No such file"):
-        rewrite_shards.open_released(gone, tmp_path / "i")
-    (tmp_path / "captions.json").write_text('{"annotations": [1]}')
-    with pytest.raises(UserError, match="not COCO's captions"):
-        rewrite_shards.open_released(files, tmp_path / "i")
-    with pytest.raises(UserError, match="swap: names no file"):
-        ReleasedRewrites(files.captions)
 
 
 def test_the_stages(files, tmp_path, monkeypatch):

@@ -1,12 +1,9 @@
 """Batches over replicas of a model: full, in order, read ahead within bounds; and the devices that an option names."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Executor, Future
 
 import pytest
-import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
@@ -94,15 +91,3 @@ def test_no_more_is_begun_than_said(most):
         results.append(square)
     assert results == [i * i for i in range(10)]
     assert pool.most == min(most, 10)
-
-
-def test_devices(monkeypatch):
-    """All GPUs, the processor where there is none, or those that are named and compute."""
-    assert _device_replicas.parse_devices("cpu, cpu") == ["cpu", "cpu"]
-    for count, expected in ((0, ["cpu"]), (2, ["cuda:0", "cuda:1"])):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
-        assert _device_replicas.parse_devices("auto") == expected
-    for wrong in ("gpu", "cpu,", "cuda:99"):
-        with pytest.raises(UserError, match=f"options.device={wrong}: .*; give cpu, cuda:0") as caught:
-            _device_replicas.parse_devices(wrong)
-        assert "\n" not in str(caught.value)

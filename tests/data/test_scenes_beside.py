@@ -163,6 +163,15 @@ def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
     assert layout.may_train(without)
 
 
+@given(SEEDS)
+def test_an_absence_names_all_things_and_denies_one_that_is_not_there(seed):
+    """The last name of the caption is of a symbol that the picture lacks."""
+    rng, scene = draw_scene(seed)
+    *affirmed, denied = re.findall(PHRASE, companion_texts.make_absence(rng, scene))
+    assert {meant(p, scene) for p in affirmed} == set(scene.things)
+    assert not meant(denied, scene)
+
+
 def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
     """Of a picture whose things alone are both of the test side, one is exchanged."""
     scenes = (draw_scene(seed)[1] for seed in range(2000))

@@ -1,7 +1,5 @@
 """Shards in their files, and the stages that write a data set."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
@@ -9,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,10 +19,8 @@ from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
-from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import sample_cleaning, shard_stages, shard_work, shard_writer
 from compclip.text.replace import clove
-from tests.conftest import ROOT
 from tests.data.reading import in_folder
 from tests.prepared_set import all_annotations
 
@@ -59,27 +54,6 @@ def test_round_trip(tmp_path_factory, samples):
     shard_writer.save_samples(folder / "b.arrow", samples)
     assert shard_writer.load_samples(folder / "a.arrow") == samples
     assert (folder / "a.arrow").read_bytes() == (folder / "b.arrow").read_bytes()
-
-
-def test_no_table(tmp_path):
-    """Bytes that are none, and no file."""
-    (tmp_path / "s.arrow").write_bytes(b"no")
-    with pytest.raises(UserError, match="s.arrow: damaged; run `dvc repro recaption` again"):
-        shard_writer.load_samples(tmp_path / "s.arrow")
-    with pytest.raises(UserError, match="none.arrow: not there; run `dvc repro recaption` first"):
-        shard_writer.load_samples(tmp_path / "none.arrow")
-
-
-MANIFEST = Manifest((Shard("00000", 2, 3, 100, "a" * 64), Shard("00002", 1, 1, 50, "b" * 64)))
-
-
-def test_a_manifest_comes_back_and_counts(tmp_path):
-    """Totals, and a fingerprint that sees contents and their order."""
-    shard_writer.write_manifest(tmp_path / "m.json", MANIFEST)
-    manifest = shard_files.read_manifest(tmp_path / "m.json", "annotate")
-    assert manifest == MANIFEST
-    assert (manifest.samples, manifest.captions) == (3, 4)
-    assert manifest.fingerprint != Manifest(MANIFEST.shards[::-1]).fingerprint
 
 
 @pytest.fixture
@@ -240,14 +214,6 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     assert not (tmp_path / "data" / "y" / "counts.json").exists()
 
 
-def test_the_first_captions_of_each_picture_may_be_all(photographs, tmp_path):
-    described(tmp_path, {"a.jpg": ["One dog.", "Two dogs."], "b.jpg": ["One cat."]})
-    counts = shard_stages.run_stage("recaption", NAME, replace(photographs, captions_each=1), tmp_path)
-    assert [s.captions for s in in_folder(tmp_path / "data" / "x")] == [("One dog.",), ("One cat.",)]
-    assert counts["captions_left_out"] == 1
-    assert "captions_left_out" not in shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-
-
 def test_the_openings_that_go_are_a_parameter(photographs, tmp_path):
     described(tmp_path, {"a.jpg": ["The image showcases a dog."], "b.jpg": ["This picture shows a cat."]})
     captions_and_count = {}
@@ -279,22 +245,3 @@ def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photograp
             with pytest.raises(UserError, match="set data.<name>.relatives to true"):
                 clove(data.annotation(0, 0), rng)
     assert len(set(fingerprints[False])) == 1 and fingerprints[True] != fingerprints[False][:1]
-
-
-def test_the_command_names_its_data(tmp_path, monkeypatch):
-    """An unknown data set gives close matches, and nothing is written."""
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="unknown data 'scene'; did you mean 'scenes'"):
-        shard_stages.main(["--data", "scene", "--params", str(ROOT / "params.yaml")])
-    assert not (tmp_path / "data").exists()
-
-
-def test_a_shard_that_is_not_the_manifests(photographs, tmp_path):
-    """Another file in its place is one line."""
-    for stage in ("recaption", "annotate"):
-        shard_stages.run_stage(stage, NAME, photographs, tmp_path)
-    path = tmp_path / "data" / "x" / "shards" / "00000.arrow"
-    path.unlink()
-    shard_writer.write_batch(path, pa.RecordBatch.from_pydict({"id": ["a"]}))
-    with pytest.raises(UserError, match="00000.arrow: not the shard that its manifest names; run `dvc repro annotate`"):
-        PreparedDataset(tmp_path / "data" / "x").sample(0)

@@ -3,8 +3,6 @@
 On the program's own tarfile (before Python 3.11.14) most of these never end.
 """
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Web data in tars: read where they lie, whatever they hold."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections import Counter
@@ -135,24 +133,6 @@ def test_any_damage_is_a_count(tmp_path_factory, offset, noise):
     counts = Counter[str]()
     for sample_found in webdataset.records(data(folder), counts, str(path)):
         assert 0 < sample_found.length <= len(raw) - sample_found.offset
-
-
-def test_no_tar_and_compressed_ones(tmp_path):
-    """Each says what to do."""
-    with pytest.raises(UserError, match=r"no \*.tar there; download with img2dataset --output_format webdataset"):
-        read_folder(tmp_path)
-    (tmp_path / "0.tar.gz").write_bytes(b"x")
-    with pytest.raises(UserError, match="0.tar.gz: compressed, .* unpack it to a .tar"):
-        read_folder(tmp_path)
-
-
-def test_a_limit_takes_the_first(tmp_path):
-    """Across tars; those behind it are not read."""
-    for tar in range(3):
-        write(tmp_path / f"{tar}.tar", [m for i in range(2) for m in sample(f"{i}", f"{tar}{i}")])
-    (tmp_path / "3.tar").write_bytes(b"damaged")
-    samples, counts = read_folder(tmp_path, limit=3)
-    assert ([s.captions[0] for s in samples], counts["images"]) == (["00", "01", "10"], 3)
 
 
 def test_a_tar_that_lies_elsewhere(tmp_path):

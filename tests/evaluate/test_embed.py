@@ -1,7 +1,5 @@
 """Every unique image and text is encoded once, whatever the batches; what cannot be read is named."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter
@@ -14,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.config.sections import Scoring
 from compclip.data.sample import ImageLocation
 from compclip.evaluate import benchmark, embed
 from compclip.evaluate.embed import PreparedPictures, crop_to_box
 from compclip.model import backbone
-from compclip.model.inference_towers import ReplicaPool, copy_models
+from compclip.model.inference_towers import copy_models
 
 CONFIG = {
     "embed_dim": 16,
@@ -128,13 +125,6 @@ def test_copies_on_further_devices_share_the_batches_and_change_no_bit(three_mod
     for embedded, alone in zip(shared, embed.encode_all(three_models, pictures, TEXTS, how), strict=True):
         assert embedded.image_row == alone.image_row and embedded.text_row == alone.text_row
         assert np.array_equal(embedded.image_ID, alone.image_ID) and np.array_equal(embedded.text_TD, alone.text_TD)
-
-
-def test_replicas_are_offered_to_equally_many_threads():
-    """Of two replicas and four threads each is offered twice, so that no thread waits."""
-    pool = ReplicaPool(["a", "b"], threads=4)
-    with pool.take() as one, pool.take() as two, pool.take() as three, pool.take() as four:
-        assert sorted([one, two, three, four]) == ["a", "a", "b", "b"]
 
 
 def test_rows_are_those_of_plain_open_clip(model, pictures):
@@ -299,12 +289,6 @@ def test_half_a_mark_in_a_name_is_part_of_it(name):
     assert benchmark.parse_reference(inside) == (ImageLocation(name, 7, 9), None)
 
 
-def test_a_diverged_model_is_an_error(model, pictures, monkeypatch):
-    monkeypatch.setattr(embed.inference_towers, "encode_texts", lambda clip, ids: torch.full((len(ids), 16), torch.nan))
-    with pytest.raises(UserError, match="embeddings that are not numbers"):
-        embed.encode(model, pictures[:1], TEXTS[:1])
-
-
 def test_pictures_are_plain_unless_they_shall_be_upright(model, tmp_path):
     """A picture that is turned by its EXIF is another one to the model; a box is cut out of what is seen."""
     canvas = Image.new("RGB", (32, 32), "blue")
@@ -340,11 +324,6 @@ def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, ope
     assert opened == {gone: 1, **dict.fromkeys(pictures[:3], 1), **dict.fromkeys(pictures[3:], 2)}
     embed.encode_all([model], pictures, [], Scoring(threads=1, pictures="upright"), pictures=prepared)
     assert opened[pictures[0]] == 2
-
-
-def test_bf16_is_refused_on_a_cpu(model):
-    with pytest.raises(UserError, match="evaluate.precision=bf16: only on a GPU; set evaluate.precision=float32"):
-        embed.encode(model, [], TEXTS, Scoring(precision="bf16"))
 
 
 def test_a_pass_that_is_interrupted_drops_what_has_not_begun():

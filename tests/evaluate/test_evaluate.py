@@ -1,7 +1,5 @@
 """A checkpoint on several benchmarks: each image and text encoded once, result files whole and consistent."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -26,7 +24,7 @@ from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store, score
 from compclip.model import backbone, clip_model, weight_files
-from compclip.runs import gpus, result_files, run_store
+from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
 from tests.data import tar_files
 
@@ -224,18 +222,6 @@ def test_scores_are_those_of_the_model(checkpoint, params):
         assert value == float(good > bad)
 
 
-def test_a_checkpoint_by_path(checkpoint, params, tmp_path, capsys):
-    arguments = ["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "train.lr=1", "--benchmarks", "plus"]
-    assert evaluate_command.main([*arguments, "evaluate.threads=1", "--device", "cpu"]) == 0
-    assert sorted(params.overrides) == ["evaluate.threads=1", "train.lr=1"]
-    document = files.read_json(tmp_path / "out" / "plus.json")
-    assert (document["benchmark"], document["module"], document["n"]) == ("plus", "sugarcrepe_pp", 20)
-    assert document["checkpoint"] == {"path": str(checkpoint), "fingerprint": fingerprint(checkpoint)}
-    out, error = capsys.readouterr()
-    assert error == "" and "replace_tot" in out
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["plus.json", "summary.json"]
-
-
 def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
     """The result says which, and a folder has one model."""
     state = backbone.load(checkpoint).clip.state_dict()
@@ -277,16 +263,6 @@ def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, pa
     for i, colour in enumerate(COLOURS):
         assert outcomes[0][f"{colour}/x.png"] == outcomes[1][f"{i}/0/{colour}"] == outcomes[2][f"{i}/{i}"]
     assert {p.suffix for p in (root / "parquet").iterdir()} == {".txt", ".parquet", ".pictures", ".rows"}
-
-
-def test_result_files_satisfy_the_report(checkpoint, params, tmp_path):
-    evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / "out"), "--device", "cpu"])
-    flat = files.read_json(tmp_path / "out" / "summary.json")
-    for name in ("sugarcrepe", "plus"):
-        result = result_files.read_result(tmp_path / "out" / f"{name}.json")  # checks metrics against items and means
-        assert all(flat[f"{name}/{metric}"] == value for metric, value in result.metrics.items())
-        assert len(result.items) + len(result.means) == len(result.metrics)
-    assert len(flat) == 7 + 3 + 5 + 10 + 6
 
 
 def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, params, root, tmp_path):
@@ -345,23 +321,6 @@ def test_a_cell_is_scored_on_all_benchmarks_or_not_at_all(published, params, roo
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]
 
 
-@pytest.mark.parametrize("option", [["--benchmarks", "plus"], ["--out", "elsewhere"], ["evaluate.threads=1"]])
-def test_a_method_is_scored_as_the_plan_has_it(root, option):
-    """What is on the command line would be no part of the plan; without a plan the stage is named."""
-    message = f"--method clip: is scored as plan/ has it; leave out {option[-1]}"
-    with pytest.raises(UserError, match=message):
-        evaluate_command.main(["--method", "clip", *option], root)
-    with pytest.raises(UserError, match="plan/evaluate/clip.json: not there; run `dvc repro plan` first"):
-        evaluate_command.main(["--method", "clip"], root)
-
-
-@pytest.mark.parametrize("method,stage", [("clip", "train@clip"), ("pretrained", "backbone@tiny")])
-def test_a_cell_without_checkpoint_names_the_stage(params, root, method, stage):
-    with pytest.raises(UserError, match=f"run `dvc repro {stage}` first"):
-        evaluate_command.main(["--cell", f"{method}-tiny-d-0"], root)
-    assert not (root / "runs").exists()
-
-
 def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
     """The store keeps nothing that is incomplete either."""
 
@@ -418,20 +377,6 @@ def test_without_a_project(checkpoint, root, monkeypatch, capsys):
     loaded = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
     expected = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)["sugarcrepe"]
     assert document["metrics"] == expected["metrics"] and document["items"] == expected["items"]
-
-
-def test_without_a_project_and_without_files(checkpoint, tmp_path, monkeypatch):
-    """The place where the files belong is named; without benchmarks there is a project to ask for."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "nope2").mkdir()
-    with pytest.raises(UserError, match=r"checkpoint 'nope': no such file or folder; .*; did you mean 'nope2'\?"):
-        evaluate_command.main(["--checkpoint", "nope", "--benchmarks", "sugarcrepe"])
-    with pytest.raises(UserError, match="checkpoint ViT-B-32: unknown weights 'opanai'; did you mean 'openai'"):
-        evaluate_command.main(["--checkpoint", "ViT-B-32::opanai", "--benchmarks", "sugarcrepe"])
-    with pytest.raises(UserError, match=r"data/raw/sugarcrepe"):
-        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", "sugarcrepe"])
-    with pytest.raises(UserError, match="params.yaml: no such file"):
-        evaluate_command.main(["--checkpoint", str(checkpoint)])
 
 
 @pytest.fixture(scope="module")

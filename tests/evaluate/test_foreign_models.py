@@ -244,9 +244,3 @@ def test_matching_head_of_blip(blip_folder, pictures, sugarcrepe_files):
     with torch.no_grad():
         wrong = head.score_pairs(pictures, [TEXTS[i - 1] for i in range(4)])
     assert list(result.items["add_att"].values()) == (together > wrong).int().tolist()
-
-
-def test_a_folder_that_is_none(tmp_path):
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    with pytest.raises(UserError, match="give a model's folder"):
-        foreign_models.load_model("blip_itm", str(tmp_path), "cpu")

@@ -1,7 +1,5 @@
 """Models with heads from training to results: cells, checkpoints, WiSE-FT, publication; against pairs one by one."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil
@@ -205,18 +203,6 @@ def bring(root, name, alpha) -> dict[str, float]:
     section = BenchmarkSection("sugarcrepe", "world/sugarcrepe", "world/test", "")
     task = wise_ft.LineTask([alpha], {"sugarcrepe": section}, Scoring(threads=1))
     return wise_ft.bring_line(Cell(name, "tiny", "scenes", 0), task, root, "cpu")[0]["points"][0]["metrics"]
-
-
-def test_a_head_without_such_a_start_stays_and_a_line_says_so(trained, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
-    start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "flair")))
-    head = {name: tensor.clone() for name, tensor in tuned.head.state_dict().items()}
-    model = next(score.models_on_line(start, tuned, [0.0]))[0]
-    assert all(torch.equal(head[name], tensor) for name, tensor in model.head.state_dict().items())
-    assert torch.equal(model.clip.state_dict()["visual.conv1.weight"], start.clip.state_dict()["visual.conv1.weight"])
-    assert "its head (text_pooling) has no pretrained weights" in capsys.readouterr().err
-    with pytest.raises(UserError, match="has a head; give the pretrained model"):
-        next(score.models_on_line(backbone.load(checkpoint(trained, "flair")), tuned, [0.0]))
 
 
 def test_an_adapter_alone_has_lost_its_head(trained, tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Intervals of a result document's own numbers: over pictures, of metrics and of means of metrics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

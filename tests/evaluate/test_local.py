@@ -1,7 +1,5 @@
 """Scores of patches and tokens: against loops in float64, and as metrics beside those of cosines."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

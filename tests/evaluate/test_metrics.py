@@ -3,8 +3,6 @@
 N items, I images, T texts, C classes.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

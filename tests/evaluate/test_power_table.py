@@ -1,7 +1,5 @@
 """`compclip config power`: the assumed variance by loops, and the table of a small benchmark."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

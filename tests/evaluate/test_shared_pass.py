@@ -1,7 +1,5 @@
 """A method's stage scores finished runs of other methods in its pass; their stages find the results."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

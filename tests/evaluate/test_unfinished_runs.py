@@ -1,7 +1,5 @@
 """`compclip evaluate` of a run that still trains: the model of its newest checkpoint, as the end would save it."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil
@@ -24,11 +22,6 @@ class Cut(Exception):
     """The run is cut here."""
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
-    return tiny_project.make(tmp_path_factory.mktemp("unfinished") / "project", params=LORA)
-
-
 def train_five_steps(run: StoredRun, expected: Path) -> None:
     """Cut a run at its fifth step; what it would have saved after the fourth is written to `expected`."""
 
@@ -43,8 +36,9 @@ def train_five_steps(run: StoredRun, expected: Path) -> None:
         job.complete_run(run, on_step)
 
 
-def test_the_newest_checkpoint_is_scored(project, monkeypatch, capsys):
+def test_the_newest_checkpoint_is_scored(project, tmp_path, monkeypatch, capsys):
     """With its adapter merged and its weights averaged; the numbers are those of the model at that step."""
+    project = tiny_project.other(project, tmp_path / "project", params=LORA)
     monkeypatch.chdir(project)
     run = tiny_project.at("finetune-tiny-scenes-0")
     train_five_steps(run, project / "expected" / "checkpoint")

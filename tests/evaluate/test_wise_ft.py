@@ -1,7 +1,5 @@
 """WiSE-FT: exact at both ends, linear between them, a scaled adapter for LoRA; the command, its file, its errors."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter

@@ -4,8 +4,6 @@ A process with such threads cannot fork and train, as other tests do: these test
 tests/train/test_on_fake_device.py starts.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

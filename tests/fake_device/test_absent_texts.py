@@ -1,7 +1,5 @@
 """Texts that are not there cost nothing on a GPU that is not there, and no wait."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What a grid costs on a card, before it runs: numbers that a person can check, and the command that prints them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The largest step of every paper's grid is the one that its head names, with the memory that stands there."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

@@ -1,11 +1,7 @@
 """Activations that are computed again: less memory for more arithmetic, on a GPU that is not there."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
-
-import pytest
 
 from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, Train
@@ -22,9 +18,8 @@ def simulate(name: str, recomputes: bool, **options):
     return simulate_step(run, method, shape)
 
 
-@pytest.mark.parametrize("options", [{}, {"precision": "bf16"}])
-def test_less_memory_for_more_arithmetic(options):
-    plain, recomputed = (simulate("negclip", recomputes, **options) for recomputes in (False, True))
+def test_less_memory_for_more_arithmetic():
+    plain, recomputed = (simulate("negclip", recomputes, precision="bf16") for recomputes in (False, True))
     assert recomputed.peak_bytes < 0.7 * plain.peak_bytes
     assert 1.2 * plain.flops < recomputed.flops < 1.4 * plain.flops
     assert recomputed.waits == {}

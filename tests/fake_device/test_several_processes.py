@@ -1,7 +1,5 @@
 """A step of one of two processes on a GPU that is not there: what the processes tell each other waits for no GPU."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

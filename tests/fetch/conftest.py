@@ -1,7 +1,5 @@
 """A file server, no waits between attempts, and archives of files that a test names."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """A small file server in a thread: ranges, marks, and the misbehaviour that a test asks for."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import threading

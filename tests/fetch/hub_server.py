@@ -1,7 +1,5 @@
 """What of a hub its library asks for: a repository's commit, its files with sizes and sums, and their bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from http.server import BaseHTTPRequestHandler

@@ -1,7 +1,5 @@
 """Archives: what the rule names goes to its place; what leads out of it, grows without end or is damaged is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil
@@ -140,14 +138,3 @@ def test_every_damage_is_one_line(request, run, tmp_path, kind):
 
 def test_neither_zip_nor_tar(run, tmp_path):
     refused(run, tmp_path, b"<html>", "neither a zip nor a tar")
-
-
-def test_a_rule_that_fits_nothing(run, zipped, tmp_path):
-    with pytest.raises(UserError, match=r"holds none of \*\.csv; is it another archive"):
-        run(zipped({"a.json": "[]"}), UnpackRule(("*.csv",)))
-
-
-def test_what_is_in_the_way_is_named(run, zipped, tmp_path):
-    (tmp_path / "out" / "a").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"out/a: something else is in the place"):
-        run(zipped({"a": "1"}))

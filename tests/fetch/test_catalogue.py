@@ -1,7 +1,5 @@
 """The shipped catalogue holds, its layouts are those that the grids name, and a stranger's is checked before its use."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -135,11 +133,6 @@ def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
     ]
 
 
-def test_a_size_is_known_where_all_are(tmp_path):
-    assert load_entry(tmp_path, files={"a": {"size": 2}, "b": {"size": 3}}).size == 5
-    assert load_entry(tmp_path, files={"a": {"size": 2}, "b": {}}).size == 0
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -181,9 +174,3 @@ def test_a_strangers_catalogue(tmp_path, change, message):
     with pytest.raises(UserError, match=re.escape(message)) as raised:
         load_entry(tmp_path, **change)
     assert str(raised.value).startswith(f"{tmp_path}/c.yaml: x") and "secret" not in str(raised.value)
-
-
-def test_a_name_is_a_name(tmp_path):
-    (tmp_path / "c.yaml").write_text("../x: {what: x}\n")
-    with pytest.raises(UserError, match=r"entry '\.\./x': must be letters"):
-        catalogue.load_catalogue(tmp_path / "c.yaml")

@@ -1,7 +1,5 @@
 """`compclip fetch`: whole entries from a web server and a hub, to where the grids look, and every way it goes wrong."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -12,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compclip.base import progress_line
 from compclip.benchmarks import sugarcrepe
 from compclip.fetch import __main__ as command
 from tests.conftest import ROOT
@@ -87,15 +84,6 @@ def test_a_benchmark_and_its_pictures(fetch, files, tmp_path, zipped):
     assert "coco_val2017: 1 there already in data/raw/coco" in out
 
 
-def test_progress_counts_megabytes(fetch, files, monkeypatch):
-    """On stderr, under the file's name; in a log too."""
-    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
-    files.bodies["/a.bin"] = b"0" * 3_000_000
-    code, out, error = fetch({"x": web(files, files={"a.bin": {"size": 3_000_000}})}, "x")
-    assert code == 0 and "MB" not in out
-    assert error.splitlines()[-1].startswith("MB of a.bin: 100%") and " 3/3 [" in error
-
-
 def test_cut_then_run_again(fetch, files, tmp_path):
     files.bodies["/a.bin"], files.cuts["/a.bin"] = b"0123456789", [4, 0, 0, 0, 0]
     catalogue = {"x": web(files, files={"a.bin": {"sha256": sum_of(b"0123456789")}})}
@@ -155,15 +143,6 @@ def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     code, out, _ = fetch(catalogue, "x")
     assert (code, out) == (0, "x: 1 file unpacked in data/raw/x\n")
     assert below(tmp_path / "data/raw/x") == ["a.txt", "a.zip"]
-
-
-def test_another_archive_is_unpacked_anew(fetch, files, tmp_path, zipped):
-    """What was unpacked is known by its address, its sum and the rule: a corrected catalogue fetches again."""
-    files.bodies["/a.zip"] = zipped({"a.txt": "a", "b.txt": "b"})
-    fetch({"x": web(files, files={"a.zip": {"unpack": True, "members": ["a.txt"]}})}, "x")
-    assert below(tmp_path / "data/raw/x") == ["a.txt"]
-    fetch({"x": web(files, files={"a.zip": {"unpack": True}})}, "x")
-    assert below(tmp_path / "data/raw/x") == ["a.txt", "b.txt"]
 
 
 def test_two_at_once(fetch, files, tmp_path):
@@ -259,15 +238,6 @@ def test_a_hub_that_leads_out(fetch, files, tmp_path, name):
     assert below(tmp_path) == ["catalogue.yaml"]
 
 
-def test_no_hub(fetch, monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    code, _, error = fetch({"x": hubbed(patterns=["*.csv"])}, "x")
-    message = "x: cannot reach http://127.0.0.1:9; or fetch *.csv of http://127.0.0.1:9/datasets/some/one elsewhere"
-    assert (code, error) == (2, f"error: {message}, into data/raw/x\n")
-
-
 def test_a_whole_process(files, tmp_path):
     """As a person types it: HF_ENDPOINT names the hub; a name that is not there is one line."""
     hub_server.repository(files, "some/one", {"a.json": b"{}"})
@@ -277,21 +247,3 @@ def test_a_whole_process(files, tmp_path):
     process = subprocess.run([*start, "x"], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert (process.returncode, process.stdout) == (0, "x: 1 fetched (2 B) in data/raw/x\n"), process.stderr
     assert (tmp_path / "data/raw/x/a.json").read_bytes() == b"{}"
-
-
-def test_the_list(fetch, files, tmp_path):
-    """A line each: what is known, and `-` where nothing is."""
-    files.bodies["/a.bin"] = b"a"
-    catalogue = {
-        "one": web(files, files={"a.bin": {"size": 1}}, licence="MIT", what="One"),
-        "two": web(files, files={"b.bin": {}}, what="Two", unchecked=True, gated=True),
-    }
-    fetch(catalogue, "one")
-    code, out, _ = fetch(catalogue, "--list")
-    assert code == 0
-    assert [line.split() for line in out.splitlines()] == [
-        ["name", "kind", "size", "here", "licence", "what"],
-        ["one", "benchmark", "1", "B", "yes", "MIT", "One"],
-        ["two", "benchmark", "-", "no", "-", "Two", "?", "(gated)"],
-        *[line.split() for line in ["? nobody has fetched it for this catalogue: an address may have moved"]],
-    ]

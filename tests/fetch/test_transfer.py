@@ -1,7 +1,5 @@
 """One file over HTTP: what is there is not asked for again, and what is not the file is refused."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import socket
@@ -33,14 +31,6 @@ def fetch(files, partial_path, path="/a.bin", size=0, most=MOST):
 @pytest.fixture
 def partial_path(tmp_path):
     return tmp_path / "a.bin.part"
-
-
-def test_a_whole_file_and_its_progress(files, partial_path):
-    files.bodies["/a.bin"] = BODY
-    progress = fetch(files, partial_path, size=len(BODY))
-    assert partial_path.read_bytes() == BODY
-    assert progress[-1] == (len(BODY), len(BODY))
-    assert files.requests == [("GET", "/a.bin", "")]
 
 
 def test_a_cut_connection_goes_on_where_it_ended(files, partial_path):

@@ -4,49 +4,73 @@
     python -m tests.fuzz --inputs 500 --readers checkpoint benchmark  those whose names begin so
     python -m tests.fuzz --again benchmark:aro/1234                   one input, its words printed
 
-Input 0 of a reader is its valid files: it must be accepted. `hang` is an input that took longer than the
-deadline of ten seconds, `crash` one that ended the process.
+Input 0 of a reader is its valid files: it must be accepted. `hang` is an input that took longer than the deadline. One
+that ends the process ends the command, which has written the stack of the reader then.
 """
 
-from __future__ import annotations
-
 import argparse
-import functools
+import contextlib
+import faulthandler
+import io
 import itertools
-import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
 import sys
 import tempfile
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
-from tests.fuzz import worker
+from huggingface_hub import constants
+
+from compclip.base.errors import UserError, one_line
+from tests.fuzz import mutate
 from tests.fuzz.reader import Reader
 from tests.fuzz.readers import every
-from tests.fuzz.worker import Outcome
 
+ACCEPTED, REFUSED, TRACEBACK, OUTSIDE, HANG = "accepted", "refused", "traceback", "outside", "hang"
+VALID_REFUSED = "valid input refused"
 DEADLINE_S = 10.0
-STARTING_S = 120.0  # the imports, and a reader's valid files
-BAD = (worker.TRACEBACK, worker.OUTSIDE, "hang", "crash", "valid input refused")
+MEMORY = 8 << 30  # of addresses beside those that the process has: what an input may not make it take
+LONGEST = 2000  # characters of a refusal
 SHOWN = 40  # different defects
 Input = tuple[str, int]
+
+
+class Outcome(NamedTuple):
+    """What became of an input, and the words for it."""
+
+    kind: str
+    message: str = ""
+
+
+class TookTooLong(BaseException):
+    """The deadline of an input; no reader catches it with its own errors."""
 
 
 def main(argv: list[str]) -> int:
     """Try the inputs, print the counts and every different defect with the first input that showed it."""
     args = _arguments(argv)
-    names = [r.name for r in every() if not args.readers or r.name.startswith(tuple(args.readers))]
+    readers = [r for r in every() if not args.readers or r.name.startswith(tuple(args.readers))]
+    names = [reader.name for reader in readers]
     inputs = [_parsed(args.again)] if args.again else list_inputs(names, args.inputs, args.seed)
     counts: Counter[str] = Counter()
     defects: dict[str, Input] = {}
-    for tried, outcome in outcomes(inputs, args.processes, args.deadline):
-        kind = _judged(tried, outcome)
-        counts[kind] += 1
-        if kind in BAD:
-            defects.setdefault(f"{kind}: {tried[0]}: {outcome.message}", tried)
-        if args.again:
-            print(f"{kind}: {outcome.message}")
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, _bounded(folder):
+        tries = Tries(Path(folder), every(), args.deadline)
+        for name, number in inputs:
+            outcome = tries.one(name, number)
+            counts[outcome.kind] += 1
+            if outcome.kind not in (ACCEPTED, REFUSED):
+                defects.setdefault(f"{outcome.kind}: {name}: {outcome.message}", (name, number))
+            if args.again:
+                print(f"{outcome.kind}: {outcome.message}")
     _tell(counts, defects)
     return 1 if defects else 0
 
@@ -57,7 +81,6 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--deadline", type=float, default=DEADLINE_S, metavar="SECONDS", help="later is a hang")
     parser.add_argument("--readers", nargs="*", default=[], metavar="PREFIX")
     parser.add_argument("--again", default="", metavar="READER/NUMBER")
@@ -77,88 +100,108 @@ def list_inputs(names: list[str], inputs: int, seed: int) -> list[Input]:
     return [(name, 0) for name in names] + changed[: max(0, inputs - len(names))]
 
 
-def _judged(tried: Input, outcome: Outcome) -> str:
-    valid = not tried[1] and tried[0] in {reader.name for reader in every() if reader.changed}
-    return "valid input refused" if valid and outcome.kind == worker.REFUSED else outcome.kind
-
-
 def _tell(counts: Counter[str], defects: dict[str, Input]) -> None:
-    outcome_counts = [
-        f"{n} {kind}" for kind in (worker.ACCEPTED, worker.REFUSED, *BAD) if (n := counts[kind]) or kind in BAD[:4]
-    ]
-    print(f"{counts.total()} inputs: {', '.join(outcome_counts)}")
+    kinds = (ACCEPTED, REFUSED, TRACEBACK, OUTSIDE, HANG, VALID_REFUSED)
+    print(f"{counts.total()} inputs: {', '.join(f'{counts[kind]} {kind}' for kind in kinds)}")
     for words, (name, number) in itertools.islice(defects.items(), SHOWN):
         print(f"  {name}/{number}  {words}")
     if len(defects) > SHOWN:
         print(f"  and {len(defects) - SHOWN} more")
 
 
-class Process:
-    """A worker that is ended and started again where an input takes too long or takes it along."""
+class Tries:
+    """The readers' valid files, made once below `root`, and a folder for one input at a time."""
 
-    def __init__(self, readers: Callable[[], Sequence[Reader]] = every, deadline_s: float = DEADLINE_S) -> None:
-        self._readers, self._deadline_s = readers, deadline_s
-        self.pipe: Connection
-        self._process: BaseProcess
-        self.start()
+    def __init__(self, root: Path, readers: Sequence[Reader], deadline_s: float = DEADLINE_S) -> None:
+        self._root, self._readers = root, {reader.name: reader for reader in readers}
+        self._deadline_s = deadline_s
 
-    def start(self) -> None:
-        """A fresh one, with a folder that outlives it: a killed process removes nothing."""
-        context = multiprocessing.get_context("spawn")
-        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
-        self.pipe, theirs = context.Pipe()
-        arguments = (theirs, self._folder.name, self._readers)
-        self._process = context.Process(target=worker.serve, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
-        self._known: set[str] = set()
+    def one(self, name: str, number: int) -> Outcome:
+        """Try input `number` of a reader; 0 is the valid files as they are."""
+        reader, rng = self._readers[name], random.Random(f"{name} {number}")
+        place = self._root / "tried" / "inner"
+        shutil.rmtree(place.parent, ignore_errors=True)
+        place.parent.mkdir(parents=True)
+        if number:
+            mutate.folder(self._valid(reader), place, reader.changed, rng)
+        else:
+            shutil.copytree(self._valid(reader), place, symlinks=True)
+        outcome = self._read(reader, rng, place)
+        strays = [path.name for path in place.parent.iterdir() if path != place]
+        if strays:
+            return Outcome(OUTSIDE, ", ".join(strays))
+        if outcome.kind == REFUSED and not number and reader.changed:
+            return Outcome(VALID_REFUSED, outcome.message)
+        return outcome
 
-    def outcome(self, tried: Input) -> Outcome:
-        """What becomes of an input, whatever it does."""
-        patience = self._deadline_s if tried[0] in self._known else self._deadline_s + STARTING_S
-        self._known.add(tried[0])
+    def _valid(self, reader: Reader) -> Path:
+        folder = self._root / "valid" / reader.name.replace(":", "-")
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            reader.make(folder)
+        return folder
+
+    def _read(self, reader: Reader, rng: random.Random, place: Path) -> Outcome:
         try:
-            self.pipe.send(tried)
-            if wait([self.pipe], patience):
-                return Outcome(*self.pipe.recv())
-            failure = Outcome("hang", f"more than {patience:g} s")
-        except (EOFError, OSError):
-            self._process.join()
-            failure = Outcome("crash", f"exit code {self._process.exitcode}")
-        self.stop()
-        self.start()
-        return failure
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.kill()
-        self._process.join()
-        self.pipe.close()
-        self._folder.cleanup()
+            with contextlib.chdir(place), _silenced(), _deadline(self._deadline_s):
+                reader.read(rng)
+        except UserError as error:
+            message = one_line(str(error))
+            return Outcome(REFUSED if len(message) <= LONGEST else TRACEBACK, message)
+        except SystemExit as error:  # argparse's
+            return Outcome(REFUSED if error.code else ACCEPTED, str(error.code))
+        except TookTooLong:
+            return Outcome(HANG, f"more than {self._deadline_s:g} s")
+        except BaseException as error:
+            return Outcome(TRACEBACK, _where(error))
+        return Outcome(ACCEPTED)
 
 
-def outcomes(
-    inputs: Iterable[Input], processes: int, deadline_s: float = DEADLINE_S
-) -> Iterator[tuple[Input, Outcome]]:
-    """Each input with what became of it, as they end; a reader's inputs stay with one process, which made its files."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    waiting: dict[str, list[Input]] = {}
-    for tried in inputs:
-        waiting.setdefault(tried[0], []).append(tried)
-    reader_inputs = sorted(waiting.values(), key=len, reverse=True)
-    with ThreadPoolExecutor(max(1, min(processes, len(reader_inputs)))) as pool:
-        shares = (reader_inputs[i::processes] for i in range(min(processes, len(reader_inputs))))
-        for group_outcomes in pool.map(functools.partial(_all, deadline_s=deadline_s), shares):
-            yield from group_outcomes
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f"{Path(f.filename).name}:{f.lineno}" for f in frames if f"{os.sep}compclip{os.sep}" in f.filename]
+    return f"{type(error).__name__} in {' > '.join(ours[-3:])}: {one_line(ascii(str(error)))[:200]}"
 
 
-def _all(reader_inputs: list[list[Input]], deadline_s: float) -> list[tuple[Input, Outcome]]:
-    process = Process(deadline_s=deadline_s)
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Raise after so long; where a library does not return to Python, end the process a minute later."""
+
+    def stop(*_: object) -> None:
+        raise TookTooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(seconds + 60, exit=True, file=sys.__stderr__)
     try:
-        return [(tried, process.outcome(tried)) for inputs in reader_inputs for tried in inputs]
+        yield
     finally:
-        process.stop()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _bounded(folder: str) -> Iterator[None]:
+    """No network for the hub's library, bounded memory, and temporary files below the folder."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, limits[1]))
+    try:
+        with (
+            mock.patch.object(tempfile, "tempdir", folder),
+            mock.patch.object(constants, "HF_HUB_OFFLINE", True),
+            mock.patch.dict(os.environ, HF_HUB_OFFLINE="1"),
+        ):
+            yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 if __name__ == "__main__":

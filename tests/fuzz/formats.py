@@ -1,7 +1,5 @@
 """Small valid files of every benchmark and source, in the official formats: {file: value or text}, and pictures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

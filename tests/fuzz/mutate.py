@@ -1,7 +1,5 @@
 """Changes to values, texts, bytes and files, drawn from one generator."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

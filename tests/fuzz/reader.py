@@ -1,7 +1,5 @@
 """What a reader is tried with: files that it takes, and what is done with them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

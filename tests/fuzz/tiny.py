@@ -1,7 +1,5 @@
 """A checkpoint of a tiny model with random weights, made once a process."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -1,13 +1,10 @@
 """What runs will cost, from finished runs' own files: numbers that a person can check."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
 import pytest
 
-from compclip.base.files import read_json, write_json
 from compclip.launch import __main__ as launch_command
 from compclip.launch import estimate
 from compclip.launch.estimate import FinishedCost
@@ -69,12 +66,6 @@ def test_what_is_done_costs_no_more():
     assert cost(run(), finished_cost(), steps=1000) == 20
 
 
-def test_a_method_that_trains_nothing():
-    """All of it is fixed."""
-    run_cost = estimate.measure_cost(run("pretrained"), GPU, None, 12.0)
-    assert cost(run("pretrained"), run_cost) == 12
-
-
 @pytest.mark.parametrize(
     "difference",
     [
@@ -106,17 +97,6 @@ def test_the_median_of_the_closest():
     assert cost(run("clic.small"), finished_cost(spent=500.0), finished_cost(spent=600.0, data="photos")) == 500
 
 
-def test_the_report():
-    """A line a run, the sum of what is known, and by name what is not."""
-    planned_runs = [("a", run(), 0), ("b", run("negclip"), 0), ("c", run("negclip"), 0), ("d", run(epochs=1.0), 0)]
-    lines = estimate.format_costs(planned_runs, [finished_cost(spent=3600.0)], True)
-    assert lines[:4] == ["a: 1.00 GPU-hours", "b: unknown", "c: unknown", "d: 0.99 GPU-hours"]
-    assert lines[4] == "about 1.99 GPU-hours for 2 of 4 runs"
-    assert lines[5].startswith("no estimate for 2 runs: no finished run of negclip on vit (on GPUs, ")
-    assert estimate.format_costs([], [], True) == []
-    assert "process-hours" not in "".join(estimate.format_costs(planned_runs, [], False))
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project with a grid of two seeds, in the current folder."""
@@ -142,24 +122,6 @@ def test_from_the_files_of_the_store(project):
     assert estimate.read_finished([second], Path(".")) == []
 
 
-def test_runs_of_other_methods_are_not_read(project):
-    """Only what may tell."""
-    first, second = fake_store.runs(Path("."))
-    fake_store.finish(first)
-    text = first.folder.final.config.read_text()
-    first.folder.final.config.write_text(text.replace("method: fsc_clip.v0", "method: finetune"))
-    assert estimate.read_finished([second], Path(".")) == []
-
-
-def test_the_newest_few(project):
-    """A store of hundreds of runs costs no more than a few."""
-    stored_runs = [fake_store.runs(Path("."), "params.yaml", f"train.lr={n}")[0] for n in range(1, 8)]
-    for number, stored_run in enumerate(stored_runs):
-        fake_store.finish(stored_run, seconds=number, days=number)
-    costs = estimate.read_finished(fake_store.runs(Path(".")), Path("."))
-    assert sorted(run_cost.fixed_s for run_cost in costs) == [0, 0, 1, 2, 3]
-
-
 def test_the_launch_says_it(project, monkeypatch, capsys):
     """launch --dry-run: each run, the sum, or that there is no estimate; steps that are done are not paid again."""
     monkeypatch.setattr(launch_command.gpus, "list_gpus", list)
@@ -171,14 +133,3 @@ def test_the_launch_says_it(project, monkeypatch, capsys):
     fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0], 3600.0)
     launch_command.send(Profile(executor="local"), "params.yaml", True, 1)
     assert "about 2.00 process-hours for 2 of 2 runs" in capsys.readouterr().out
-
-
-def test_a_life_on_gpus_is_told_from_the_profile(project):
-    """A cluster's GPUs: a run on this machine's cores does not count."""
-    first, second = fake_store.runs(Path("."))
-    fake_store.finish(first)
-    cluster = Profile(gpus=1)
-    assert launch_command.list_costs(cluster, [second], Path("."))[0].endswith("unknown")
-    facts = read_json(first.folder.final.environment)
-    write_json(first.folder.final.environment, {**facts, "peak_device_memory_mib": 5})
-    assert launch_command.list_costs(cluster, [second], Path("."))[0].endswith("0.01 GPU-hours")

@@ -1,7 +1,5 @@
 """A paper's grid names in its head the card that its largest step fits; tests/fake_device/test_grid_steps.py predicts it."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

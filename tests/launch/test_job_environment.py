@@ -1,7 +1,5 @@
 """What a cluster's job has in its environment, and what is in its script."""
 
-from __future__ import annotations
-
 import os
 
 from compclip.launch import slurm

@@ -1,7 +1,5 @@
 """`compclip launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -25,7 +23,6 @@ from compclip.runs import cluster, jobs, run_store, run_table
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
-from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
@@ -36,7 +33,6 @@ from tests.tiny_project import at, cell, outcome, steps, wait_for
 
 CELLS = [cell(m) for m in tiny_project.METHODS]
 LOCAL = str(ROOT / "slurm" / "local.yaml")
-BROKEN = "finetune: {train: {lr: 1.0e+30, grad_clip_norm: 0, warmup_steps: 0}}"
 
 
 def stale(name: str) -> bool:
@@ -77,19 +73,6 @@ def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
         assert outcome(here, name) == outcome(finished, name)
     assert launch_command.main([LOCAL, "-j", "2"]) == 0
     assert "3 runs: 3 finished, 0 on their way, 0 to send" in capsys.readouterr().out
-
-
-def test_one_failure_leaves_the_others(here, capsys):
-    """A run whose loss explodes is named with its reason, the exit code is 1, the others are there."""
-    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune, pretrained]")
-    text = edit("finetune: {}", BROKEN)
-    assert launch_command.main([LOCAL, "-j", "1"]) == 1
-    out, err = capsys.readouterr()
-    assert re.search(r"failed: finetune-tiny-scenes-0: exit code 2: error: train: the loss is nan at step", out)
-    assert "1 of 2 runs failed" in err
-    Path("params.yaml").write_text(text)
-    assert launch_command.main([LOCAL, "--dry-run"]) == 0
-    assert "2 runs: 1 finished, 0 on their way, 1 to send" in capsys.readouterr().out
 
 
 def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
@@ -196,31 +179,6 @@ def test_a_further_benchmark_makes_jobs_stale(here_finished, monkeypatch):
     assert len(list(stored_run.folder.scores("x").parent.iterdir())) == 2
 
 
-@pytest.mark.parametrize(
-    "dvc_error",
-    ["Unable to acquire lock. Most likely another DVC process is running", "'data/x' is busy, it is being blocked by:"],
-)
-def test_another_dvc_at_work_is_one_line(here, monkeypatch, capsys, dvc_error):
-    """What DVC says of its locks becomes one line, and nothing is sent."""
-    Path("dvc.yaml").touch()
-    for folder in (".dvc", "other/dvc"):
-        Path(folder).mkdir(parents=True)
-    Path("other/dvc/__init__.py").touch()
-    Path("other/dvc/__main__.py").write_text(f"import sys; sys.exit({'ERROR: ' + dvc_error!r})")
-    monkeypatch.setenv("PYTHONPATH", "other")
-    with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-        launch_command.main([LOCAL])
-    assert dvc_error in capsys.readouterr().err
-
-
-def test_inputs_that_are_missing(here):
-    """The stage to run is named, nothing is sent."""
-    shutil.rmtree("models")
-    with pytest.raises(UserError, match="dvc repro backbone"):
-        launch_command.main([LOCAL])
-    assert not Path("store").exists()
-
-
 @pytest.mark.parametrize(("text", "message"), [
     ("partitoin: gpu", "unknown key 'partitoin'; did you mean 'partition'"),
     ("executor: slrum", "unknown executor 'slrum'; did you mean 'slurm'"),
@@ -236,31 +194,6 @@ def test_profiles_that_are_wrong(tmp_path, text, message):
     """Key, value, fix."""
     with pytest.raises(UserError, match=re.escape(message)):
         profiles.load_profile(profile(text, tmp_path))
-
-
-@pytest.mark.parametrize("jobs", ["0", "-1"])
-def test_a_number_of_processes_is_one_or_more(monkeypatch, jobs):
-    """Nothing is sent with another; without the option the profile says it."""
-    calls = []
-    monkeypatch.setattr(launch_command, "send", lambda *args, card: calls.append(args) or 0)
-    with pytest.raises(UserError, match=f"-j {jobs}: must be >= 1"):
-        launch_command.main([LOCAL, "-j", jobs, "--dry-run"])
-    assert calls == []
-    for options in ([], ["-j", "3"]):
-        assert launch_command.main([LOCAL, "--dry-run", *options]) == 0
-    assert [args[-1] for args in calls] == [profiles.load_profile(LOCAL).jobs, 3]
-
-
-def test_a_profile_that_is_not_there():
-    """The nearest one is named."""
-    with pytest.raises(UserError, match="did you mean .*slurm/local.yaml"):
-        profiles.load_profile(ROOT / "slurm" / "locl.yaml")
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "slurm").glob("*.yaml")), ids=lambda p: p.name)
-def test_shipped_profiles(path):
-    """All load."""
-    assert profiles.load_profile(path).executor in ("local", "slurm")
 
 
 def test_options_of_a_profile(here, tmp_path):
@@ -297,14 +230,6 @@ def test_the_code_is_copied_once_for_each_state(tmp_path):
         cwd=ROOT,
     )
     assert Path(process.stdout.strip()).parent == first / "compclip"
-
-
-def test_no_slurm_on_this_machine(monkeypatch):
-    """The line says where to run it or what to use."""
-    monkeypatch.setenv("PATH", "/nowhere")
-    cluster.read_config.cache_clear()
-    with pytest.raises(UserError, match="scontrol: not installed on this machine; .*slurm/local.yaml"):
-        slurm.read_max_array_size()
 
 
 def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
@@ -382,16 +307,3 @@ def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
     recovered_jobs = [runs_jobs.find_job(run_store.find_folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
     assert [job and job.id for job in recovered_jobs] == ["9_0", None, "9_2"]
     assert sender.recover() == 0
-
-
-def test_the_record_of_a_job_moves_with_its_project(tmp_path, monkeypatch):
-    """SLURM's log is found beside the store, wherever the project lies by now."""
-    project = tmp_path / "first"
-    identity = cluster.JobIdentity(fake_slurm.CLUSTER, cluster.current_user(), "7_0", fake_slurm.NAME)
-    folder = slurm._record(project, "0123456789abcdef", identity, "").folder
-    (project / ".work/slurm").mkdir(parents=True)
-    (project / ".work/slurm/7_0_0_log.out").write_text("srun: error: no module")
-    moved = project.rename(tmp_path / "second")
-    job = runs_jobs.find_job(RunFolder(moved / folder.path.relative_to(project)))
-    monkeypatch.setattr(cluster, "explain_end", lambda job_id, logged: f"its log says {logged}")
-    assert "its log says srun: error: no module" in job.reason()

@@ -1,10 +1,7 @@
 """Shards as jobs: what goes out, in which tasks, what collects them; the cluster is made up, the work is real."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +20,7 @@ from compclip.launch import profiles, slurm, unsent
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
-from compclip.runs import cluster, jobs, run_table, shard_tasks, status
+from compclip.runs import cluster, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests import fake_slurm
 from tests.conftest import ROOT
@@ -166,20 +163,6 @@ def test_the_stage_waits_and_makes_the_rest(project, fake_cluster, monkeypatch, 
     assert shard_files.read_manifest(Path("data/d/samples/manifest.json"), "recaption").samples == PICTURES
 
 
-def test_ctrl_c_leaves_the_jobs(project, fake_cluster, monkeypatch, capsys):
-    """They go on; the same command waits again."""
-    assert launch("--stage", "recaption") == 0
-
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs.time, "sleep", interrupt)
-    with pytest.raises(SystemExit) as exit_info:
-        stage_command.main(["--data", "d"])
-    assert exit_info.value.code == 130 and len(fake_cluster.live) == 5
-    assert "the jobs go on, and the same command waits again" in capsys.readouterr().err
-
-
 def test_a_job_that_failed_is_named(project, fake_cluster):
     """Nothing is made in its place, until it is launched again, or given up."""
     assert launch("--stage", "recaption") == 0
@@ -236,33 +219,6 @@ def test_what_stages_need_first(project, fake_cluster):
     assert stage_command.list_prerequisites("rewrite", ["d", "d"], params) == ["recaption@d"]
     params.data["d"] = Data(**DATA, exclude=["valse"])
     assert stage_command.list_prerequisites("annotate", ["d"], params) == ["rewrite@d", "benchmark@valse"]
-
-
-def test_dvc_is_asked_first(project, fake_cluster, monkeypatch):
-    """But for a dry run."""
-    asked_for = []
-    monkeypatch.setattr(launch_command, "run_dvc_repro", lambda targets, root: asked_for.append(targets))
-    for words in (["--dry-run"], []):
-        launch("--stage", "recaption", *words)
-    assert asked_for == [["look"]]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--stage", "recaption", "--data", "e"], "--data: unknown data 'e'"),
-        (["--stage", "rewrite", "--data", "d"], "--data d: has no rewriter, rewrites or masked"),
-        (["--stage", "recaption", "--shards-per-task", "0"], "--shards-per-task 0: must be >= 1"),
-        (["--data", "d"], "are of shards; give --stage too"),
-        (["cancel", "--data", "../d"], "are of shards; give --stage too"),
-        (["cancel", "--stage", "recaption", "--data", "../d"], "data '../d': must be letters"),
-    ],
-)
-def test_words_that_mean_nothing(project, fake_cluster, words, message):
-    """One line, and nothing is sent."""
-    with pytest.raises(UserError, match=message):
-        launch(*words)
-    assert not fake_cluster.keys
 
 
 @pytest.mark.parametrize(
@@ -354,20 +310,6 @@ def test_keys_that_are_none(key):
         shard_tasks.folder(key)
 
 
-@pytest.mark.parametrize("task_text", ["[]", "{}", '{"shards": {}}', '{"shar'])
-def test_a_damaged_task_is_one_line(project, fake_cluster, task_text):
-    """Of whoever reads it; the table has it in its row."""
-    assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    [task] = read_tasks()
-    (task.folder.path / shard_tasks.FILE).write_text(task_text)
-    for look in (read_tasks, lambda: task_command.main([task.key]), lambda: stage_command.main(["--data", "d"])):
-        with pytest.raises(UserError, match=r"task\.json"):
-            look()
-    fake_cluster.live.clear()
-    [row] = status.list_stages()
-    assert row.state == "damaged" and "task.json" in row.error
-
-
 # --- status ---------------------------------------------------------------------------------------------------
 
 
@@ -410,21 +352,6 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     for n in range(5):
         (half / f"{n:08x}.json").write_text("never read")
     assert list(status.list_stages()) == []
-
-
-def test_a_list_that_is_damaged(half):
-    """Is a row, and the others are there."""
-    (half / shard_tasks.LIST).write_text(json.dumps({"items": [{"name": "00000"}]}))
-    [row] = status.list_stages()
-    assert row.state == "damaged" and "work.json: damaged; run the stage with `dvc repro` again" in row.error
-
-
-def test_the_page_has_both_tables(project, fake_cluster):
-    """Stages above runs."""
-    assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    text = status.format_page(*run_table.list_runs("params.yaml"), 200)
-    assert text.startswith("stage        state    shards  job\nrecaption@d  running  0/5     job 7_0\n\nrun ")
-    assert text.endswith("  stale: nothing is made yet for the parameters, data and code of now")
 
 
 def test_a_task_that_failed_is_posted_by_its_name(project, fake_cluster, monkeypatch):

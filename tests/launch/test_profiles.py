@@ -1,7 +1,5 @@
 """Profiles of others: what they say becomes options in a job's script, never commands but for `setup`."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

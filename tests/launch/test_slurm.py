@@ -1,7 +1,5 @@
 """Dispatch to a real SLURM (`slurm/local-cluster.sh up`): arrays, preemption, requeue, cancelled and starved jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -122,14 +120,6 @@ def test_two_tasks_make_the_snapshots_of_a_run(here):
     assert fingerprints[0] == fingerprints[1] != stored_run.folder.final.facts()["weights_fingerprint"]
 
 
-def test_the_code_of_a_job_is_that_of_its_submission(here):
-    """It imports the copy, not the checkout."""
-    stored_run = at(cell("pretrained"))
-    job = slurm.Slurm(profiles.load_profile(profile()), module="tests.where").submit(stored_run, "params.yaml")
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
-    assert str((Path(".work") / "code").resolve()) in stored_run.folder.log.read_text()
-
-
 def test_the_shell_s_allocation_does_not_reach_a_job(here, monkeypatch):
     """Sent from inside salloc and srun, and from a shell and a site that export nothing."""
     shell = {"SLURM_MEM_PER_CPU": "1500", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_JOB_ID": "1", "SRUN_DEBUG": "4",
@@ -240,14 +230,6 @@ def test_out_of_memory(here):
     collect(NAME)
 
 
-def test_a_job_that_raises_leaves_its_line(here):
-    """The exception's line from the job's log."""
-    stored_run = at(NAME, *["train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0"])
-    job = slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
-    assert "failed, exit code 1: error: train: the loss is nan at step" in job.reason()
-
-
 def test_a_job_that_dies_before_python(here):
     """The reason is what SLURM logged, not an earlier job's last line; the stage prints the same lines."""
     stored_run = at(cell("pretrained"))
@@ -259,14 +241,6 @@ def test_a_job_that_dies_before_python(here):
     assert "failed, exit code 3: " in job.reason() and "module: command not found" in job.reason()
     assert f".work/slurm/{job.id}_0_log.out" in job.reason()
     assert "train.lr" not in job.reason()
-
-
-def test_an_unknown_partition(here):
-    """The cluster's own are listed."""
-    with pytest.raises(UserError, match="partition='mian', the cluster has .*main, urgent"):
-        launch_command.main([str(profile(partition="mian"))])
-    assert not list(Path("store").glob("*/job.json"))
-    assert not list(Path(".work/slurm").glob("compclip-*.json"))
 
 
 @pytest.fixture
@@ -359,16 +333,6 @@ def test_a_killed_command_is_found_again(here):
     assert len(list(Path("store").glob("*/job.json"))) == 3
 
 
-def test_two_tasks_a_run(here):
-    """Two processes of a step, each with its rank and a log of its own."""
-    stored_run = at(NAME)
-    sender = slurm.Slurm(profiles.load_profile(profile(tasks_per_node=2)), module="tests.ranks")
-    job = sender.submit(stored_run, "params.yaml")
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
-    outputs = [stored_run.folder.log_of(rank).read_text().strip() for rank in (0, 1)]
-    assert outputs == [f"{stored_run.key}: rank {rank} of 2, local {rank}" for rank in (0, 1)]
-
-
 def test_a_run_on_two_processes(here):
     """Trained by both, published once; the key is that of one process, and a requeue goes on."""
     stored_run = at(NAME)
@@ -388,15 +352,6 @@ def test_a_process_that_dies_ends_the_others(here, monkeypatch):
     job = sender.submit(stored_run, "params.yaml")
     assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
     assert re.match(r"failed, exit code \d+: error: process 1: error: no room for process 1 \(", job.reason())
-
-
-def test_each_process_has_its_cores(here):
-    """srun is told how many, since it does not take them from sbatch."""
-    stored_run = at(NAME)
-    job = slurm.Slurm(profiles.load_profile(profile(cpus=2)), module="tests.ranks").submit(stored_run, "params.yaml")
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED  # it makes no results
-    step = cluster.run_command("sacct", "-n", "-P", "-o", "JobID,AllocCPUS", "-j", job.id).stdout.splitlines()
-    assert f"{job.id}.0|2" in step
 
 
 def test_a_lost_node(here, serial):

@@ -1,7 +1,5 @@
 """Tars to the report through a real SLURM (`slurm/local-cluster.sh up`): captioned, annotated and trained as arrays."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,11 +1,8 @@
 """Hard positives written by a language model: the rewrite stage, and how a rewrite reaches training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,14 +109,6 @@ def test_the_second_run_sends_nothing_and_writes_the_same(folder):
     assert not any("answered" in counts[kind] for kind in rewrite_shards.KINDS)
 
 
-def test_one_kind_alone(folder):
-    """`kinds: replace` asks for no swap."""
-    with serve(writer) as at:
-        counts = run_rewrite(settings(at, folder, kinds="replace"), folder)
-    assert list(counts) == ["captions", "replace"]
-    assert not any(caption_texts.swap for caption_texts in texts(folder).values())
-
-
 def test_failures_leave_nothing_half_written(folder):
     """Too many failures: one line, and no file."""
 
@@ -182,18 +171,6 @@ def test_relations_are_asked_for_by_their_own_prompts(words, start, folder):
         run_rewrite(settings(at, folder, kinds="replace", replace_words=words), folder)
     assert questions and all(question.startswith(start) for question in questions)
     assert all(f"Input: {caption}\nOutput:" in " ".join(questions) for caption in CAPTIONS)
-
-
-def test_no_rewriter_no_questions(folder):
-    """The stage writes a manifest of nothing, which the annotate stage may depend on."""
-    assert run_rewrite(None, folder) == {"captions": 0}
-    assert json.loads((folder / "rewrites" / "manifest.json").read_text())["shards"] == []
-
-
-def test_a_missing_file_is_one_line(tmp_path):
-    """It says which stage to run."""
-    with pytest.raises(UserError, match="0.arrow: not there; run `dvc repro rewrite` first"):
-        rewrite_shards.load_rewrites(tmp_path / "0.arrow")
 
 
 def test_from_the_rewriter_to_the_view(folder):
@@ -285,14 +262,3 @@ def test_parameters(tmp_path):
         with pytest.raises(UserError) as caught:
             load(tmp_path, source, rewriter)
         assert fault in str(caught.value)
-
-
-def test_the_command(tmp_path, folder, monkeypatch, capsys):
-    """`prepare --rewrite` then `--annotate`, as dvc.yaml runs them."""
-    monkeypatch.chdir(tmp_path)
-    with serve(writer) as at:
-        load(tmp_path, rewriter=f"{{url: '{at.url}', model: m, backoff_s: 0.0}}")
-        assert shard_stages.main(["--data", "d", "--rewrite"]) == 0
-    assert json.loads(capsys.readouterr().out)["swap"]["usable"] == 2
-    assert shard_stages.main(["--data", "d", "--annotate"]) == 0
-    assert PreparedDataset(Path("data/d")).annotation(0, 0).written_swap == "A cat and a dog."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from dataclasses import fields, replace
 
 import pytest
@@ -12,9 +13,13 @@ from compclip.config import grid, read
 from compclip.interface.method import load_method
 from tests import reference
 from tests.conftest import ROOT
-from tests.methods import field_terms, head_terms
 from tests.methods.conftest import drawn
 
+# Each file `<kind>_terms.py` beside this one has the equations of some methods (TERMS), and parameters to compare (MORE).
+REFERENCES = [
+    importlib.import_module(f"tests.methods.{path.stem}")
+    for path in sorted((ROOT / "tests" / "methods").glob("*_terms.py"))
+]
 EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
               "hard_positives": "both", "steps": "composites+single"}  # fmt: skip
 PARTLESS = {"steps": "composites", "negatives": "none", "concepts": "none", "hard_positives": "none"}
@@ -24,7 +29,7 @@ MORE = [  # parameters that a paper or its code names and that no grid varies
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
     ("finetune", {"loss": "sigmoid"}), ("hybrid", EVERYTHING), ("hybrid", EVERYTHING | PARTLESS),
-    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local", "uni_norm": "l2"}), *field_terms.MORE, *head_terms.MORE,
+    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local", "uni_norm": "l2"}), *(entry for module in REFERENCES for entry in module.MORE),
 ]  # fmt: skip
 
 
@@ -172,19 +177,15 @@ def hybrid_contrast(f, cfg, places):
     return "clip", lambda t: reference.clip(f.image_BD, t, f.scale)
 
 
-TERMS = (
-    field_terms.TERMS
-    | head_terms.TERMS
-    | {
-        "finetune": finetune_terms,
-        "negclip": negclip_terms,
-        "clic": clic_terms,
-        "fsc_clip": fsc_clip_terms,
-        "c2lip": c2lip_terms,
-        "hard_positives": hard_positives_terms,
-        "hybrid": hybrid_terms,
-    }
-)
+TERMS = {name: terms for module in REFERENCES for name, terms in module.TERMS.items()} | {
+    "finetune": finetune_terms,
+    "negclip": negclip_terms,
+    "clic": clic_terms,
+    "fsc_clip": fsc_clip_terms,
+    "c2lip": c2lip_terms,
+    "hard_positives": hard_positives_terms,
+    "hybrid": hybrid_terms,
+}
 IN_TURN = ("clic", "flair", "hybrid")  # whose steps may differ
 
 

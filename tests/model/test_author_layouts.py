@@ -1,7 +1,5 @@
 """Checkpoints of authors' own models: made files in their layouts against slow sums of what their code computes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -287,16 +285,6 @@ def test_llip(source, pictures, tmp_path):
     assert class_score == pytest.approx(cosine(mixed_D, unit_TD[:3].mean(0)), abs=2e-5)  # the class of three prompts
 
 
-def test_an_older_llip_names_its_output_otherwise(source, tmp_path):
-    llip_state = llip_file(source, tmp_path / "llip.pt", prefix="module.")
-    saved = torch.load(tmp_path / "llip.pt")
-    saved["state_dict"]["module.out_proj"] = saved["state_dict"].pop("module.pred.out_proj")
-    torch.save(saved, tmp_path / "older.pt")
-    assert torch.equal(
-        backbone.load(tmp_path / "older.pt", str(tmp_path / "quick.json")).head.out, llip_state["pred.out_proj"]
-    )
-
-
 def eva_clip_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """What EVA-CLIP calls the tensors of open_clip's EVA02, and the angles that it stores."""
     renamed = {"visual.rope.freqs_cos": torch.ones(2), "visual.blocks.0.attn.rope.freqs_sin": torch.ones(2)}
@@ -388,8 +376,3 @@ def test_clip_in(source, tmp_path):
     spec = Backbone(model=str(tmp_path / "quick.json"), weights=str(tmp_path / "clip_in.pt"))
     with pytest.raises(UserError, match="has rotary positions, with which training does not begin"):
         backbone.load_backbone(spec, 0)
-
-
-def test_weights_of_no_layout_stay_as_they_are(source):
-    state = dict(source.clip.state_dict())
-    assert author_layouts.convert(state, Path("x")) == author_layouts.AuthorsModel(state)

@@ -1,7 +1,5 @@
 """Where models come from: activations that must fit, foreign files, tokenizers and hubs that are not at hand."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -85,16 +83,6 @@ def test_a_folder_is_asked_for_its_activation_too(tmp_path):
         backbone.load(folder, activation="quickgelu")
     with pytest.raises(UserError, match="trained with quickgelu .*computes gelu"):
         make_model(tmp_path, "gelu", weights=str(folder), activation="quickgelu")
-
-
-@pytest.mark.parametrize("arguments", [("foo",), ("meta",), ("",), ("cuda:99",), ("cpu", "gulu")])
-def test_what_a_command_checks_first(arguments):
-    """One line each; a device that computes passes with either activation."""
-    with pytest.raises(UserError, match=f"'{arguments[-1]}'") as error:
-        backbone.check_device(*arguments)
-    assert "\n" not in str(error.value)
-    for activation in ("", "gelu", "quickgelu"):
-        backbone.check_device("cpu", activation)
 
 
 @pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": {f"module.{k}": v for k, v in s.items()}}])
@@ -241,33 +229,23 @@ def test_an_architecture_is_read_without_weights(tmp_path):
 
 
 def test_commands_read_a_hub_repository_from_its_cache(tmp_path):
-    """The cache's documented layout is enough without a network; what is not there ends with exit code 2, one line."""
+    """The cache's documented layout is enough without a network."""
     model = make_model(tmp_path, "gelu")
     repository = tmp_path / "home" / "hub" / "models--nobody--tiny"
     model.save(repository / "snapshots" / "abc")
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("abc")
     (tmp_path / "params.yaml").write_text(
-        "grid: {methods: [pretrained], backbones: [there, away], data: [d], seeds: [0]}\nmethods: {pretrained: {}}\n"
-        "backbones: {there: {model: 'hf-hub:nobody/tiny'}, away: {model: ViT-B-16-SigLIP, weights: webli}}\n"
+        "grid: {methods: [pretrained], backbones: [there], data: [d], seeds: [0]}\nmethods: {pretrained: {}}\n"
+        "backbones: {there: {model: 'hf-hub:nobody/tiny'}}\n"
         "data: {d: {source: coco, path: x, images: y, captioner: none}}\n"
     )
     env = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    done = [
-        subprocess.run(
-            [sys.executable, "-m", "compclip.model", "--backbone", name],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-        )
-        for name in ("there", "away")
-    ]
-    assert done[0].returncode == 0, done[0].stderr
+    command = [sys.executable, "-m", "compclip.model", "--backbone", "there"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     saved = load_file(tmp_path / "models" / "there" / clip_model.WEIGHTS)
     assert all(torch.equal(v, saved[k]) for k, v in model.clip.state_dict().items())
-    assert done[1].returncode == 2 and "timm/ViT-B-16-SigLIP" in done[1].stderr
-    assert len([line for line in done[1].stderr.splitlines() if line.startswith("error:")]) == 1
 
 
 def _batch(model) -> Batch:

@@ -1,7 +1,5 @@
 """Weights in bfloat16 as open_clip's `--precision bf16` has them: which, what the towers then compute, what a step moves."""
 
-from __future__ import annotations
-
 import open_clip
 import pytest
 import torch

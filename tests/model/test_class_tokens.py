@@ -1,15 +1,11 @@
 """A pretrained tower with further class tokens: what they begin as, and which towers are refused."""
 
-from __future__ import annotations
-
 import copy
 
-import open_clip
 import pytest
 import torch
 from torch import nn
 
-from compclip.base.errors import UserError
 from compclip.model import class_tokens, clip_model
 from compclip.model.clip_model import ClipModel
 from tests.distributed_check import SHAPE
@@ -64,16 +60,3 @@ def test_a_picture_that_is_one_patch_of_nothing_has_equal_tokens():
     expected_KW = nn.functional.layer_norm(nn.functional.layer_norm(raw_KW, (32,)), (32,))
     torch.testing.assert_close(out["image_intermediates"][0][0], expected_KW)
     torch.testing.assert_close(out["image_features"][0], expected_KW[0] @ visual.first_proj)
-
-
-@pytest.mark.parametrize(
-    "visual",
-    [open_clip.modified_resnet.ModifiedResNet([1, 1, 1, 1], 8, 2, 32, 8), "pool"],
-    ids=["ResNet", "attention pool"],
-)
-def test_other_towers_are_refused(visual):
-    model = make_model(attentional_pool=True, attn_pooler_heads=2) if visual == "pool" else make_model()
-    if visual != "pool":
-        model.clip.visual = visual
-    with pytest.raises(UserError, match="class_tokens=4: only for a backbone with open_clip's own ViT"):
-        class_tokens.extend_tower(model, 4, seed=0)

@@ -1,7 +1,5 @@
 """Checkpoints, adapters and tokenizers of strangers: opened as what they are, or refused in a line; no code of theirs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Heads of a checkpoint: their files, what is refused, and their numbers on vectors that a person can check."""
 
-from __future__ import annotations
-
 import json
 import math
 

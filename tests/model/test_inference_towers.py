@@ -1,7 +1,5 @@
 """Embeddings without slopes are those of the towers, whatever is left out on the way."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

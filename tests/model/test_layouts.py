@@ -1,7 +1,5 @@
 """Others' checkpoints, in the layouts that they are released in: the source model's own embeddings, or one line."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import math
@@ -306,15 +304,6 @@ def test_adapters_of_peft_beside_their_weights(tiny, source, tmp_path, capsys):
     assert not torch.equal(loaded.clip.visual.conv1.weight, source.clip.visual.conv1.weight)
 
 
-def test_loralib_s_factors_as_layers(tiny, source, tmp_path):
-    """Named with `.weight`, as where each factor is an nn.Linear."""
-    files, merged = adapted(source.clip.state_dict(), 2)
-    layers = {f"{n}.weight" if n.endswith((".lora_A", ".lora_B")) else n: tensor for n, tensor in files.items()}
-    torch.save(layers, tmp_path / "lora.pt")
-    loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu")
-    torch.testing.assert_close(loaded.clip.state_dict(), merged, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     "change,message",
     [
@@ -386,13 +375,6 @@ def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
         backbone.load(tmp_path / "theirs", str(tmp_path / "gelu.json"))
     with pytest.raises(UserError, match="give the architecture with --model NAME"):
         backbone.load(tmp_path / "theirs")
-
-
-def test_transformers_names_in_a_file(tiny, clip_model, tmp_path):
-    """A CLIPModel within somebody's module."""
-    torch.save({"state_dict": prefixed(clip_model.state_dict(), "clip.")}, tmp_path / "theirs.ckpt")
-    loaded = backbone.load(tmp_path / "theirs.ckpt", tiny, activation="quickgelu")
-    compare(loaded, clip_model, loaded.tokenize(TEXTS), 32, 1e-5)
 
 
 def test_weights_in_several_files(tiny, clip_model, tmp_path):

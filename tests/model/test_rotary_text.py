@@ -1,12 +1,8 @@
 """A text tower of rotary positions: its attention against sums over complex numbers, what it keeps, what is refused."""
 
-from __future__ import annotations
-
 import cmath
 import copy
-from types import SimpleNamespace
 
-import open_clip
 import pytest
 import torch
 from torch import Tensor, nn
@@ -100,17 +96,3 @@ def test_clip_in_asks_for_them(rotary, positions):
     assert model.tokenize(["a dog"]).shape == (1, positions) and len(model.clip.positional_embedding) == positions
     with pytest.raises(UserError, match="rotary=2: must be >= 3"):
         clip_in.Config(rotary=2)
-
-
-def test_other_towers_are_refused():
-    """One of a class of its own, and one of another library's tokenizer; by a config, without a traceback."""
-    custom = make_model()
-    custom_clip = open_clip.CustomTextCLIP(**SHAPE)
-    for model in (
-        SimpleNamespace(clip=custom_clip, tokenizer=custom.tokenizer),
-        SimpleNamespace(clip=custom.clip, tokenizer="t5"),
-    ):
-        with pytest.raises(UserError, match="rotary=9: only for a backbone with CLIP's own text tower"):
-            rotary_text.convert_tower(model, 9)
-    with pytest.raises(ValueError, match="text_cfg.rotary: only for CLIP's own text tower, not CustomTextCLIP"):
-        rotary_text.build_module(SHAPE | {"custom_text": True, "text_cfg": SHAPE["text_cfg"] | {"rotary": True}})

@@ -1,7 +1,5 @@
 """Towers agree with open_clip: same embeddings, and tokens whose pooled ones are those embeddings."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -128,14 +126,6 @@ def test_patches_of_timm_s_towers(tower):
     for i in range(4):
         place = seen.shape[1] - 4 + i
         torch.testing.assert_close(patches[:, i], trunk.forward_head(seen[:, place : place + 1]))
-
-
-def test_a_tower_without_patches_is_named():
-    """A convolutional one of timm's."""
-    clip = _timm_clip()
-    clip.visual.trunk.forward_features = lambda x: x
-    with pytest.raises(UserError, match=r"image tower \(VisionTransformer\) has no patches"):
-        towers.encode_images(clip, torch.randn(1, 3, 32, 32), tokens=True)
 
 
 def test_siglip_value_tokens():

@@ -1,7 +1,5 @@
 """TorchScript archives as tensors: the bits of torch.jit.load, and nothing of an archive's program is run."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

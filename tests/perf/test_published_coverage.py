@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.config import read
 from compclip.report import published_numbers
 from compclip.report.published_numbers import PublishedNumber
 from perf import published_coverage
@@ -20,6 +23,29 @@ def test_the_committed_table_is_the_generators():
     methods = published_coverage.read_grid_methods(ROOT / published_coverage.GRIDS, ROOT / published_coverage.PARAMS)
     table = published_coverage.format_coverage(FOLDER, methods)
     assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `python -m perf.published_coverage`"
+
+
+def test_every_transcribed_table_is_in_the_index():
+    """No more of it than is printed; every table of the index that has a grid has one that reads."""
+    tables = published_coverage.read_tables(FOLDER / published_coverage.TABLES)
+    papers = {paper for paper, _ in tables}
+    counts = published_coverage.count_transcribed(published_numbers.read_numbers(FOLDER))
+    for key, count in counts.items():
+        assert key[0] not in papers or count <= tables[key].printed, key
+    for grid in sorted({grid for table in tables.values() for grid in table.grids}):
+        read.load_params(ROOT / published_coverage.GRIDS / f"{grid}.yaml")
+
+
+def test_tables_by_hand():
+    """Values and deviations are counted; a table in no file has none."""
+    table = published_coverage.PublishedTable("all", "r", "c", 3, ("one", "two"), "lost")
+    numbers = [number("A", "x", "", table="1"), replace(number("A", "y", "", table="1"), deviation="0.1")]
+    lines = published_coverage.format_table_index({("A", "1"): table, ("A", "2"): table}, numbers)
+    assert lines[-3:] == [
+        "| A | 1 | all | 3 | 3 | `one`, `two` | lost |",
+        "| A | 2 | all | 3 | 0 | `one`, `two` | lost |",
+        "| all | | | 6 | 3 | | |",
+    ]
 
 
 def test_every_reason_is_needed():

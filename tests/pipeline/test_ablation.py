@@ -1,7 +1,5 @@
 """An ablation from the command to the page: the grid, its runs, their differences to the whole method."""
 
-from __future__ import annotations
-
 import csv
 import json
 

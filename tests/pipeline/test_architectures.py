@@ -1,7 +1,5 @@
 """A real architecture on real photographs, through the commands: a slice of perf/architectures.py, which runs all pairs."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -46,19 +44,6 @@ def test_a_short_model_is_the_whole_one_but_for_its_depth(name):
     )
 
 
-def test_what_stands_beside_a_photograph_is_another_s():
-    """Two pictures and what is said about them, in the order of the list and round its end."""
-    images = [{"id": i, "file_name": f"{i}.jpg"} for i in range(4)]
-    coco = {"images": images, "annotations": [{"image_id": i, "caption": f"say {i}"} for i in (0, 1, 3)]}
-    rows = [json.loads(line) for line in architectures.format_negatives(coco).splitlines()]
-    assert [row["image"] for row in rows] == ["0.jpg", "1.jpg", "3.jpg"]  # of the third nothing is said
-    regions = [
-        {"box": box, "caption": "say 3", "negatives": ["say 0", "say 1"]} for box in ([0, 0, 0.5, 1], [0.5, 0, 1, 1])
-    ]
-    neighbours = {"image_1": "0.jpg", "image_2": "1.jpg", "text_1": "say 0", "text_2": "say 1", "regions": regions}
-    assert rows[2] == {"image": "3.jpg", "caption": "say 3. say 0", **neighbours}
-
-
 def test_its_data_have_what_every_method_asks(tmp_path):
     """Reading the parameters refuses a method whose data lack a list."""
     tables = json.dumps({method: architectures.OPTIONS.get(method, {}) for method in architectures.METHODS})
@@ -69,11 +54,3 @@ def test_its_data_have_what_every_method_asks(tmp_path):
         )
     )
     assert list(read.load_params(tmp_path / "params.yaml").grid.methods) == architectures.METHODS
-
-
-def test_without_photographs_it_says_why(tmp_path, capsys):
-    """The script skips with a reason."""
-    assert architectures.main(["--data", str(tmp_path)]) == 0
-    assert "skipped" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        architectures.main(["--models", "ViT-B-23"])

@@ -1,7 +1,5 @@
 """`python -m compclip` and the installed `compclip` list every command, run one, and refuse a misspelt one."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import filecmp
@@ -38,6 +36,9 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
 }
 
 
+STAGES = ["wordnet", "scenes", "prepare", "backbone", "neighbours", "keys"]
+
+
 def run(*argv: str | Path, path: Path = ROOT, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, which finds compclip at `path`."""
     env = {**os.environ, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -58,7 +59,7 @@ def _runs(node: ast.stmt) -> bool:
 
 def test_every_program_is_a_command():
     """A new command cannot be left out of the list, nor one that is gone stay in it."""
-    listed = {module for module, _ in commands.COMMANDS.values()} | set(commands.FURTHER.values())
+    listed = {module for module, _ in (commands.COMMANDS | commands.BELOW).values()}
     assert listed == programs().keys() - NOT_FOR_PEOPLE
 
 
@@ -97,8 +98,7 @@ def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpars
 
 @pytest.mark.parametrize(
     ("name", "module"),
-    [(name, module) for name, (module, _) in commands.COMMANDS.items()]
-    + [(" ".join(words), module) for words, module in commands.FURTHER.items()],
+    [(name, module) for name, (module, _) in (commands.COMMANDS | commands.BELOW).items()],
 )
 def test_help_of_every_option(name, module, monkeypatch):
     """Each argument says what it is for, under one name of the program, however it was started."""
@@ -111,30 +111,30 @@ def test_help_of_every_option(name, module, monkeypatch):
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])
 def test_the_list(argv, capsys):
-    """A line for each command."""
+    """A line for each of at most 20 commands, and every second word of the others."""
     assert commands.main(argv) == 0
-    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    page = capsys.readouterr().out
+    lines = [line.split(maxsplit=1) for line in page.splitlines() if line.startswith("  ")]
     assert dict(lines) == {name: what for name, (_, what) in commands.COMMANDS.items()}
+    assert len(lines) <= 20
+    words = set(page.partition("of two words")[2].split())
+    assert {word for name in commands.BELOW for word in name.split()} <= words
 
 
-def test_a_command_runs_with_its_arguments(capsys):
-    """The listed module's main gets what is behind the name."""
-    assert commands.main(["config", "show", "pretrained-scenes-scenes-0", "--params", str(ROOT / "params.yaml")]) == 0
-    assert "method: pretrained" in capsys.readouterr().out
+def test_the_stages_are_listed(capsys):
+    assert commands.main(["stage"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == STAGES
+    with pytest.raises(UserError, match="unknown command 'stage prepar'; did you mean 'stage prepare'"):
+        commands.main(["stage", "prepar"])
 
 
-def test_the_version(capsys):
-    assert commands.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"compclip {metadata.version('compclip')}\n"
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_the_script_that_completes(shell, capsys):
-    """Every command, with options and choices of some."""
-    assert commands.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    absent = [name for name in commands.COMMANDS if name not in script]
-    assert (absent, "partial" in script, "checkpoint-mib" in script, "ablate" in script) == ([], True, True, True)
+@pytest.mark.parametrize("former", sorted(commands.FORMER))
+def test_a_former_name_works_and_says_the_new_one(former, capsys):
+    with pytest.raises(SystemExit):
+        commands.main([former, "--help"])
+    page = capsys.readouterr()
+    assert f"`compclip {commands.FORMER[former]}`" in page.err
+    assert f"compclip {commands.FORMER[former]}" in page.out
 
 
 def test_bash_completes(tmp_path, capsys):
@@ -148,12 +148,6 @@ def test_bash_completes(tmp_path, capsys):
     for words, reply in ((["compclip", "stat"], "status"), (["compclip", "report", "--part"], "--partial")):
         process = run("bash", "-c", ask, "bash", tmp_path / "script", *words)
         assert process.stdout.split() == [reply], process.stderr
-
-
-def test_a_misspelt_command_names_the_nearest():
-    """As a name in params.yaml does."""
-    with pytest.raises(UserError, match=r"unknown command 'staus'; did you mean 'status'"):
-        commands.main(["staus"])
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ vanished MLflow server in tests/track/test_server.py.
 Each time: a clear line, the other runs unaffected, and everything goes on when the cause is gone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -55,30 +53,25 @@ with Repo().lock:
 
 
 @pytest.fixture(scope="module")
-def project(project, tmp_path_factory):
-    """All that train needs; two cells."""
-    params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune]")
-    return tiny_project.other(project, tmp_path_factory.mktemp("failures") / "project", params=params)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(project, tmp_path_factory):
+def undisturbed(finished):
     """The outcome of the cell on a disk that takes everything."""
-    root = tmp_path_factory.mktemp("undisturbed") / "p"
-    shutil.copytree(project, root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        collect(NAME)
-    return outcome(root, NAME)
+    return outcome(finished, NAME)
 
 
 @pytest.fixture
-def here(here, monkeypatch):
+def here(here):
+    """All that train needs; two cells."""
+    params = here / "params.yaml"
+    params.write_text(params.read_text().replace("[pretrained, finetune, fsc_clip]", "[pretrained, finetune]"))
+    return here
+
+
+@pytest.fixture(autouse=True)
+def commands(monkeypatch):
     """The copy's commands are those of this environment."""
     for name, value in tiny_project.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    return here
 
 
 @pytest.fixture
@@ -167,21 +160,6 @@ def test_a_disk_without_room_for_a_line(here, disk, undisturbed):
     assert outcome(here, NAME) == undisturbed
 
 
-def test_a_read_only_work_folder(here, disk, undisturbed, capsys):
-    """The run is not started, the other is; writable again, it runs."""
-    work = at(NAME).folder.path
-    disk(work, "ro")
-    assert launch() == 1
-    assert (
-        f"failed: {NAME}: {work}/run.yaml: cannot write: Read-only file system; free space" in capsys.readouterr().out
-    )
-    assert other_is_done()
-    remount(work, "rw,size=64m")
-    assert launch() == 0
-    collect(NAME)
-    assert outcome(here, NAME) == undisturbed
-
-
 def test_a_read_only_run_directory(here, disk, undisturbed, monkeypatch):
     """Neither stage leaves anything behind; what was made is published, not made again, when it can be written."""
     runs, results = Path("runs/finetune"), Path("results/finetune")
@@ -221,10 +199,10 @@ def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, erro
         errors.entry(main)
 
 
-def test_an_evaluation_that_fails_where_older_results_are(here):
+@pytest.mark.usefixtures("here_finished")
+def test_an_evaluation_that_fails_where_older_results_are():
     """The results of an evaluation with other benchmarks do not make the job of this one look done."""
     stored_run = at(NAME)
-    assert jobs.wait_for_job(jobs.Local().submit(stored_run, "params.yaml"), lambda: None) == jobs.DONE
     text = Path("params.yaml").read_text()
     Path("params.yaml").write_text(text.replace("path: world/sugarcrepe", "path: world/retrieval"))
     failed = jobs.Local().submit(stored_run, "params.yaml")
@@ -232,8 +210,6 @@ def test_an_evaluation_that_fails_where_older_results_are(here):
     orphan = jobs.find_job(stored_run.folder)
     assert orphan.state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
     assert orphan.reason().startswith("error: ")
-    Path("params.yaml").write_text(text)
-    assert jobs.wait_for_job(jobs.Local().submit(stored_run, "params.yaml"), lambda: None) == jobs.DONE
 
 
 def test_launch_beside_a_training_scores_what_that_made(here):
@@ -282,16 +258,15 @@ def dvc_here(here):
     return here
 
 
-def test_a_live_dvc_holds_its_lock(dvc_here, capsys):
-    """A line, and nothing is sent; when it has gone, the same command sends."""
+@pytest.mark.usefixtures("dvc_here")
+def test_a_live_dvc_holds_its_lock():
+    """A line, and nothing is sent."""
     with subprocess.Popen([sys.executable, "-c", HOLD_DVC], stdin=subprocess.PIPE) as dvc_process:
         wait_for(lambda: Path("held").exists())
         with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
             launch()
         dvc_process.stdin.close()
     assert not list(Path("store").glob("*/run.yaml"))
-    assert launch() == 0
-    assert "2 to send" in capsys.readouterr().out
 
 
 def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):

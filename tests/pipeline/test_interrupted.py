@@ -1,7 +1,5 @@
 """Stages killed at random moments, run again, end as if nobody had touched them; often: `perf/interrupted.py --kills 200`."""
 
-from __future__ import annotations
-
 from perf import interrupted
 
 

@@ -1,7 +1,5 @@
 """Runs killed at random moments end as if nobody had touched them; all ways, often: `perf/kills.py --kills 50 --slurm`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Real photographs end to end: read, annotated, fine-tuned on, evaluated; what is not there is counted."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """docs/scenes.md's new loss: its file as printed is found, checked, trained and compared, and is what it says it is."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Evaluation and training beside six packages alone: as `pip install --no-deps compclip` on a cluster or in a notebook."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

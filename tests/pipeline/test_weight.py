@@ -3,8 +3,6 @@
 A budget is raised in a commit of its own, which names what went for it.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Balanced negatives: a judge is at chance where the rules' own texts are told, and what is left out is counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """WordNet's words bounded by those that a data set's captions have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Small copies of large pictures: what they show, what stays as it is, one tar a shard, and what becomes of a kill."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -13,11 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
-from compclip.config.validation import load_section
 from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
@@ -171,8 +167,3 @@ def test_very_large_jpegs_are_compared_as_reading_gives_them(tmp_path):
     assert picture_scaling.scale_picture(ImageLocation(str(path)), 1500) == "fits"
     small = picture_scaling.scale_picture(ImageLocation(str(path)), 1000)
     assert isinstance(small, picture_scaling.SmallPicture) and (small.width, small.height) == (1000, 1000)
-
-
-def test_a_side_is_a_number_of_pixels():
-    with pytest.raises(UserError, match="short_side=-1: must be >= 0"):
-        load_section(Data, {"source": "coco", "path": "a", "images": "b", "captioner": "none", "short_side": -1}, "d")

@@ -1,7 +1,5 @@
 """The hf captioner with tiny random models that chat."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

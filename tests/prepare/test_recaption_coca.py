@@ -1,7 +1,5 @@
 """The coca captioner with a tiny random CoCa of open_clip, saved as a folder of open_clip's."""
 
-from __future__ import annotations
-
 import math
 import zlib
 

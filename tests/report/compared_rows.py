@@ -1,7 +1,5 @@
 """A table of three methods over one benchmark of eighty records, two metrics and one picture each, made in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A page of runs, its parts given by name wherever they belong."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 from compclip.report import report_page

@@ -1,12 +1,9 @@
 """A run among published models: percentiles and neighbours that a person can check."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.base.errors import UserError
 from compclip.report import published_numbers, report_page
 from compclip.report.published_numbers import PublishedModel
 from compclip.report.run_details import collect_runs
@@ -62,26 +59,6 @@ def test_the_202_models_agree_with_the_tables_that_repeat_them():
                 assert published_value == pytest.approx(float(n.value), abs=0.3), n
                 checked += 1
     assert checked > 60
-
-
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        ("model,weights\n", "no column 'family'"),
-        ("model,weights,family,a/b\nx,y,z,101\n", r"line 2: a/b='101': must be from 0 to 100"),
-        ("model,weights,family,a/b\nx,y,z,many\n", r"line 2: a/b='many': must be from 0 to 100"),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path, text, message):
-    (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(UserError, match=message):
-        published_numbers.read_models(tmp_path)
-
-
-def test_an_empty_place_is_not_known(tmp_path):
-    (tmp_path / "one.csv").write_text("model,weights,family,a/b,c/d\nx,y,z,,3.5\n")
-    assert published_numbers.read_models(tmp_path) == [PublishedModel("x, y", {"c/d": 3.5})]
-    assert published_numbers.read_models(tmp_path / "none") == []
 
 
 def test_the_page_shows_every_method_among_them(tmp_path):

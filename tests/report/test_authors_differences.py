@@ -1,7 +1,5 @@
 """The authors' differences beside ours: the numbers of fake_runs and two printed tables that a person can check."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.config import drawn_scenes, read

@@ -3,8 +3,6 @@
 B backbones, S seeds, I items.
 """
 
-from __future__ import annotations
-
 import csv
 from math import sqrt
 from pathlib import Path
@@ -242,17 +240,6 @@ def test_rows_are_over_versions():
     assert cells["clic"].difference.plain == pytest.approx(expected.plain) and cells["clic"].basis == basis
 
 
-def test_each_version_keeps_its_own_table():
-    split = tables.PictureSplit()
-    version_tables = tables.build_version_tables(make_runs(), [SWAP], split, VERSIONS)
-    assert [t.name for t in version_tables] == ["one / scenes", "two / scenes"] and not any(
-        t.versions for t in version_tables
-    )
-    assert tables.build_version_tables(make_runs(), [SWAP], split, {}) == []
-    apart = tables.build_tables([*make_runs(), run("clic", "other", 0, 5)], [SWAP], versions=VERSIONS)
-    assert [t.name for t in apart] == ["worlds / scenes", "other / scenes"]
-
-
 def test_differences_claims_and_order_are_over_versions():
     runs = make_runs()
     (table,) = tables.build_tables(runs, [SWAP], versions=VERSIONS)
@@ -275,13 +262,6 @@ def test_only_seeds_that_all_versions_have_are_compared():
     statistic = next(row for row in table.rows if row.method == "clic").statistics[0]
     assert statistic.change == pytest.approx((100 + 104 + 90 + 96) / 1600)
     assert statistic.difference.spread.seeds == 2
-
-
-def test_the_order_of_runs_changes_nothing():
-    (table,) = tables.build_tables(make_runs(), [SWAP], versions=VERSIONS)
-    (turned,) = tables.build_tables(make_runs()[::-1], [SWAP], versions=VERSIONS)
-    ours, theirs = ({row.method: row.statistics[0].difference for row in t.rows} for t in (table, turned))
-    assert ours["clic"].plain == pytest.approx(theirs["clic"].plain)
 
 
 def test_files_say_what_they_are_over(tmp_path):

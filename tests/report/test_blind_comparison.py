@@ -1,7 +1,5 @@
 """Blind rows in the report: above them, on sighted items, in every file; numbers that a person can check."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest
@@ -133,12 +131,6 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
         return [sum(bool(s and s.verdict) for r in t.rows for s in r.statistics) for t in (table.above, table.gains)]
 
     assert min(count_verdicts("none")) > 0 and count_verdicts(HOLM) == [0, 0]
-
-
-def test_a_page_without_blind_rows_says_nothing_of_them(runs):
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {})
-    html = report_page.render_page(page)
-    assert 'id="blind"' not in html and '<tbody class="blind">' not in html
 
 
 def test_rows_of_other_files_are_refused(runs, tmp_path):

@@ -1,17 +1,14 @@
 """Claims: what may be written, the papers' own numbers against it, the verdicts and how they are shown."""
 
-from __future__ import annotations
-
 import csv
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 from compclip.report import __main__ as report_command
 from compclip.report import claims, published_numbers, report_page, tables
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
@@ -102,39 +99,6 @@ def test_an_inequality_is_parsed(text, sign, margin):
         margin,
         "c/d",
     )
-
-
-@pytest.mark.parametrize(
-    "text", ["a >= b on c/d", "a > b", "a > b on", "a > b +1 on c/d", "a b on c/d", "a > a on c/d"]
-)
-def test_another_form_is_refused_in_one_line(text):
-    with pytest.raises(UserError, match=re.escape(repr(text))):
-        claims.parse_inequality(text, "here")
-
-
-GOOD = "one: {paper: CLIC, table: Table 1, finding: f, holds_if: [clic > pretrained on sugarcrepe/swap]}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (GOOD.replace("holds_if", "hold_if"), "one: unknown key 'hold_if'; did you mean 'holds_if'"),
-        (GOOD.replace("finding: f, ", ""), "one.finding: must be given"),
-        (GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "[]"), "one.holds_if: must be given"),
-        (
-            GOOD.replace("[clic > pretrained on sugarcrepe/swap]", "a > b on c/d"),
-            "one.holds_if='a > b on c/d': must be a list",
-        ),
-        ("- a\n", "must map each claim's name"),
-        ("one: 3\n", "one=3: must be a mapping"),
-        ("one: {\n", "not YAML"),
-    ],
-)
-def test_a_bad_file_is_named(tmp_path, text, message):
-    (tmp_path / "claims.yaml").write_text(text)
-    with pytest.raises(UserError, match=re.escape(message)) as error:
-        claims.read_claims(tmp_path / "claims.yaml")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -234,11 +198,6 @@ def test_only_shared_seeds_count():
     assert evidence.difference == pytest.approx((100 + 103 + 103) / 1200)
 
 
-def test_two_seeds_are_too_few():
-    evidence = weigh("clic > pretrained on b/swap", clic=(300, 304), pretrained=(200, 200))
-    assert (evidence.verdict, evidence.why, evidence.basis) == (UNDECIDED, "2 of 3 seeds", "seeds and items")
-
-
 def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
     evidence = weigh("clic > pretrained on b/swap", clic=(300,), pretrained=(200,))
     assert (evidence.verdict, evidence.why, evidence.basis, evidence.std) == (
@@ -275,19 +234,6 @@ def test_a_score_s_margin_is_in_scores():
     for margin, verdict in (("0.05", HOLDS), ("0.5", REFUTED)):
         inequality = claims.parse_inequality(f"clic > negclip + {margin} on b/mean_score", "here")
         assert claims.judge_inequality(inequality, runs, score).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("text", "column", "is_measured", "missing_names"),
-    [("clic > fsc_clip on b/swap", SWAP, True, ("fsc_clip",)),
-     ("clic > pretrained on b/add", Column("b", "add"), False, ("b/add",)),
-     ("c2lip > fsc_clip on b/add", Column("b", "add"), False, ("c2lip", "fsc_clip", "b/add")),
-     ("clic > pretrained on b/add", Column("b", "add"), True, ("b/add",))],
-)  # fmt: skip
-def test_what_the_grid_lacks_is_named(text, column, is_measured, missing_names):
-    inequality, runs = claims.parse_inequality(text, "here"), by_method(clic=(1, 2, 3), pretrained=(1, 1, 1))
-    evidence = claims.judge_inequality(inequality, runs, column, is_measured=is_measured)
-    assert (evidence.verdict, evidence.missing, evidence.difference) == (ABSENT, missing_names, None)
 
 
 # through the report
@@ -340,62 +286,6 @@ def test_all_formats_show_the_same_verdicts(report, tmp_path):
     assert rows[0]["over"] == "seeds and items" and float(rows[0]["low"]) < 0.3 < float(rows[0]["high"])
     assert html.count(">seeds and items<") == text.count("| seeds and items |") == 4
     assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
-
-
-def test_where_no_claim_can_be_decided_a_line_says_why(tmp_path):
-    """Two seeds: neither table nor rule on the page, in Markdown, in LaTeX; the numbers stay in claims.csv."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
-    report_page.write_report(page, tmp_path / "out")
-    html, text, tex, table = (
-        (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
-    )
-    line = "No table: the methods of 3 claims share 2 seeds, and fewer than 3 decide nothing."
-    assert line in html and line in text and "Give grid.seeds 3 or more" in html
-    assert '<table class="claims">' not in html and "Intervals are not simultaneous" not in html + text
-    assert "| verdict | claim |" not in text and "Claim &" not in tex
-    assert "Not in this grid (1)" in html and table.count("2 of 3 seeds") == 5
-
-
-def test_a_report_without_claims_says_nothing_of_them():
-    assert claims.format_claims_markdown(()) == claims.format_claims_latex(()) == ""
-    assert claims.build_sections(()) == []
-
-
-@pytest.mark.parametrize(
-    ("inequality", "message"),
-    [("clik > pretrained on sugarcrepe/swap", "unknown method 'clik'"),
-     ("clic > pretrained on sugarcrepe/swop", "unknown column 'sugarcrepe/swop'")],
-)  # fmt: skip
-def test_the_command_ends_with_2_for_a_name_that_nobody_has(tmp_path, monkeypatch, capsys, inequality, message):
-    fake_runs.make(tmp_path)
-    (tmp_path / "claims.yaml").write_text(GOOD.replace("clic > pretrained on sugarcrepe/swap", inequality))
-    params = SimpleNamespace(
-        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2), methods={m: {} for m in fake_runs.METHODS},
-        report=SimpleNamespace(columns=[], reference="", correction="none", split="whole"), benchmarks={},
-    )  # fmt: skip
-    monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
-    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["report", "--claims", "claims.yaml"])
-    assert entry(report_command.main) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: claims.yaml: one: ") and message in error and error.count("\n") == 1
-    assert not (tmp_path / "reports").exists()
-
-
-@pytest.mark.parametrize(("option", "path", "kind"), [
-    ("--claims", "nope.yaml", "file"), ("--claims", "", "file"), ("--published", "nope", "folder"),
-    ("--published", "file.csv", "folder"),
-])  # fmt: skip
-def test_a_path_that_somebody_gave_must_be_there(tmp_path, monkeypatch, option, path, kind):
-    """The section would be missing without a word; nothing is read or written before."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file.csv").write_text("")
-    monkeypatch.setattr(report_command.read, "load_params", None)
-    with pytest.raises(UserError, match=f"^{option} {path or '.'}: no such {kind}; give one"):
-        report_command.main([option, path])
 
 
 def test_a_claim_may_name_a_variant_of_params_yaml():

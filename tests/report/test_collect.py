@@ -1,12 +1,9 @@
 """What is read of a run directory, and what is said of one that is missing or damaged."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
-from compclip.base import progress_line
 from compclip.base.errors import UserError
 from compclip.report.run_details import collect_runs
 from compclip.runs.result_files import read_result
@@ -28,14 +25,6 @@ def test_all_cells_in_the_grid_s_order(runs):
     assert collected[-1].config["train"]["lr"] == 2e-6
 
 
-def test_progress_counts_the_cells(runs, monkeypatch, capsys):
-    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
-    collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    out, error = capsys.readouterr()
-    count = len(fake_runs.cells())
-    assert out == "" and error.splitlines()[-1].startswith("runs: 100%") and f" {count}/{count} [" in error
-
-
 def test_only_the_grid_s_cells_are_read(runs):
     assert len(collect_runs(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]) == 2
 
@@ -54,12 +43,6 @@ def test_partial_shows_what_there_is(runs):
     collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
     assert [(m.cell, m.reason) for m in missing_results] == [(CELL.name, "no result of retrieval")]
     assert len(collected) == 6
-
-
-def test_partial_names_a_damaged_result(runs):
-    fake_runs.result(runs, CELL.name, "retrieval").write_text('{"benchmark": ')
-    _, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs, partial=True)
-    assert "retrieval.json: not JSON at line 1" in missing_results[0].reason
 
 
 def test_nothing_at_all_is_an_error_even_for_partial(tmp_path):
@@ -94,36 +77,3 @@ def test_a_result_that_does_not_say_what_it_measures_is_refused(runs, key):
         UserError, match=f"sugarcrepe.json: does not say its benchmark's '{key}'; evaluate the run again"
     ):
         read_result(path)
-
-
-def test_runs_share_their_lists_of_ids(runs):
-    """Five hundred runs of the same benchmarks hold each list once."""
-    collected, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    first, last = (run.results["sugarcrepe"].items["swap_att"] for run in (collected[0], collected[-1]))
-    assert first.ids is last.ids and first.values is not last.values
-
-
-@pytest.mark.parametrize("line", ["{", '{"loss": 1.0}', "[1]"])
-def test_a_bad_line_of_the_curve_is_named(runs, line):
-    with fake_runs.trained(runs, CELL.name).metrics.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-    with pytest.raises(UserError, match=r"metrics.jsonl: .*line 4"):
-        collect_runs([CELL], fake_runs.BENCHMARKS, runs)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("cell: {\n", "not a configuration"), ("- a\n", "not a configuration: a section: expected a mapping")],
-)
-def test_a_configuration_that_is_none_is_named(runs, text, message):
-    """In one line, though its sections are parsed one by one."""
-    fake_runs.trained(runs, CELL.name).config.write_text(text)
-    with pytest.raises(UserError, match=f"config.yaml: {message}"):
-        collect_runs([CELL], fake_runs.BENCHMARKS, runs)
-
-
-def test_sections_that_runs_have_in_common_are_one_object(runs):
-    """Only the cell differs between the seeds of a method."""
-    first, second = collect_runs(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, runs)[0]
-    assert (first.config["cell"]["seed"], second.config["cell"]["seed"]) == (0, 1)
-    assert first.config["train"] is second.config["train"]

@@ -1,17 +1,13 @@
 """What the head of a table says: the backbone's weights, how much of each benchmark was scored, and which columns lack some."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from compclip.base.files import write_atomic
 from compclip.evaluate import score
-from compclip.report import __main__ as report_command
 from compclip.report import report_page, table_formats, table_heads
 from compclip.report.run_details import collect_runs
 from compclip.report.table_heads import Coverage
@@ -138,27 +134,3 @@ def test_results_without_coverage_have_that_of_their_counts(tmp_path):
     page = built(project(tmp_path))
     assert not table_heads.column_marks(page.tables.main[0]) and "‡" not in report_page.render_page(page)
     assert table_heads.benchmark_coverage(page.tables.main[0])["sugarcrepe"] == Coverage(15, 15)
-
-
-def test_the_terminal_says_both(tmp_path, monkeypatch, capsys):
-    project(tmp_path, RANDOM, swap_att=[15, 15], swap_obj=[5, 15])
-    params = SimpleNamespace(
-        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2),
-        report=SimpleNamespace(columns=[], reference="", correction="none", split="whole"),
-        benchmarks={},
-        methods={name: {} for name in fake_runs.METHODS},
-        wise_ft=report_command.sections.WiseFt(),
-        tune=report_command.sections.Tune(),
-        grid=SimpleNamespace(versions={}),
-    )
-    monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
-    monkeypatch.setattr(report_command.check, "check_reference", lambda params: None)
-    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
-    monkeypatch.setattr(report_command, "make_defaults", lambda params: lambda run: {})
-    monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
-    monkeypatch.chdir(tmp_path)
-    assert report_command.main([]) == 0
-    assert capsys.readouterr().err.splitlines() == [
-        "warning: vit / scenes: the backbone has random weights; there is no pretrained model",
-        "warning: vit / scenes: sugarcrepe: scored 5 of 15 records (33 %)",
-    ]

@@ -1,7 +1,5 @@
 """The line that says whether a method beats the reference at composition: the rule of docs/scenes.md, case by case."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How often intervals hold the truth with SugarCrepe's real pictures; all benchmarks are in `perf/coverage.py`."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -3,8 +3,6 @@
 S seeds, I items.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from math import erf, sqrt
 from pathlib import Path

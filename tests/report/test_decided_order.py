@@ -1,7 +1,5 @@
 """Bold and underlined where the order is decided, ≈ where it is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.config.sections import HOLM

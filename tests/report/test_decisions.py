@@ -1,7 +1,5 @@
 """What can be decided: corrections by hand, p values against the intervals, least differences, and seeds that lack."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

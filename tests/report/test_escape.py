@@ -1,7 +1,5 @@
 """Cells of LaTeX, Markdown and CSV: whatever a name holds, the table keeps its shape and the name its text."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

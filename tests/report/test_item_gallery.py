@@ -1,7 +1,5 @@
 """Won and lost items on the page: pictures, texts, both outcomes, a bound on bytes, and what is not there said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What each method changes in words: each sentence from intervals by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

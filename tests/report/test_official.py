@@ -1,12 +1,9 @@
 """Only equal benchmarks stand beside published numbers: told by fingerprints, and the section says why others do not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.config import read
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
@@ -123,18 +120,3 @@ def test_the_scenes_are_ranked_among_no_published_model(tmp_path):
     assert "None of our tables compares with a published one." in sections[0]
     assert "No column of ours is of a benchmark that they were scored on." in sections[1]
     assert all("sugarcrepe (other files than the official ones)" in text for text in sections)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("fingerprints: [a]", "fingerprints=.*: must be a mapping"),
-        ("fingerprints: {a: b}", "fingerprints.a='b': must be a list"),
-        ("prints: {}", "unknown key 'prints'"),
-    ],
-)
-def test_another_form_is_named(tmp_path, text, message):
-    (tmp_path / published_numbers.OFFICIAL_FILE).write_text(text)
-    with pytest.raises(UserError, match=message):
-        published_numbers.read_official_benchmarks(tmp_path)
-    assert published_numbers.read_official_benchmarks(tmp_path / "none") == OfficialBenchmarks()

@@ -1,10 +1,5 @@
 """Pictures that training and benchmarks share, said beside the numbers."""
 
-from __future__ import annotations
-
-import pytest
-
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import report_page, table_formats, table_heads
 from compclip.report.run_details import collect_runs
@@ -43,9 +38,3 @@ def test_nothing_is_said_where_nothing_is_shared_or_trained(tmp_path):
     assert build_page(tmp_path / "a").notes == {}
     write_json(tmp_path / "b" / table_heads.OVERLAPS / "scenes.json", SHARED)
     assert build_page(tmp_path / "b", ("pretrained",)).notes == {}
-
-
-def test_a_damaged_file_is_told(tmp_path):
-    write_json(tmp_path / table_heads.OVERLAPS / "scenes.json", [])
-    with pytest.raises(UserError, match="scenes.json: "):
-        table_heads.read_overlaps(tmp_path, ["scenes"])

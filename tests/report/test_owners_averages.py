@@ -4,8 +4,6 @@ vl_compo's authors, of whom FSC-CLIP's first author is one, released every subse
 averages (`results.csv`).
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from functools import lru_cache

@@ -1,19 +1,16 @@
 """The files of the report: numbers and marks as shown, same bytes every time, nothing fetched, nothing half-written."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError
 from compclip.prepare import benchmark_records, record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
@@ -89,14 +86,6 @@ def test_rows_can_be_found_by_name_and_the_page_is_whole_without_its_script(repo
     assert body.count('<div class="scroll" tabindex="0" role="region"') == body.count('<div class="scroll"') > 3
 
 
-def test_a_long_list_of_methods_counts_its_variants():
-    many = ["pretrained", "clic", *(f"clic.c{i}" for i in range(30)), "crepe.swap", "crepe.replace", "svlc", "svlc.pos"]
-    assert report_page.abbreviate_methods(many) == [
-        "pretrained", "clic (30 variants)", "crepe (2 variants)", "svlc (1 variant)"
-    ]  # fmt: skip
-    assert report_page.abbreviate_methods(["clic", "clic.c2", "clic"]) == ["clic", "clic.c2"]
-
-
 def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     """Seconds times devices; a run that does not say is counted apart, and a dash stands where none says."""
     assert (
@@ -132,18 +121,6 @@ def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
     ] in tables
 
 
-def test_a_run_that_was_taken_over_says_so(tmp_path):
-    """Beside the commit that trained it."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "older"))
-    runs[2].environment["carried"] = {
-        "from": "0123",
-        "date": "2026-11-25T01:02:03Z",
-    }
-    origin_note = "trained as 0123, taken over on 2026-11-25"
-    assert [m["carried"] for m in run_details.tabulate_runs(runs)] == ["", "", origin_note, "", "", ""]
-    assert origin_note in report_page.render_page(build(runs))
-
-
 def test_best_and_second_are_marked_on_the_page_where_their_order_is_decided(report):
     """Of two seeds and 15 items it is not: of each it is said which row it cannot be told from."""
     html = report_page.render_page(report)
@@ -175,13 +152,13 @@ def test_a_crowded_trade_off_has_its_key_below(tmp_path, monkeypatch):
     (key_list,) = re.findall(r'<ul class="note key">(.*?)</ul>', html)
     assert re.findall(r"<b>(\d+)</b> (\w+)", key_list) == [("1", "pretrained"), ("2", "negclip"), ("3", "clic")]
     first = next(svg for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL) if "Compositionality against" in svg)
-    assert set(re.findall(r'class="name"[^>]*>([^<]+)<', first)) == {"1", "2", "3"}
+    assert {"1", "2", "3"} == set(re.findall(r'-name">.*?>([^<]+)</text>', first, re.DOTALL))
 
 
 def test_the_page_fetches_nothing(report):
     html = report_page.render_page(report)
     assert not re.search(r"(src|href)=\"(?!#)", html)
-    assert not re.search(r"url\(|@import|https?://", html)
+    assert not re.search(r"url\((?!#)|@import|https?://", html)
 
 
 def test_the_page_escapes_what_files_say(tmp_path):
@@ -208,20 +185,6 @@ def test_parameters_that_differ_from_the_defaults(report):
         for method, settings in run_details.list_settings(report.tables.main, report.settings.defaults)
     }
     assert settings_by_method == {"negclip": [], "clic": [("train.lr", "2e-06", "1e-06")]}
-
-
-def test_parameters_of_several_data_sets_are_told_apart_where_they_differ(tmp_path):
-    cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
-    runs = fake_runs.make(tmp_path, cells)
-    path = fake_runs.trained(runs, "negclip-vit-coco-0").config
-    path.write_text(path.read_text().replace("weight: 0.5", "weight: 1.0"))
-    page = build(collect_runs(cells, fake_runs.BENCHMARKS, runs)[0])
-    settings_by_name = [
-        (name, [(s.key, s.value) for s in settings])
-        for name, settings in run_details.list_settings(page.tables.main, page.settings.defaults)
-    ]
-    assert settings_by_name == [("negclip, vit / scenes", []), ("negclip, vit / coco", [("method.weight", "1.0")]),
-                     ("clic", [("train.lr", "2e-06")])]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -257,12 +220,6 @@ def test_markdown_latex_and_csv_say_the_same(report):
     assert (row["over"], row["low"] < "0" < row["high"]) == ("seeds and items", True)
     assert {r["seeds"] for r in rows if r["method"] == "pretrained"} == {"1"}
     assert {r["std"] for r in rows if r["method"] == "pretrained"} == {""}
-
-
-def test_metrics_are_flat(report):
-    means = table_formats.flatten_means(report.tables.main)
-    assert means["negclip-vit-scenes/sugarcrepe/swap"] == 0.8
-    assert means["pretrained-vit-scenes/summary/T2I"] == 0.6
 
 
 @pytest.fixture
@@ -302,18 +259,6 @@ def test_the_command_writes_the_same_bytes_twice(project):
     ]  # fmt: skip
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
-
-
-def test_the_plots_of_an_earlier_grid_go_and_nobody_else_s(project, monkeypatch):
-    """`--out` may be a folder in which somebody keeps tables."""
-    foreign_file = project / "out" / "plots" / "mine.csv"
-    foreign_file.parent.mkdir(parents=True)
-    foreign_file.write_text("a,b\n")
-    assert report_command.main(["--out", "out"]) == 0
-    monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells(("pretrained", "clic")))
-    assert report_command.main(["--out", "out"]) == 0
-    plots = sorted(name for name in files(project / "out") if name.startswith("plots/"))
-    assert plots == ["plots/.written.json", "plots/loss/clic-vit-scenes.csv", "plots/mine.csv", "plots/tradeoff.csv"]
 
 
 @pytest.fixture
@@ -385,16 +330,6 @@ def test_what_a_run_s_files_hold_stays_text(tmp_path):
     assert "- &lt;img src=x onerror=alert(1)>\\|\\`" in text and "<img" not in text
 
 
-def test_a_missing_result_ends_with_2_and_writes_nothing(project, monkeypatch, capsys):
-    fake_runs.result(project, "clic-vit-scenes-1", "retrieval").unlink()
-    monkeypatch.setattr(sys, "argv", ["report"])
-    assert entry(report_command.main) == 2
-    assert "clic-vit-scenes-1: no result of retrieval" in capsys.readouterr().err
-    assert not (project / "reports").exists()
-    assert report_command.main(["--partial"]) == 0
-    assert "no result of retrieval" in (project / "reports/report.md").read_text()
-
-
 def test_published_numbers_stand_beside_ours(project):
     folder = project / "experiments" / "published"
     folder.mkdir(parents=True)
@@ -414,44 +349,12 @@ def test_published_numbers_stand_beside_ours(project):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("paper,table\n", "no column 'row'"),
-        (",".join(report_command.published_numbers.FIELDS) + "\na,b,c,d,e,f,g,h,x,percent\n", "line 2: value='x'"),
-    ],
-)
-def test_a_bad_published_table_is_named(tmp_path, text, message):
-    (tmp_path / "bad.csv").write_text(text)
-    with pytest.raises(UserError, match=message):
-        report_command.published_numbers.read_numbers(tmp_path)
-
-
 def test_the_defaults_are_the_common_training_and_the_method_s_own():
     params = SimpleNamespace(train=report_command.sections.Train(lr=0.5))
     run = SimpleNamespace(cell=fake_runs.cell("fsc_clip.lora"))
     defaults = report_command.make_defaults(params)(run)
     assert defaults["train"]["lr"] == 0.5
     assert defaults["method"]["gamma"] == 2.0
-
-
-def test_a_stand_in_tokenizer_is_said_at_the_head(tmp_path, report):
-    """With the runs whose texts it read; a report without one has no such line."""
-    root = fake_runs.make(tmp_path / "other")
-    path = fake_runs.result(root, "negclip-vit-scenes-1", "sugarcrepe")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"checkpoint": {"tokenizer": "clip"}}))
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    assert report_page.list_facts(build(runs))[-1] == ("stand-in tokenizer", "clip (negclip-vit-scenes-1)")
-    assert "stand-in tokenizer" not in dict(report_page.list_facts(report))
-
-
-def test_the_trained_parameters_are_shown(tmp_path):
-    """Of how many, for each run that says; a run made before they were counted shows a dash."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    runs[-1].environment.update(trained_parameters=35072, parameters=5_500_000)
-    html = report_page.render_page(made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda _: DEFAULTS))
-    assert html.count('<td class="num">35,072 of 5,500,000</td>') == 1
-    assert [m["trained"] for m in run_details.tabulate_runs(runs)][:-1] == ["–"] * (len(runs) - 1)
 
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):

@@ -1,7 +1,5 @@
 """The papers' numbers beside ours for their own grids, on invented results of every cell."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import asdict
 
@@ -76,20 +74,16 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["clic_table10", "fsc_clip_components", "c2lip_table5", "hard_positives_table4"])
-def test_the_page_of_a_paper_s_grid(name, tmp_path, capsys):
+def test_the_page_of_a_paper_s_grid(name, tmp_path, monkeypatch):
     """The whole report, its mean columns and its published tables in every format."""
     params = read.load_params(GRIDS[name])
-    fake_grid.make(params, tmp_path / "root")
-    shutil.copytree(FOLDER, tmp_path / "published")
-    write_json(tmp_path / "published" / "benchmarks.yaml", asdict(fake_grid.official(params, FOLDER)))
-    folders = ["--root", str(tmp_path / "root"), "--out", str(tmp_path / "out")]
-    table_arguments = [
-        "--published",
-        str(tmp_path / "published"),
-        "--claims",
-        str(ROOT / "experiments" / "claims.yaml"),
-    ]
-    assert report_command.main(["--params", str(GRIDS[name]), *folders, *table_arguments]) == 0
+    fake_grid.make(params, tmp_path)
+    shutil.copytree(FOLDER, tmp_path / report_command.PUBLISHED)
+    shutil.copy(ROOT / report_command.CLAIMS, tmp_path / report_command.CLAIMS)
+    benchmarks = asdict(fake_grid.official(params, FOLDER))
+    write_json(tmp_path / report_command.PUBLISHED / "benchmarks.yaml", benchmarks)
+    monkeypatch.chdir(tmp_path)
+    assert report_command.main(["--params", str(GRIDS[name]), "--out", "out"]) == 0
     html = (tmp_path / "out" / "index.html").read_text()
     paper, *tables = TABLES[name]
     section = html.partition('<h2 id="published">')[2]

@@ -1,7 +1,5 @@
 """Names as a paper prints them."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.report.escape import format_name

@@ -1,7 +1,5 @@
 """Differences to the reference: values, pairs and intervals against matrices that a person can check."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -216,26 +214,6 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
     (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
-
-
-def test_without_a_reference_nothing_is_said(tmp_path):
-    page = built(tmp_path, fake_runs.cells(), reference="")
-    assert 'id="reference"' not in report_page.render_page(page) and "#reference" not in report_page.render_page(page)
-    assert (
-        table_formats.format_contrasts_markdown(page.tables.contrasts, "")
-        == table_formats.format_contrasts_latex(page.tables.contrasts, "")
-        == ""
-    )
-    assert table_formats.format_contrasts_csv(page.tables.contrasts, "").splitlines() == [
-        ",".join(table_formats.CONTRAST_FIELDS)
-    ]
-
-
-def test_the_files_hold_it(page, tmp_path):
-    report_page.write_report(page, tmp_path / "reports")
-    assert "## Difference to clic: vit / scenes" in (tmp_path / "reports" / "report.md").read_text()
-    assert "difference to clic" in (tmp_path / "reports" / "report.tex").read_text()
-    assert len((tmp_path / "reports" / "reference.csv").read_text().splitlines()) > 10
 
 
 def test_the_statistic_of_runs_without_the_column_is_none(tmp_path):

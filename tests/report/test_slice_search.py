@@ -1,7 +1,5 @@
 """Slices of items: a planted one is found, and without one the family-wise error is held."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from compclip.report.slice_search import search_slices

@@ -1,7 +1,5 @@
 """Seeds that were trained with different parameters are no mean of one method."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError

@@ -1,7 +1,5 @@
 """A run whose gradients are 0 up to its end is named where it is shown: it learned nothing behind that step."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -36,16 +34,6 @@ def logged(*norms: float | None) -> list[dict]:
 )
 def test_the_first_of_the_last_steps_without_a_gradient(norms, expected):
     assert progress.find_stall(logged(*norms)) == expected
-
-
-@pytest.mark.parametrize(
-    ("norm", "says"), [(0.0, "; its gradient is 0 at step 10: it learns nothing any more"), (2.0, "")]
-)
-def test_the_line_of_a_run_that_is_done(tmp_path, norm, says):
-    folder = RunFolder(tmp_path)
-    assert progress.describe_faults(folder) == ""
-    folder.metrics.write_text(json.dumps(*logged(norm)) + "\n")
-    assert progress.describe_faults(folder) == says
 
 
 def test_the_line_of_a_run_whose_pictures_were_cut(tmp_path):

@@ -1,7 +1,5 @@
 """Means, ranks and pairs of items against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

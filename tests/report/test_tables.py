@@ -1,7 +1,5 @@
 """Every number of the tables against the bits that made it (see fake_runs)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -46,10 +44,6 @@ def test_mean_and_deviation_over_seeds(table):
     assert swap_att.seeds == 2
 
 
-def test_a_mean_of_subsets(table):
-    assert table["negclip"]["sugarcrepe/swap"].mean == pytest.approx(((0.8 + 0.6) / 2 + (1.0 + 0.8) / 2) / 2)
-
-
 def test_best_and_second_with_ties(table):
     # swap_att: 0.5, 0.9, 0.9; swap_obj: 0.4, 0.7, 0.6
     assert [table[m]["sugarcrepe/swap_att"].rank for m in fake_runs.METHODS] == [2, 1, 1]
@@ -86,12 +80,6 @@ def test_difference_to_the_pretrained_model(table):
     assert (entry.verdict, entry.basis) == (0, "seeds and items")
 
 
-def test_few_items_decide_little(table):
-    entry = table["clic"]["retrieval/i2t_recall_at_1"]  # one half of one item of five
-    assert entry.difference.low < 0.0 < entry.difference.high
-    assert entry.verdict == 0
-
-
 def test_mean_of_subsets_weighs_each_subset(table):
     entry = table["clic"]["sugarcrepe/swap"]
     assert entry.change == pytest.approx((0.4 + 0.2) / 2)
@@ -122,10 +110,6 @@ def _with_overall(run):
     new = dataclasses.replace(old, metrics=old.metrics | {"overall": mean},
                               means=old.means | {"overall": ["swap", "swap_obj"]})  # fmt: skip
     return dataclasses.replace(run, results=run.results | {"sugarcrepe": new})
-
-
-def test_the_pretrained_row_has_no_difference(table):
-    assert table["pretrained"]["sugarcrepe/swap"].difference is None
 
 
 def test_a_metric_without_items_is_compared_over_its_seeds(table):
@@ -174,16 +158,6 @@ def test_default_columns_leave_out_subsets_and_groups(runs):
         "sugarcrepe/swap", "hard_positives/brittleness", "hard_positives/mean_score",
         "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1",
     ]  # fmt: skip
-
-
-def test_chosen_columns_keep_their_order(runs):
-    names = ["retrieval/t2i_recall_at_1", "sugarcrepe/swap_att/unseen_pairs"]
-    assert [c.name for c in tables.select_columns(runs, names, fake_runs.BENCHMARKS)] == names
-
-
-def test_an_unknown_column_names_the_near_one(runs):
-    with pytest.raises(UserError, match=r"report.columns: unknown column 'sugarcrepe/swop'; did you mean"):
-        tables.select_columns(runs, ["sugarcrepe/swop"], fake_runs.BENCHMARKS)
 
 
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):

@@ -1,14 +1,11 @@
 """Curves of composition against forgetting, and which checkpoint a row shows, from files with numbers of fake_runs."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import TEST, VALIDATION, WHOLE
 from compclip.report import report_page, trajectories
@@ -19,7 +16,6 @@ from compclip.runs.run_folder import Published
 from tests import fake_runs
 from tests.report import made_page
 
-METHODS = ("pretrained", "negclip", "clic")
 COLUMNS = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
 COLUMN = "retrieval/i2t_recall_at_1"
 
@@ -106,22 +102,3 @@ def test_a_choice_by_shown_items_is_marked_as_tuning_on_them(split, marked):
     """A checkpoint was chosen on validation items: whole benchmarks have them, test items have not."""
     row = ("negclip", "vit", "scenes")
     assert (row in trajectories.find_leaks({row: "shows the best"}, split)) is marked
-
-
-def test_a_missing_record_is_named(runs):
-    """An error, or with --partial a line in the list of what is missing."""
-    Published(runs, fake_runs.cell("negclip", seed=1)).snapshots.record.unlink()
-    collected, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    arguments = (collected, fake_runs.BENCHMARKS, PictureSplit(), runs)
-    with pytest.raises(UserError, match="dvc repro evaluate@negclip"):
-        trajectories.collect_curves(*arguments)
-    curves, missing = trajectories.collect_curves(*arguments, partial=True)
-    assert [curve.cell.seed for curve in curves] == [0] and [m.cell for m in missing] == ["negclip-vit-scenes-1"]
-
-
-def test_without_snapshots_there_is_no_section(runs):
-    """A grid that names none has neither section nor file."""
-    collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    page = made_page.build_page(collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {})
-    assert "Along training" not in report_page.render_page(page)
-    assert trajectories.format_curves_csv(page.tables.main, page.results.curves) == ""

@@ -1,7 +1,5 @@
 """The table of what samples had: means over seeds, rare parts in a sentence, nothing where no run says."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.report import report_figures, report_page, run_details, table_heads
@@ -54,10 +52,6 @@ def test_replaced_samples_are_said(tmp_path, share, is_in_tables):
     for group in page.tables.main:
         assert (line in table_heads.describe_marks(group)) == is_in_tables
         assert (f"{group.name}: {line}" in table_heads.list_warnings(group)) == is_in_tables
-
-
-def test_without_shares_the_page_has_no_such_table(tmp_path):
-    assert 'id="shares"' not in report_page.render_page(build_page(tmp_path, []))
 
 
 def test_shares_are_no_terms_of_a_loss(tmp_path):

@@ -1,15 +1,12 @@
 """WiSE-FT lines in the report: read from the runs' files, means over seeds, drawn from the pretrained model on."""
 
-from __future__ import annotations
-
 import csv
 import re
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.report import report_figures, report_page, tables, trajectories
+from compclip.report import report_page, tables, trajectories
 from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
 from tests import fake_runs
@@ -64,19 +61,11 @@ def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
     page, _ = report(runs)
     html = report_page.render_page(page)
     svg = re.search(r'<svg[^>]*aria-label="WiSE-FT: compositionality against I2T".*?</svg>', html, re.S).group()
-    assert re.search(r'<path class="line c\d" d="M[^"L]+L[^"L]+L[^"L]+"/>', svg)
-    assert re.findall(r'r="2.6"><title>(.*?)</title>', svg) == ["negclip, α 0.5: 70.0 / 55.0"]
-    assert re.findall(r'class="name"[^>]*>(.*?)<', svg) == ["pretrained", "negclip"]
-    assert svg.count('class="base"') == 1
+    titles = re.findall(r"<title>(.*?)</title>", svg)
+    assert titles[0] == "negclip, α 0.5: 70.0 / 55.0"
+    assert [title.partition(":")[0] for title in titles[1:]] == ["negclip", "pretrained"]
+    assert re.findall(r"<text [^>]*>([a-z]+)</text>", svg) == ["negclip", "pretrained"]
     assert '<a href="#wise_ft">' in html
-
-
-def test_without_lines_there_is_no_section(runs):
-    """A grid that names none has neither section nor file."""
-    collected, missing_results = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)
-    page = made_page.build_page(collected, fake_runs.BENCHMARKS, None, missing_results, [], lambda _: {})
-    assert "WiSE-FT" not in report_page.render_page(page)
-    assert trajectories.format_lines_csv(page.tables.main, page.results.lines) == ""
 
 
 def test_the_table_has_every_run_and_alpha(runs):
@@ -85,16 +74,6 @@ def test_the_table_has_every_run_and_alpha(runs):
     rows = list(csv.DictReader(trajectories.format_lines_csv(page.tables.main, page.results.lines).splitlines()))
     assert [(r["run"], r["alpha"]) for r in rows] == [(c.name, a) for c in CELLS for a in ("0", "0.5", "1")]
     assert (rows[4]["Comp"], rows[4]["I2T"], rows[4]["T2I"]) == ("50.0000", "70.0000", "50.0000")
-
-
-def test_a_missing_line_is_named(runs):
-    """An error, or with --partial a line in the list of what is missing."""
-    Published(runs, CELLS[1]).line.unlink()
-    with pytest.raises(UserError, match=f"{CELLS[1].name}: no WiSE-FT line; run `dvc repro`"):
-        trajectories.collect_lines(CELLS, runs)
-    lines, missing_lines = trajectories.collect_lines(CELLS, runs, partial=True)
-    assert [n.cell for n in lines] == CELLS[:1]
-    assert [(m.cell, m.reason) for m in missing_lines] == [(CELLS[1].name, "no WiSE-FT line")]
 
 
 def test_a_benchmark_that_was_left_out(runs):
@@ -106,36 +85,6 @@ def test_a_benchmark_that_was_left_out(runs):
     page, group = report(runs)
     columns = group.summaries
     assert trajectories.build_trajectories(group, page.results.lines, columns["I2T"], columns["Comp"]) == []
-
-
-def test_a_file_of_another_kind(runs):
-    """The file and the command that makes it again."""
-    write_json(Published(runs, CELLS[0]).line, {"points": [{"alpha": "x"}]})
-    with pytest.raises(UserError, match=r"vit-scenes-0.json: not a WiSE-FT file .*compclip wise_ft --cell"):
-        trajectories.collect_lines(CELLS, runs)
-
-
-def test_names_stay_clear_of_the_lines():
-    """A name whose first place lies on its own line goes to the other side."""
-    line = report_figures.Trajectory(
-        "negclip",
-        1,
-        (
-            report_figures.TradeoffPoint("a", 99, 43),
-            report_figures.TradeoffPoint("b", 98, 55),
-            report_figures.TradeoffPoint("c", 96, 55),
-        ),
-    )
-    svg = report_figures.draw_trajectories([line], "ZS")
-    end, name = (
-        float(re.search(p, svg).group(1))
-        for p in (r'cx="([\d.]+)" cy="[\d.]+" r="5.5"', r'class="name" x="([\d.]+)"[^>]*>negclip')
-    )
-    height = [
-        float(re.search(p, svg).group(1))
-        for p in (r'cy="([\d.]+)" r="5.5"', r'class="name" x="[\d.]+" y="([\d.]+)">negclip')
-    ]
-    assert name < end or abs(height[1] - 4 - height[0]) >= 10
 
 
 def test_summary_columns_are_those_of_the_trade_off(runs):

@@ -1,7 +1,5 @@
 """A run that tests hold."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.runs.run_folder import RunFolder

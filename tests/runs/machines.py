@@ -1,7 +1,5 @@
 """Machines that hold leases, their clocks, and threads of them that take turns at each call to the file system."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """Bytes that a disk changed are noticed wherever weights are read, named by `runs check`, and made again."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -10,7 +8,7 @@ from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import backbone
 from compclip.runs import __main__ as runs_command
-from compclip.runs import inventory, run_folder
+from compclip.runs import run_folder
 from compclip.train import checkpoint
 from tests import tiny_project
 
@@ -79,16 +77,6 @@ def test_other_files_are_named(here_finished, pattern, where, capsys):
     assert where in capsys.readouterr().out
     assert runs_command.main(["check", "--drop"]) == 1
     assert not path.exists()
-
-
-def test_a_database_checks_itself(tmp_path):
-    """A study's cannot be made again; MLflow's can."""
-    for name in (".work/studies/s.db", "mlflow/mlflow.db"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"SQLite format 3\0" + b"x" * 4096)
-    remedies = {found.path.name: found.remedy for found in inventory.find_damage(tmp_path)}
-    assert "backup" in remedies["s.db"] and "track --rebuild" in remedies["mlflow.db"]
 
 
 def test_a_checkpoint_with_other_bytes_gives_way_to_the_one_before(tmp_path, capsys):

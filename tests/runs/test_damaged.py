@@ -1,7 +1,5 @@
 """Files of runs that a disk, an editor or a stranger damaged: a line that names the file, and the others go on."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -11,9 +9,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.report import __main__ as report_command
 from compclip.report.run_details import collect_runs
-from compclip.runs import __main__ as runs_command
-from compclip.runs import jobs, progress, run_store, run_table, status
-from compclip.runs.run_folder import Trained
+from compclip.runs import jobs, run_store
 from compclip.track import sync
 from tests import fake_runs, fake_slurm, fake_store
 
@@ -78,84 +74,11 @@ def test_a_report_goes_on(runs, capsys):
     assert "config.yaml: not UTF-8" in Path("reports/report.md").read_text()
 
 
-def test_a_pipe_is_not_waited_for(runs):
-    """Whoever would write into it may never come."""
-    for name in ("environment.json", "config.yaml"):
-        path = file(runs, name)
-        path.unlink()
-        os.mkfifo(path)
-        assert collect_runs(fake_runs.cells(("clic",)), ["sugarcrepe"], runs, partial=True)[1]
-
-
 @pytest.fixture
 def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
     """Two finished runs of a grid in the current folder, the first one published."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
     return [fake_store.finish(stored_run, publish=i == 0) for i, stored_run in enumerate(fake_store.runs(Path(".")))]
-
-
-def states() -> dict[str, run_table.RunRow]:
-    """What `status` shows, by name."""
-    return {row.name: row for row in map(run_table.make_row, run_table.list_runs("params.yaml")[0])}
-
-
-@pytest.mark.parametrize("how", [name for name in NOTHING if name != "long number"])
-def test_status_goes_on(grid, how):
-    """A damaged file is its row's; a study is a row of its own."""
-    first, second = grid
-    (Path("studies") / "gamma").mkdir(parents=True)
-    (Path("studies") / "gamma" / "trials.json").write_bytes(NOTHING[how])
-    facts = first.published.trained.environment
-    facts.unlink()
-    facts.write_bytes(NOTHING[how])
-    second.folder.job.write_bytes(NOTHING[how])
-    row_of = states()
-    assert (row_of[first.cell.name].state, row_of[second.cell.name].state) == ("damaged", "damaged")
-    assert str(facts) in row_of[first.cell.name].error and "job.json" in row_of[second.cell.name].error
-    assert "trials.json" in row_of["gamma"].error
-    assert "damaged" in status.format_page(*run_table.list_runs("params.yaml"), 500)
-
-
-@pytest.mark.parametrize("text", ["[]\n", "{\n", '{"step": 1}\n', '{"step": "x", "epoch": 0}\n', "\xff\n"])
-def test_status_of_a_damaged_log(grid, text):
-    """The last line is what it reads."""
-    log = grid[1].folder.metrics
-    log.write_text(text, encoding="latin-1")
-    assert states()[grid[1].cell.name].state == "damaged"
-    assert str(log) in states()[grid[1].cell.name].error
-
-
-def test_status_of_a_study_with_a_key_that_is_none(grid):
-    """Its row says so: a key is the name of a folder."""
-    write_json("studies/gamma/trials.json", {"trials": [{"run_key": "../../x", "number": 1, "reason": ""}]})
-    assert "run key '../../x': must be letters" in states()["gamma"].error
-
-
-@pytest.mark.parametrize("how", [name for name in NOTHING if name not in ("empty", "long number")])
-def test_the_list_of_runs_goes_on(grid, how, capsys):
-    """The file is named in the run's line, and the others have theirs."""
-    grid[0].folder.job.write_bytes(NOTHING[how])
-    final = grid[1].folder.final
-    final.config.write_bytes(NOTHING[how] + b"\ncell:\n  method: [\n")
-    (grid[1].folder.lives / "b.json").write_bytes(NOTHING[how])
-    assert runs_command.main([]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
-    assert "damaged" in lines[grid[0].key] and "job.json" in lines[grid[0].key]
-    assert grid[1].key in lines
-    assert progress.sum_device_seconds(grid[1].folder) == 36.0
-    with pytest.raises(UserError, match="job.json"):
-        jobs.find_job(grid[0].folder)
-    assert runs_command.main(["gc", "--keep-grids"]) in (0, 2)
-    assert grid[0].folder.path.is_dir() and final.weights.is_file()
-
-
-def test_what_cannot_be_judged_stays(grid):
-    """Nothing is removed while a study cannot be read."""
-    Path("studies/gamma").mkdir(parents=True)
-    Path("studies/gamma/trials.json").write_text('{"trials": ')
-    with pytest.raises(UserError, match=r"trials.json: not JSON"):
-        runs_command.main(["gc", "--keep-grids"])
-    assert all(stored_run.folder.finished for stored_run in grid)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +105,3 @@ def test_a_job_that_is_none_is_never_stopped(grid, change):
     write_json(grid[0].folder.job, record | change)
     with pytest.raises(UserError, match="job.json: not what was noted of a job; remove it when no such job runs"):
         jobs.find_job(grid[0].folder)
-
-
-def test_keys_are_of_files(grid):
-    """A published run without a key is none of the store's."""
-    facts = grid[0].published.trained
-    assert facts.run_key == grid[0].key
-    assert Trained(Path("nowhere")).run_key == ""

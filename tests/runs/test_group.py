@@ -1,7 +1,5 @@
 """A store in a group's folder, under the umask of most systems: each member waits for, takes over, scores, removes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -68,19 +66,6 @@ def test_entries_follow_the_store(tmp_path, umask, above, folders, files):
     assert {mode(p) for p in paths if p.is_dir()} == {folders}
     assert {mode(p) for p in paths if p.is_file() and not p.is_relative_to(run.final.path)} == {files}
     assert mode(tmp_path / "weights") == 0o644, "what is not in the store is as ever"
-
-
-def test_a_private_umask_gives_way_to_the_store(tmp_path):
-    """0660 in a folder of 2770: the store's folder says who shares it."""
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store").chmod(0o2770)
-    previous_umask = os.umask(0o077)
-    try:
-        with lock.hold(RunFolder(tmp_path / "store" / "key")):
-            pass
-    finally:
-        os.umask(previous_umask)
-    assert (mode(tmp_path / "store/key"), mode(tmp_path / "store/key/lock")) == (0o2770, 0o660)
 
 
 class Member(NamedTuple):
@@ -261,32 +246,6 @@ def test_the_process_of_another_user_is_not_stopped(shared_folder):
     os.kill(process, signal.SIGKILL)
     assert refusal == f"process {process}: belongs to another user of the store; ask them to stop it"
     assert ended(process) == -signal.SIGKILL
-
-
-@needs_root
-def test_what_is_not_shared_is_said(shared_folder, umask):
-    """Of a run that was made before its store was the group's: whose it is, its mode, what they can do about it."""
-    run = RunFolder(shared_folder / "store" / ("0" * 16))
-    (shared_folder / "store").chmod(0o2755)
-    alice, bob = (Member(user, shared_folder, shared_folder / "store") for user in (ALICE, BOB))
-    assert forked(lambda: (alice.give_up(), write_everything_of(run))) == 0
-    (shared_folder / "store").chmod(0o2775)
-    original_paths = sorted(run.path.rglob("*"))
-    words = f"belongs to {ALICE}, group {TEAM}, mode {{}}; {ALICE} can share it: chmod -R g+rwX {run.path}"
-    refusals = [_refusal_as(bob, shared_folder, call) for call in (lambda: work(run), lambda: inventory.remove(run))]
-    assert refusals == [
-        f"{run.lock}: cannot write: Permission denied: {run.lock} " + words.format("0644"),
-        f"{run.lock}: cannot write: Permission denied: {run.lock} " + words.format("0644"),
-    ]
-    run.lock.chmod(0o664)
-    assert _refusal_as(bob, shared_folder, lambda: inventory.remove(run)).endswith(words.format("2755"))
-    assert sorted(run.path.rglob("*")) == original_paths
-
-
-def work(run: RunFolder) -> None:
-    """Hold a run, as training and scoring do."""
-    with lock.hold(run):
-        pass
 
 
 def _refusal_as(member: Member, shared_folder: Path, call) -> str:

@@ -3,8 +3,6 @@
 Nothing of it is opened, written or made read-only; it is named in a line, counted, and the other runs go on.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
@@ -174,8 +172,9 @@ def test_scoring_refuses_it(here_finished, tmp_path):
     assert not list(victim.iterdir())
 
 
-@pytest.mark.parametrize("name", ["lock", "job.json", "lease.1.json"])
-@pytest.mark.parametrize("words", [["status"], ["runs"], ["runs", *GC]])
+@pytest.mark.parametrize(
+    ("name", "words"), [("lock", ["status"]), ("job.json", ["runs"]), ("lease.1.json", ["runs", *GC])]
+)
 def test_a_pipe_blocks_nobody(grid, words, name):
     """Each command comes to its end and names it."""
     path = grid[0].folder.path / name

@@ -1,10 +1,7 @@
 """Runs in processes of their own: attached, collected, killed and started again, failed with a reason."""
 
-from __future__ import annotations
-
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +16,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import result_store, score
+from compclip.evaluate import result_store
 from compclip.launch import results_job as launch_job
 from compclip.runs import cluster, jobs, lock, progress, run_store
 from compclip.runs import run_folder as results
@@ -29,7 +26,7 @@ from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from compclip.train import job as train_job
 from tests import fake_slurm
-from tests.tiny_project import METHODS, at, cell, outcome, trained, wait_for
+from tests.tiny_project import METHODS, at, cell, outcome, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -52,16 +49,6 @@ def collect(name: str) -> None:
     """What `dvc repro` does with a cell."""
     assert train_command.main(["--cell", name]) == 0
     assert evaluate_command.main(["--cell", name]) == 0
-
-
-def test_a_job_makes_what_the_stages_make(here, serial, monkeypatch):
-    """Trained and scored by a job; the stages publish its files without a step or a picture encoded, bit for bit."""
-    job = submit(find_run("fsc_clip"))
-    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
-    monkeypatch.setattr(fine_tuning, "train", None)
-    monkeypatch.setattr(score, "load_benchmarks", None)
-    collect(cell("fsc_clip"))
-    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
 
 def test_results_of_another_evaluation_are_not_taken_over(here_finished):
@@ -135,15 +122,6 @@ def killed(stored_run: StoredRun, how: signal.Signals) -> jobs.LocalJob:
     return job
 
 
-def test_a_job_that_fails_says_why(here):
-    """The line the job ended with, and where the rest is; the stage repeats it while it waits."""
-    stored_run = find_run("finetune", "train.lr=1e30", "train.grad_clip_norm=0", "train.warmup_steps=0")
-    job = submit(stored_run)
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
-    assert "exit code 2: error: train: the loss is nan at step" in job.reason()
-    assert str(stored_run.folder.log) in job.reason()
-
-
 def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch):
     """Inside an allocation, or started by torchrun, a run is a process of its own, with the allocation's cores."""
     shell = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_CPUS_PER_TASK": "3", "RANK": "1", "WORLD_SIZE": "2",
@@ -197,15 +175,6 @@ def test_a_job_just_sent_is_not_taken_for_dead(monkeypatch):
     assert make_job("5").state() == jobs.PENDING
     assert [make_job("6").state(), make_job("6").state()] == [jobs.FAILED] * 2  # is over, whoever asks again
     assert not answers
-
-
-def test_the_end_of_a_log(tmp_path):
-    """Ten lines at most, none of them blank."""
-    folder = RunFolder(tmp_path)
-    assert jobs.last_lines(folder) == []
-    folder.log.write_text("".join(f"line {n}\n\n" for n in range(30)))
-    assert jobs.last_lines(folder) == [f"line {n}" for n in range(20, 30)]
-    assert jobs.last_line(folder).startswith("line 29 (")
 
 
 def test_the_line_of_the_process_that_failed_first(tmp_path):
@@ -362,27 +331,3 @@ def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):
     assert (scores.state(), trains.state()) == (jobs.PENDING, jobs.DONE)
     write_json(folder.scored, {})
     assert scores.state() == jobs.DONE
-
-
-def test_a_slurm_that_is_away_is_asked_once_for_all_jobs(monkeypatch):
-    """Each question may take a minute then: an answer that failed counts as one."""
-    commands = []
-    fake_slurm.install(monkeypatch, lambda *_: (1, "", "away"), commands, max_age_s=1e9)
-    all_jobs = [make_job(str(i)) for i in range(3)]
-    assert [job.state() for job in all_jobs] == [jobs.PENDING] * 3
-    assert len(commands) == 1
-
-
-def test_a_run_folder_that_cannot_be_written_is_one_line(here_finished, monkeypatch):
-    """Named with the fix; nothing else is touched, and with the cause gone it is published without training."""
-    shutil.rmtree("runs")
-    Path("runs").write_text("a file where the folder should be")
-    with pytest.raises(
-        UserError, match="runs/finetune/tiny-scenes-0/config.yaml: cannot write: Not a dir.*; free space"
-    ):
-        train_command.main(["--cell", cell("finetune")])
-    Path("runs").unlink()
-    monkeypatch.setattr(fine_tuning, "train", None)
-    assert train_command.main(["--cell", cell("finetune")]) == 0
-    facts = json.loads((trained(Path("."), cell("finetune")) / "environment.json").read_text())
-    assert facts["run_key"] == find_run("finetune").key

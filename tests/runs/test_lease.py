@@ -1,7 +1,5 @@
 """Leases: never two holders, whatever dies, stands still or lies about the time, where no lock reaches."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import shutil

@@ -1,7 +1,5 @@
 """Device-seconds of a run: all its lives, killed ones up to their last beat, as many devices as took part."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_json
 from compclip.runs import lock, progress
 from compclip.runs.run_folder import RunFolder
 from compclip.train import __main__ as train_command
@@ -46,12 +44,6 @@ def test_all_lives_count(run):
     assert progress.sum_device_seconds(run) == pytest.approx(100 + 4 * 50.5, abs=0.01)
 
 
-def test_a_killed_process_counts_up_to_its_last_beat(run):
-    """Its file stays as it was touched last, and so does the sum."""
-    lived(run, 45)
-    assert [progress.sum_device_seconds(run) for _ in range(2)] == [pytest.approx(45, abs=0.01)] * 2
-
-
 def test_the_clock_of_the_files_does_not_count(run, clock):
     """A beat says how long the life has lasted, also to others, however the clock was set meanwhile."""
     path = progress.begin_life(run, 1)
@@ -79,14 +71,6 @@ def test_an_end_is_written_down(run, tmp_path, clock):
     assert [p.name for p in run.lives.iterdir()] == [path.name]
 
 
-def test_half_a_life_is_passed_over(run):
-    """A process that was killed while it wrote."""
-    lived(run, 10)
-    for name, text in (("a", ""), ("b", "{"), ("c", "{}")):
-        (run.lives / f"{name}.json").write_text(text)
-    assert progress.sum_device_seconds(run) == pytest.approx(10, abs=0.01)
-
-
 def test_who_holds_a_run_lives(run):
     """One life a holder, on the devices that it says; its folder is there when it ends badly as well."""
     with lock.hold(run, devices=3):
@@ -96,17 +80,6 @@ def test_who_holds_a_run_lives(run):
     lives = [read_json(path) for path in run.lives.glob("*.json")]
     assert sorted(life["devices"] for life in lives) == [1, 3]
     assert all(life["seconds"] >= 0 and life["pid"] == os.getpid() for life in lives)
-
-
-def test_a_run_that_was_taken_over_finished(run):
-    """It was trained elsewhere: its own file says what it cost."""
-    assert progress.read_device_seconds(run) == 0
-    write_json(run.final.environment, {"run_key": "key", "device_seconds": 12.5})
-    assert progress.read_device_seconds(run) == 12.5
-    write_json(run.final.environment, {"run_key": "key"})
-    assert progress.read_device_seconds(run) == 0
-    lived(run, 40)
-    assert progress.read_device_seconds(run) == pytest.approx(40, abs=0.01)
 
 
 def test_a_finished_run_says_what_it_cost(here):
@@ -140,7 +113,7 @@ class _Session:
     def __init__(self, world: int) -> None:
         self.world, self.rank = world, 0
 
-    def __enter__(self) -> _Session:
+    def __enter__(self) -> "_Session":
         return self
 
     def __exit__(self, *_: object) -> None:

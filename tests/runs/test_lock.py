@@ -1,7 +1,5 @@
 """Who holds a run: locks and leases together, lost runs, folders that take nothing, and what status shows."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,14 +1,10 @@
 """Posts to a webhook: a real server on this machine gets them, and nothing that goes wrong with them is an error."""
 
-from __future__ import annotations
-
-import contextlib
 import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,13 +14,12 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.launch.profiles import Profile
 from compclip.runs import cluster, jobs, notify, run_store
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
-from compclip.sweep import __main__ as sweep_command
 from compclip.train import driver
 from tests import fake_slurm, fake_store
+from tests.http_server import QuietHandler, run_server, send_answer
 
 SECRET = "hooks/T0-B1-a-secret"
 
@@ -38,39 +33,21 @@ class Hook:
         self.status = 200
 
 
-@contextlib.contextmanager
-def serve(hook: Hook) -> Iterator[str]:
-    """A server on a free port; gives its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            hook.paths.append(self.path)
-            hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(hook.status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/{SECRET}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture
 def hook(monkeypatch) -> Iterator[Hook]:
     """A server whose URL is in $HOOK."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "COMPCLIP_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     server = Hook()
-    with serve(server) as url:
-        monkeypatch.setenv("HOOK", url)
+
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            server.paths.append(self.path)
+            server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            send_answer(self, server.status, {})
+
+    with run_server(Handler) as url:
+        monkeypatch.setenv("HOOK", f"{url}/{SECRET}")
         yield server
 
 
@@ -89,26 +66,6 @@ def test_what_is_posted(hook, tmp_path):
             }
         ],
     )
-
-
-def test_a_hundred_failures(hook):
-    """The line stays readable; the numbers are whole."""
-    assert notify.post("HOOK", News("ended", {}, {f"run{i}": "lost" for i in range(100)}))
-    text = hook.bodies[0]["text"].splitlines()
-    assert (len(text), text[-1], len(hook.bodies[0]["failures"])) == (22, "and 80 more", 100)
-
-
-def test_the_name_of_a_project(hook, monkeypatch):
-    """As in MLflow."""
-    monkeypatch.setenv("COMPCLIP_PROJECT", "team")
-    notify.post("HOOK", News("ended"))
-    assert hook.bodies[0]["project"] == "team"
-
-
-def test_nothing_to_post_to(capsys):
-    """Without a variable nothing happens and nothing is said."""
-    assert not notify.post("", News("ended"))
-    assert capsys.readouterr() == ("", "")
 
 
 def test_a_server_that_drips(hook, capsys, monkeypatch):
@@ -142,6 +99,7 @@ def test_a_server_that_refuses(hook, capsys, status):
         (f"file:///{SECRET}", "it holds no URL"),
         (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
         (f"http://[::1/{SECRET}", "ValueError"),
+        (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "$HOOK: holds a line break"),
     ],
 )
 def test_a_url_that_is_none(monkeypatch, capsys, url, why):
@@ -153,24 +111,6 @@ def test_a_url_that_is_none(monkeypatch, capsys, url, why):
     err = capsys.readouterr().err
     assert err.startswith(f"warning: ended: not posted to $HOOK: {why}") and err.count("\n") == 1
     assert SECRET not in err
-
-
-def test_a_url_of_two_lines(monkeypatch, capsys):
-    """Neither is shown."""
-    monkeypatch.setenv("HOOK", f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/other-secret")
-    assert not notify.post("HOOK", News("ended"))
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "holds a line break" in err
-    assert SECRET not in err and "other-secret" not in err
-
-
-def test_nobody_is_there(monkeypatch, capsys):
-    """A port that nothing listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{free.getsockname()[1]}/{SECRET}")
-        assert not notify.post("HOOK", News("ended"))
-    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: ConnectionRefusedError\n"
 
 
 def test_a_server_that_says_nothing(monkeypatch, capsys):
@@ -249,12 +189,6 @@ def test_a_cluster_s_job_says_it_itself(hook, stored_run, monkeypatch):
     assert len(hook.bodies) == 1
 
 
-def test_a_requeued_job_keeps_the_variable():
-    """The next one tells as well."""
-    again = slurm.JobCommand("0123456789abcdef", jobs.SCORES, "HOOK").checkpoint()
-    assert again.function == slurm.JobCommand("0123456789abcdef", jobs.SCORES, "HOOK")
-
-
 def test_the_collector_says_what_the_job_could_not(hook, stored_run, monkeypatch):
     """A node that failed: `dvc repro` finds it, by the variable that the job's record names."""
     identity = cluster.JobIdentity(fake_slurm.CLUSTER, cluster.current_user(), "42_0", fake_slurm.NAME)
@@ -287,45 +221,3 @@ def test_a_launch_that_ends(hook, stored_run, monkeypatch):
     assert launch_command._send_local(todo, "params.yaml", 1, "HOOK") == 1
     assert [body["counts"] for body in hook.bodies] == [{"failed": 1}, {"runs": 2, "done": 1, "failed": 1}]
     assert hook.bodies[1]["text"].startswith("[thesis] launch ended: 1 of 2 runs done\n")
-
-
-def test_a_launch_with_nothing_to_do(hook, stored_run):
-    """Is no news."""
-    assert launch_command._send_local([], "params.yaml", 1, "HOOK") == 0
-    assert hook.bodies == []
-
-
-def test_the_failures_of_real_processes(hook, stored_run, monkeypatch, tmp_path):
-    """A launch of two runs whose data cannot be read: both are told, then the sum."""
-    write_atomic(tmp_path / "p.yaml", "executor: local\njobs: 2\nnotify: HOOK\n")
-    from tests.conftest import ROOT
-
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert launch_command.main([str(tmp_path / "p.yaml")]) == 1
-    assert [body["counts"].get("failed") for body in hook.bodies] == [1, 1, 2]
-    assert all("exit code" in failure["reason"] for body in hook.bodies for failure in body["failures"])
-
-
-def test_a_study_that_ends(hook, stored_run):
-    """Its trials by state, failed ones with their reasons; one that gave up is told as well."""
-    trials = [{"number": 0, "state": "complete", "reason": ""}, {"number": 1, "state": "failed", "reason": "nan"}]
-    driver = SimpleNamespace(study=SimpleNamespace(name="gamma"), document=lambda: {"trials": trials})
-    sweep_command.drive_and_notify(driver, "HOOK", lambda: None)
-
-    def hopeless() -> None:
-        raise UserError("3 trials failed in a row")
-
-    with pytest.raises(UserError, match="in a row"):
-        sweep_command.drive_and_notify(driver, "HOOK", hopeless)
-    assert [body["text"] for body in hook.bodies] == [
-        f"[thesis] study gamma {how}: 1 complete, 1 failed\ngamma#1: nan" for how in ("ended", "gave up")
-    ]
-    assert hook.bodies[0]["counts"] == {"complete": 1, "failed": 1}
-
-
-def test_profiles_without_one(hook, stored_run):
-    """Nothing is posted."""
-    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, fake_slurm.record("1")))
-    jobs.post_failure(stored_run.folder, Profile().notify, "job 1", "lost")
-    assert launch_command._send_local([], "params.yaml", 1, Profile().notify) == 0
-    assert hook.bodies == []

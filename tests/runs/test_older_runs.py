@@ -1,7 +1,5 @@
 """Finished runs whose key was another one are taken over where their code gives the numbers of now."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Validation and test items: by picture, the same in all benchmarks, chosen when results are read."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace
@@ -16,7 +14,7 @@ from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
 from compclip.evaluate import result_store, score
 from compclip.evaluate.benchmark import number_picture
 from compclip.evaluate.embeddings import Embeddings
-from compclip.report import report_page, run_details
+from compclip.report import report_page
 from compclip.report.tables import Column
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import Items
@@ -127,12 +125,6 @@ def test_candidates_of_a_split_are_the_whole_benchmark_s(run):
     assert all(outcome[key] == value for key, value in zip(test_items.ids, test_items.values, strict=True))
 
 
-def test_each_picture_of_a_classification_is_drawn_by_itself(run):
-    """As before pictures were named in its results: their names decide the split alone."""
-    items = run.results["zeroshot"].items["top_1"]
-    assert items.units == () and len(items.pictures) == len(PICTURES)
-
-
 def test_items_that_show_no_picture_are_in_no_split(run):
     """A mean average precision is of classes, each of which looks at all pictures."""
     result = run.results["zeroshot"]
@@ -196,14 +188,6 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         assert sentence in (tmp_path / name).read_text()
     assert sentence.replace("%", r"\%") in (tmp_path / "report.tex").read_text()
     assert {line["split"] for line in csv.DictReader((tmp_path / "report.csv").open())} == {TEST}
-
-
-def test_a_report_of_results_that_name_no_pictures_is_refused(tmp_path):
-    """Those of earlier versions; no number of a whole benchmark passes for one of a split."""
-    fake_runs.make(tmp_path)
-    runs, _ = run_details.collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    with pytest.raises(UserError, match=r"report.split=test: pretrained-.* has no such items of .*evaluate it again"):
-        run_details.select_split(runs, PictureSplit(TEST))
 
 
 def test_the_real_benchmarks_of_coco_share_their_validation_pictures(shared_data):

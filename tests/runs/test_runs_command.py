@@ -1,14 +1,8 @@
 """`compclip runs`: what the store holds, who uses it, and what is never removed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +13,6 @@ from compclip.runs import __main__ as command
 from compclip.runs import inventory, jobs, lock, run_store, run_table
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
-from tests.tiny_project import environment
 
 
 @pytest.fixture
@@ -102,14 +95,6 @@ def test_sizes_count_a_file_once(grid):
     assert run_table.count_bytes(both) == first.size + own_bytes
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (2048, "2 KiB"), (1.5 * 2**20, "1.5 MiB"), (50 * 2**30, "50 GiB")]
-)
-def test_sizes_as_said(size, text):
-    """Three digits at most."""
-    assert command.format_bytes(size) == text
-
-
 def test_states(grid, spare):
     """running by a lock, stopped with a checkpoint, empty."""
     with lock.hold(spare.folder):
@@ -163,12 +148,6 @@ def _storage(path: Path, key: str) -> None:
     path.parent.mkdir(parents=True)
     study = optuna.create_study(storage=f"sqlite:///{path}", study_name="gamma")
     study.ask().set_user_attr("run_key", key)
-
-
-def test_a_storage_that_is_none(grid):
-    """What cannot be judged stops the command."""
-    write_atomic(".work/studies/x.db", "no database")
-    assert "x.db: not a study's storage" in refused("gc", "--keep-grids", "params.yaml")
 
 
 def test_mlflow_keeps_its_runs(grid, spare, capsys):
@@ -228,24 +207,6 @@ def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
     assert spare.folder.finished
 
 
-@pytest.mark.parametrize("argv", [["keep"], ["remove"], ["remove", "--force"]])
-def test_misspelt_keys(grid, argv):
-    """Close matches; or where the keys are listed."""
-    wrong = grid[0].key[:-1] + ("0" if grid[0].key[-1] != "0" else "1")
-    assert f"unknown run '{wrong}'; did you mean {grid[0].key}" in refused(*argv, wrong)
-    assert "`compclip runs` lists them" in refused(*argv, "zzz")
-    assert "unknown run '..'" in refused(*argv, "..")
-
-
-def test_exit_codes(grid):
-    """2 and one line for a mistake, as every command."""
-    for argv in (["remove", "zzz"], ["gc", "--keep-grids", "none.yaml"]):
-        process = subprocess.run(
-            [sys.executable, "-m", "compclip", "runs", *argv], capture_output=True, text=True, env=environment()
-        )
-        assert (process.returncode, process.stdout, process.stderr.count("\n")) == (2, "", 1), process.stderr
-
-
 @pytest.mark.parametrize("gone", ["data/scenes/manifest.json", "models/tiny"])
 def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsys, gone):
     """The grid is named; a run that asks for the same training stays, one that asks for another goes."""
@@ -257,13 +218,6 @@ def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsy
     assert f"removed {spare.key}" in out and out.count("removed") == 1
     assert known_free.folder.finished and grid[1].folder.finished
     assert "perhaps fsc_clip.v0-tiny-scenes-0" in refused("remove", grid[0].key)
-
-
-def test_an_unfinished_run_that_says_nothing_may_be_a_cell_s(grid, spare):
-    """As long as one cell cannot be judged."""
-    shutil.rmtree(spare.folder.final.path)
-    shutil.rmtree("models/tiny")
-    assert "perhaps a cell whose data is not here" in refused("remove", spare.key)
 
 
 @pytest.fixture
@@ -299,12 +253,6 @@ def test_a_shared_run_that_another_project_published_stays(team, tmp_path, capsy
     assert team.folder.finished
 
 
-def test_a_shared_run_of_nobody_stays(team, capsys):
-    """A process that did not say whose it was."""
-    shutil.rmtree(team.folder.lives)
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
-
-
 def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
     """The run is out of the store at once; its files go with the next gc."""
     aside = Path("store") / f".removed-{spare.key}.1"
@@ -314,11 +262,3 @@ def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
     assert aside.exists()
     run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert not aside.exists()
-
-
-def test_a_storage_is_read_while_a_study_runs(grid, spare):
-    """Another process's open transaction is no obstacle."""
-    _storage(Path(".work/studies/gamma.db"), spare.key)
-    with closing(sqlite3.connect(".work/studies/gamma.db")) as busy:
-        busy.execute("BEGIN IMMEDIATE")
-        assert "used by gamma#0" in refused("remove", spare.key)

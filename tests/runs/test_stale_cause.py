@@ -1,6 +1,4 @@
-"""`compclip why`: what a cell's key has in it that the nearest finished run had not."""
-
-from __future__ import annotations
+"""`compclip runs why`: what a cell's key has in it that the nearest finished run had not."""
 
 import json
 from dataclasses import replace
@@ -8,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.config import training_code
 from compclip.runs import key_parts, run_store
@@ -104,16 +101,6 @@ def test_code_of_the_same_numbers(finished, capsys, monkeypatch):
     assert answer["modules"] == {"changed": [], "added": [], "removed": []}
 
 
-def test_code_of_an_older_run(finished, capsys, monkeypatch):
-    """One without code.json: which files differ is not known, and said so."""
-    edit_module(monkeypatch)
-    finished.folder.code.unlink()
-    text = ask(capsys)
-    assert "  code       differs, or may: files not recorded\n" in text
-    assert "  backbone   tiny: its fingerprint was not recorded\n" in text
-    assert json.loads(ask(capsys, "--json"))["modules"] is None
-
-
 def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finished, capsys):
     """Of two runs that were made for the cell; those of other cells are for a cell without one."""
     farther = fake_store.runs(Path("."), "params.yaml", "train.lr=0.5", "train.beta1=0.5")[0]
@@ -123,11 +110,3 @@ def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finishe
     assert key_parts.main([other_seed.name]) == 0
     text = capsys.readouterr().out
     assert f"nearest: {finished.key}, made for {CELL}" in text and "parameter  seed: 0 -> 1\n" in text
-
-
-def test_nothing_to_compare_with(finished, capsys):
-    """A method without a finished run; a cell that is not in the grid."""
-    key_parts.main(["finetune-tiny-scenes-0", "grid.methods=[finetune]"])
-    assert "nor is there any other run of finetune in store" in capsys.readouterr().out
-    with pytest.raises(UserError, match="unknown cell"):
-        key_parts.main(["nobody-tiny-scenes-0"])

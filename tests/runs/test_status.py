@@ -1,8 +1,5 @@
 """`compclip status`: one row a run, whatever became of it."""
 
-from __future__ import annotations
-
-import json
 import shutil
 import socket
 from pathlib import Path
@@ -57,21 +54,6 @@ def test_a_run_that_dvc_trains_is_shown(here):
         row = rows()[cell("finetune")]
     assert (row.state, row.job.startswith("process ")) == ("running", True)
     assert rows()[cell("finetune")].state == "stale"
-
-
-def test_missing_inputs_are_an_error_of_the_row(here):
-    """The table is there all the same."""
-    shutil.rmtree("models")
-    assert "dvc repro backbone" in rows()[cell("finetune")].error
-    assert status.main([]) == 0
-
-
-def test_the_rows_as_json(here, capsys):
-    """The same states for programs."""
-    assert status.main(["--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert {row["name"]: row["state"] for row in document["runs"]} == {name: row.state for name, row in rows().items()}
-    assert document["stages"] == []
 
 
 def test_trials_of_sweeps_and_older_folders(here):
@@ -146,37 +128,6 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     assert (run_progress.step, run_progress.steps) == (3, fine_tuning.total_steps(cfg.run.train, per_epoch))
 
 
-def test_the_table():
-    """Aligned; empty columns left out; cut at the terminal's width."""
-    finished = progress.Progress(10, 10, 1.5, 80.0, 0.0)
-    going = progress.Progress(5, 10, 2.25, 40.0, 3700.0)
-    text = status.align_columns(
-        status.HEADER,
-        [
-            status.list_cells(row)
-            for row in (run_table.RunRow("a", "done", finished), run_table.RunRow("bcd", "running", going, "job 5_1"))
-        ],
-        200,
-    )
-    assert text.splitlines() == [
-        "run  state    step   loss    samples/s  left   job",
-        "a    done     10/10  1.5000",
-        "bcd  running  5/10   2.2500  40         1h01m  job 5_1",
-    ]
-    assert (
-        max(
-            map(
-                len,
-                status.align_columns(
-                    status.HEADER, [status.list_cells(run_table.RunRow("a" * 50, "done"))], 20
-                ).splitlines(),
-            )
-        )
-        == 20
-    )
-    assert [status.format_duration(s) for s in (0.4, 59, 200, 18420)] == ["0s", "59s", "3m20s", "5h07m"]
-
-
 def test_a_trained_run_is_being_scored(here_finished):
     """Someone holds the key of a run whose training is finished."""
     with lock.hold(at(cell("pretrained")).folder):
@@ -192,13 +143,6 @@ def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
     assert (rows()[name].state, rows()[name].scored) == ("trained", (0, 1))
     shutil.rmtree("runs")
     assert (rows()[name].state, rows()[name].scored) == ("trained", (0, 1))
-
-
-def test_hours_of_gpus_and_of_processes_are_not_added():
-    """Nor named where there are none."""
-    assert progress.format_sum([(3600, True), (1800, False), (3600, True)]) == "2.00 GPU-hours and 0.50 process-hours"
-    assert progress.format_sum([(1800, False), (0, True)]) == "0.50 process-hours"
-    assert progress.format_sum([]) == ""
 
 
 def test_a_run_under_way_on_a_gpu(tmp_path, monkeypatch):
@@ -234,29 +178,3 @@ def test_a_short_window():
     assert [r.state for r in status.select_rows(all_rows, 3)] == ["failed", "running", "pending"]
     assert status.select_rows(all_rows, 6) == all_rows
     assert [r.state for r in status.select_rows(all_rows, 0)] == ["running"]
-
-
-def test_a_params_file_that_is_being_edited(here, monkeypatch):
-    """The watch says what is wrong with it and goes on; in a short window it says how many rows are missing."""
-    monkeypatch.setenv("LINES", "7")
-    assert (
-        "3 runs: 3 stale; trained 0 of 3, scored 0 of 3 (1 not shown: the window is short)"
-        in status.Watch("params.yaml").format_screen()
-    )
-    Path("params.yaml").write_text("grid: {methods: [")
-    assert status.Watch("params.yaml").format_screen().startswith("error: params.yaml")
-
-
-def test_watch_shows_it_again(here, monkeypatch, capsys):
-    """Until Ctrl-C, which is no error."""
-    waits = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(status.time, "sleep", wait)
-    assert status.main(["--watch"]) == 0
-    assert waits == [status.REFRESH_S] * 2
-    assert capsys.readouterr().out.count("3 runs: 3 stale") == 2

@@ -1,7 +1,5 @@
 """One store for several checkouts: each run is trained once, and what is shared cannot be edited by accident."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -17,7 +15,7 @@ import pytest
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_json, write_atomic
+from compclip.base.files import fingerprint, read_json
 from compclip.evaluate import result_store
 from compclip.runs import run_store
 from compclip.train import __main__ as train_command
@@ -181,17 +179,3 @@ def test_published_runs_come_back_into_an_empty_store(here, tmp_path, monkeypatc
     joined = fake_store.runs(Path("."))
     assert [stored_run.adopt_if_finished() for stored_run in joined] == [True, False]
     assert joined[0].folder.final.weights.samefile(first.published.trained.weights)
-
-
-def test_protect_leaves_folders_alone(tmp_path):
-    """New files may come; a second time changes nothing; a link's target elsewhere is not touched."""
-    write_atomic(tmp_path / "a" / "b" / "file", "x")
-    write_atomic(tmp_path / "outside", "x")
-    (tmp_path / "a" / "link").symlink_to(tmp_path / "outside")
-    for _ in range(2):
-        links.protect(tmp_path / "a")
-    assert stat.S_IMODE((tmp_path / "a" / "b" / "file").stat().st_mode) & 0o222 == 0
-    assert (tmp_path / "a" / "b").stat().st_mode & stat.S_IWUSR and (tmp_path / "outside").stat().st_mode & stat.S_IWUSR
-    write_atomic(tmp_path / "a" / "b" / "file", "y")
-    links.remove(tmp_path / "a")
-    assert not (tmp_path / "a").exists()

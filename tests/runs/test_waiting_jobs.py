@@ -1,7 +1,5 @@
 """SLURM's reasons why a job waits: which never end by themselves, and what helps."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

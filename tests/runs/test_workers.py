@@ -1,7 +1,5 @@
 """Who works on a run: a job that is this one and no other, whoever sent it, or a process that holds the run."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError
@@ -90,18 +88,6 @@ def test_what_is_cancelled_is_looked_at_once_more(monkeypatch, queue, scancel):
     fake_slurm.install(monkeypatch, queue, commands)
     assert cluster.cancel(cluster.JobIdentity("tiny", cluster.current_user(), "5_1", NAME)) == ""
     assert [words for words in commands if words[0] == "scancel"] == scancel
-
-
-def test_a_job_that_is_not_ours_to_end(run, monkeypatch):
-    """SLURM refuses, and whose it is is said."""
-    denied = "scancel: error: Kill job error on job id 5: Access/permission denied"
-    monkeypatch.setattr(cluster.Queue, "find", lambda *_: fake_slurm.queued("RUNNING"))
-    monkeypatch.setattr(
-        cluster, "run_command", lambda *words: cluster.subprocess.CompletedProcess(words, 210, "", denied)
-    )
-    monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": "tiny"})
-    with pytest.raises(UserError, match="job 5: belongs to ann; ask them to stop it"):
-        jobs.SlurmJob(run, record("5", user="ann")).cancel()
 
 
 def test_a_process_that_no_job_is_known_of(run, monkeypatch):

@@ -1,7 +1,5 @@
 """Sentences that the tests of the rules share, annotated once a session, and how to see all that a rule can make."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

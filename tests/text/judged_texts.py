@@ -5,8 +5,6 @@ with "and", for the positives, `senses.txt` with words of several senses, for Wo
 the caption, from 0, the draw, and the text.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

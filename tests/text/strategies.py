@@ -1,7 +1,5 @@
 """Hypothesis strategies: annotations of captions that no parser has seen, with odd words and overlapping roles."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from compclip.text import sentences

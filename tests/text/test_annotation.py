@@ -1,7 +1,5 @@
 """Annotations as values."""
 
-from __future__ import annotations
-
 from hypothesis import given
 
 from compclip.text.annotation import Annotation
@@ -19,11 +17,6 @@ def test_a_sentence_is_what_annotating_it_alone_would_give(annotated):
             assert getattr(sentence, name) == getattr(alone, name), name
         assert all(0 <= head < len(sentence) for head in sentence.heads)
         assert len(sentence.candidates) == len(sentence)
-
-
-def test_a_caption_of_one_sentence_is_its_sentence(annotated):
-    caption = annotated["The dog chases the cat."]
-    assert caption.sentence(0) is caption
 
 
 @given(annotations())

@@ -1,17 +1,14 @@
 """Annotations as the columns of a shard, and rows out of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.text.annotation import Annotation
-from compclip.text.annotation_columns import AnnotationColumns, AnnotationRows, add_stored_texts, narrow
+from compclip.text.annotation_columns import AnnotationColumns, AnnotationRows, add_stored_texts
 from tests.text.strategies import annotations
 
 ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -118,32 +115,6 @@ def test_numbers_are_as_wide_as_they_must_be():
     assert all_of(read_shard(write_shard(columns([short, long, short])))) == [short, long, short]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "kind"),
-    [
-        ([], np.uint8),
-        ([0, 255], np.uint8),
-        ([256], np.uint16),
-        ([65_536], np.uint32),
-        ([-128, 127], np.int8),
-        ([-1, 128], np.int16),
-        ([-129, 0], np.int16),
-        ([-32_769], np.int32),
-        ([-1, 32_768], np.int32),
-    ],
-)
-def test_the_narrowest_type(numbers, kind):
-    assert narrow(numbers).dtype == kind and narrow(numbers).tolist() == numbers
-
-
-def test_captions_are_repeated_by_number(annotated):
-    values = list(annotated.values())[3:6]
-    output = columns(values)
-    output.repeat([2, 0, 0, 1, 2])
-    assert len(output) == 5
-    assert all_of(read_shard(write_shard(output))) == [values[i] for i in (2, 0, 0, 1, 2)]
-
-
 def test_the_captions_of_samples_can_be_lists(annotated):
     """As a shard has them: a row a sample, its captions within."""
     values = list(annotated.values())
@@ -161,9 +132,3 @@ def test_a_column_has_the_nouns_of_first_sentences(annotated):
     assert named["nouns"].to_pylist() == [["dogs", "cats"], []]
     rows = AnnotationRows(pa.RecordBatch.from_pydict(named))
     assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
-
-
-def test_a_row_is_small(annotated):
-    """Numbers of one byte, words once a shard: less than 20 bytes a token, however often the captions come."""
-    values = [a for a in annotated.values() if len(a) > 8] * 200
-    assert len(write_shard(columns(values))) < 20 * sum(map(len, values))

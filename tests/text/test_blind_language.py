@@ -1,7 +1,5 @@
 """Blind scores against numbers by hand; probabilities add up to one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

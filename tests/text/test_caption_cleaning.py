@@ -1,7 +1,5 @@
 """Captions are cleaned once: what rules see is what a tokenizer reads, and no mark of a tokenizer is left in them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import open_clip

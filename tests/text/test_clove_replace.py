@@ -1,7 +1,5 @@
 """CLoVe's replace rule: the reading of a scene, the weighted words, the draw."""
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from dataclasses import replace
@@ -132,24 +130,6 @@ def of_insults(senses: list[Synset], pos: str) -> set[str]:
     """Words that some cousin has as an insult: their weight by it is left out."""
     pairs = [pair for sense in senses for pair in list_lemmas(sense, pos)]
     return {n for s, n in pairs if wordnet.is_offensive(s) or wordnet.UNFIT & set(n.split("_"))}
-
-
-def test_a_cousin_of_two_ways_counts_twice():
-    """Sonar is a navigational instrument and a measuring instrument: two ways from eyeglasses, an optical one."""
-    (eyeglasses,) = wordnet.synsets_of("eyeglasses", "n")
-    ways = relative_words.count_ways(eyeglasses)
-    assert ways == Counter(list_cousins(eyeglasses)) and eyeglasses not in ways
-    once, by_paths = (dict(relative_words.relative_lemmas("eyeglasses", "n", way)) for way in ("senses", "paths"))
-    assert (once["sonar"], by_paths["sonar"]) == (6, 12)
-    assert once.keys() == by_paths.keys() and all(by_paths[name] >= weight for name, weight in once.items())
-
-
-def test_the_data_say_how_words_are_weighed(annotated):
-    """Of the words of one annotation, by both ways to count."""
-    a = annotated["A mug of red tea and a green apple. It is next to the mug of red tea."]
-    by_senses, by_paths = (spacy_parser.find_relatives(a, weights=way) for way in ("senses", "paths"))
-    assert spacy_parser.find_relatives(a) == by_senses != by_paths
-    assert by_paths[3] == relative_words.find_relatives("red", "ADJ", "JJ", weights="paths") != by_senses[3]
 
 
 def test_synonyms_and_insults_are_none():

@@ -1,7 +1,5 @@
 """Noun phrases as concepts."""
 
-from __future__ import annotations
-
 from hypothesis import given
 
 from tests.text.conftest import SENTENCES

@@ -1,7 +1,5 @@
 """What the rules make of our own captions is what was judged by eye, and nearly all of it reads as English."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.text.spacy_parser import annotate

@@ -1,7 +1,5 @@
 """Negatives by denial."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Hard positives: the fixed table, and the exchange around "and"."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.text import positives

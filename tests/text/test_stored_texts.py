@@ -1,7 +1,5 @@
 """Rules that take stored texts, and words that a masked language model put into a caption."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,11 +1,8 @@
 """Sub-graphs and their negatives: all that they make of sentences, read by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.text import agreement, scene_graph, sub_graphs
 from compclip.text.sub_graphs import ATTRIBUTE, OBJECT, RELATION, WordSets
 from tests.text.conftest import SENTENCES
@@ -162,17 +159,3 @@ def test_sets_of_ones_own():
     sets = sub_graphs.parse_sets({"objects": ["Hot  dog", "hot dog", "cup"]})
     assert sets.objects == ("hot dog", "cup") and sets.relations == sub_graphs.default_sets().relations
     assert len(set(sets.relations)) == len(sets.relations) and "during" not in sets.relations
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"object": ["cup"]}, "did you mean 'objects'"),
-        ({"objects": "cup"}, "must be a list"),
-        ({"relations": []}, "must be a list"),
-        ({"attributes": [True]}, "quote yes, no, on, off"),
-    ],
-)
-def test_sets_that_are_none(words, message):
-    with pytest.raises(UserError, match=message):
-        sub_graphs.parse_sets(words)

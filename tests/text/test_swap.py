@@ -1,7 +1,5 @@
 """NegCLIP and CLIC swaps against outcomes written by hand, and their properties on arbitrary annotations."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 
@@ -94,11 +92,6 @@ def test_articles_follow_the_nouns(annotated):
     assert outcomes(swap.negclip, annotated["A boy eats an apple."], tries=5) == {"An apple eats a boy."}
 
 
-def test_nothing_to_swap_is_none(annotated):
-    for text in ("", "Nice.", "running quickly", "a dog dog", "The sky is blue."):
-        assert outcomes(swap.negclip, annotated[text], tries=20) == {None}, text
-
-
 def test_clic_exchanges_words_of_one_category(annotated):
     a, b = annotated["The horse is eating the green grass."], annotated["A woman rides a red bike."]
     nouns = [("horse", "woman"), ("horse", "bike"), ("grass", "woman"), ("grass", "bike")]
@@ -167,12 +160,6 @@ def test_single_stays_within_a_sentence(annotated):
     for output in outcomes(swap.single, annotated[text]):
         same = [a == b for a, b in zip(output.split(". "), text.split(". "), strict=True)]
         assert same.count(False) == 1
-
-
-def test_join_puts_a_full_stop_and_a_space():
-    assert sentences.join("A dog .", "A cat.") == "A dog. A cat."
-    assert sentences.join("A dog", "A cat") == "A dog. A cat"
-    assert sentences.join("A dog?", "A cat.") == "A dog? A cat."
 
 
 @given(annotations(), st.integers(0, 99))

@@ -1,7 +1,5 @@
 """Units with their foils, sub-captions, and shuffled nouns and adjectives: all that they make of sentences read by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,9 +1,5 @@
 """SVLC's rule R."""
 
-from __future__ import annotations
-
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -133,18 +129,3 @@ def test_methods_take_words_of_ones_own(method):
     )
     with pytest.raises(UserError, match="unknown kind of words 'colour'; did you mean 'color'"):
         module.Config(words={"colour": ["red", "blue"]})
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"colour": ["red", "blue"]}, "unknown kind of words 'colour'; did you mean 'color'"),
-        ({"color": ["red"]}, "words.color: must be a list of 2 to 10000 words"),
-        ({"color": ["red", True]}, "quote yes, no, on, off"),
-        ({"color": ["red", "${oc.env:HOME}"]}, "words.color: must be a list of 2"),
-        ({"state": ["open", "(.*)+"]}, "words.state: must be a list of 2"),
-    ],
-)
-def test_other_words_are_one_line(words, message):
-    with pytest.raises(UserError, match=re.escape(message)):
-        WordLists.parse(words)

@@ -1,11 +1,8 @@
 """WordNet's replacements, and the ways to a WordNet."""
 
-from __future__ import annotations
-
 import nltk
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.text import wordnet, wordnet_files
 from compclip.text.wordnet import find_candidates
 
@@ -145,13 +142,6 @@ def dictionary(tmp_path):
     return folder
 
 
-def test_no_way_names_all_three(bare):
-    with pytest.raises(UserError, match="nltk.downloader wordnet.*apt-get install wordnet-base.*--install"):
-        wordnet_files.install()
-    with pytest.raises(UserError, match="no WordNet"):
-        wordnet_files.find_folder()
-
-
 def test_debian_files_are_copied_with_lexnames(bare, dictionary, monkeypatch):
     place = wordnet_files._copy_dictionary
     monkeypatch.setattr(wordnet_files, "_copy_from_debian", lambda: place(dictionary, wordnet_files.target_folder()))
@@ -171,16 +161,3 @@ def test_lexnames_has_the_45_lexicographer_files():
 def test_a_part_of_a_dictionary_is_not_taken(dictionary):
     (dictionary / "data.noun").unlink()
     assert wordnet_files._copy_from_debian(dictionary) is None
-
-
-def test_apt_is_called_by_root_only(monkeypatch):
-    called = []
-    monkeypatch.setattr(wordnet_files.subprocess, "run", lambda command, **overrides: called.append(command))
-    monkeypatch.setattr(wordnet_files.shutil, "which", lambda name: "/usr/bin/apt-get")
-    monkeypatch.setattr(wordnet_files, "_copy_from_debian", lambda: None)
-    monkeypatch.setattr(wordnet_files.os, "geteuid", lambda: 1000)
-    assert wordnet_files._install_with_apt() is None and not called
-    monkeypatch.setattr(wordnet_files.os, "geteuid", lambda: 0)
-    wordnet_files._install_with_apt()
-    assert [c[:2] for c in called] == [["apt-get", "update"], ["apt-get", "install"]]
-    assert {"wordnet-base", "wordnet-sense-index"} <= set(called[-1])

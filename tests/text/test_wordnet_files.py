@@ -1,7 +1,5 @@
 """The dictionary files against NLTK's reader of the same files, and damaged ones."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 
@@ -113,7 +111,7 @@ def test_a_damaged_dictionary_is_an_error(tmp_path, monkeypatch, name, content):
     try:
         assert wordnet.find_candidates("hound", "hound", "NOUN", "NN") == () and (name, content) == ("index.noun", "x")
     except UserError as error:
-        assert "damaged" in str(error) and "compclip wordnet --install" in str(error)
+        assert "damaged" in str(error) and "compclip stage wordnet --install" in str(error)
     finally:
         for cached in caches:
             cached.cache_clear()

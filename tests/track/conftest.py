@@ -1,7 +1,5 @@
 """Runs and an empty store for what is logged of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.track import sync, tracking_store

@@ -1,7 +1,5 @@
 """Runs of the fake grid while they are trained: what their files look like then, and what MLflow holds in the end."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

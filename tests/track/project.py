@@ -1,6 +1,7 @@
 """A project of fake runs, brought into an MLflow store, and what stands there then."""
 
-from __future__ import annotations
+import os
+from unittest import mock
 
 from compclip.track import sync, tracking_store, writer
 from compclip.track.writer import StoreWriter
@@ -24,9 +25,10 @@ report: {{columns: [{", ".join(columns)}]}}
     return path
 
 
-def source(tmp_path, **how):
+def source(tmp_path, project="", **how):
     grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
-    return sync.load_project(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
+    with mock.patch.dict(os.environ, {sync.PROJECT: project} if project else {}):
+        return sync.load_project(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
 
 
 def leave_header(client, entry, model, template, link):

@@ -1,17 +1,12 @@
 """What MLflow holds of a run: values, facts, data sets, description, files as links."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
-from compclip.base import progress_line
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published
-from compclip.text import positives
 from compclip.track import sync, tracking_store, writer
-from compclip.train import view_shares
 from tests import fake_runs
 from tests.track.project import HOME, params, tracked, update
 
@@ -39,14 +34,6 @@ def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     assert client.get_experiment(run.info.experiment_id).name == HOME
     assert run.info.end_time == 1_700_000_030_000
     assert run.info.start_time == 1_700_000_030_000 - 62_000
-
-
-def test_progress_counts_what_is_read_and_written(tmp_path, runs, uri, monkeypatch, capsys):
-    monkeypatch.setattr(progress_line, "LOG_S", 0.0)
-    update(tmp_path, uri)
-    lines = capsys.readouterr().err.splitlines()
-    assert any(line.startswith("runs: 100%") and " 4/4 [" in line for line in lines)
-    assert any(line.startswith("entries for MLflow: 100%") and " 4/4 [" in line for line in lines)
 
 
 def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
@@ -80,28 +67,6 @@ def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
     run = tracked(uri)[1]["clic-vit-scenes-0"]
     assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(0.9)
     assert "other/average" not in run.data.metrics
-
-
-def test_shares_of_samples_stand_by_themselves(tmp_path, runs, uri):
-    path = fake_runs.trained(runs, "clic-vit-scenes-0").metrics
-    name = f"share/positives/{view_shares.rule_name(positives.swap)}"
-    lines = [json.loads(line) | {name: 0.25} for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    update(tmp_path, uri)
-    client, runs_by_name = tracked(uri)
-    history = client.get_metric_history(runs_by_name["clic-vit-scenes-0"].info.run_id, "share/positives/positives.swap")
-    assert [(m.step, m.value) for m in history] == [(10, 0.25), (20, 0.25), (30, 0.25)]
-
-
-def test_artifacts_are_the_run_s_files(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    client, runs_by_name = tracked(uri)
-    run = runs_by_name["clic-vit-scenes-0"].info.run_id
-    names = sorted(a.path for a in client.list_artifacts(run))
-    assert names == ["config.yaml", "environment.json", "metrics.jsonl", "results"]
-    copy = client.download_artifacts(run, "results/retrieval.json", str(tmp_path))
-    with open(copy, encoding="utf-8") as file:
-        assert file.read() == fake_runs.result(runs, "clic-vit-scenes-0", "retrieval").read_text()
 
 
 def inodes(folder):

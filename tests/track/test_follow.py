@@ -1,7 +1,5 @@
 """MLflow beside runs that are under way: seconds behind, whatever is killed, and in the end what a rebuild makes."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -16,14 +14,11 @@ from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.shared_folders import read_user
 from compclip.launch import __main__ as launch_command
 from compclip.runs import follower as follower_process
-from compclip.runs import jobs, key_parts
-from compclip.runs.run_store import StoredRun
+from compclip.runs import jobs
 from compclip.track import __main__ as track_command
-from compclip.track import live as live_files
 from compclip.track import sync, tracking_store
 from compclip.track.sync import StoreFollower
-from compclip.train import __main__ as train_command
-from compclip.train import driver, job
+from compclip.train import job
 from tests import fake_runs
 from tests.conftest import ROOT
 from tests.track import live
@@ -197,22 +192,12 @@ def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monke
     assert spent[0] == spent[1]
 
 
-def test_the_lines_behind_a_step_are_read(tmp_path):
-    """What lies before is not parsed; a line that is being written is left for later."""
-    log = tmp_path / "metrics.jsonl"
-    log.write_text('not looked at\n{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
-    assert live_files.read_new_rows(log, 1) == [{"step": 2}, {"step": 3}]
-    with open(log, "a") as file:
-        file.write('ep": 4}\n')
-    assert live_files.read_new_rows(log, 3) == [{"step": 4}]
-
-
 def words(root, uri, *more):
-    where = ["--params", str(root / "params.yaml"), "--root", str(root), "--studies", str(root / "studies")]
-    return ["--follow", "--every", "0.05", "--uri", uri, *where, *more]
+    return ["--follow", "--every", "0.05", "--uri", uri, "--params", str(root / "params.yaml"), *more]
 
 
-def test_the_command_ends_when_nothing_runs(project, uri, capsys):
+def test_the_command_ends_when_nothing_runs(project, uri, capsys, monkeypatch):
+    monkeypatch.chdir(project)
     params(project, ("clic",), SEEDS)
     live.begin(project, FIRST, live.DEAD)
     live.log(project, FIRST, 10)
@@ -253,7 +238,8 @@ def test_an_absent_server_is_said_once_and_tried_again(project, uri, capsys, mon
     assert run_states(uri) == {FIRST.name: ("FAILED", [])}
 
 
-def test_a_second_follower_says_who_is_there(project, uri):
+def test_a_second_follower_says_who_is_there(project, uri, monkeypatch):
+    monkeypatch.chdir(project)
     with hold_exclusively(tracking_store.path_beside(uri, "follow.lock"), ""):
         with pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):
             track_command.main(words(project, uri))
@@ -276,15 +262,6 @@ def test_a_follower_beside_a_driver_outlasts_it(project, uri):
     watching = Watching(lambda: None, uri, project)
     assert sync.follow(watching, 0.01, beside=awaited.pid) == 0
     assert polls == [None, None, None, 0]
-
-
-@pytest.mark.parametrize(("value", "expected"), [("", False), ("follow", True)])
-def test_the_environment_asks_for_a_follower(monkeypatch, value, expected):
-    monkeypatch.setenv(follower_process.VARIABLE, value)
-    assert follower_process.is_wanted() is expected
-    monkeypatch.setenv(follower_process.VARIABLE, "yes")
-    with pytest.raises(UserError, match="COMPCLIP_TRACK='yes': must be 'follow', or not set"):
-        follower_process.is_wanted()
 
 
 def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
@@ -312,25 +289,6 @@ def test_a_launch_starts_it_where_asked(tmp_path, monkeypatch):
     monkeypatch.setenv(follower_process.VARIABLE, "follow")
     assert launch_command.main([LOCAL]) == 0
     assert started == ["params.yaml"] * 2
-
-
-def test_a_training_stage_starts_it_where_the_environment_asks(project, monkeypatch):
-    """And where there is something to train."""
-    started = []
-    monkeypatch.setattr(follower_process, "start_follower", lambda *args: started.append(args))
-    monkeypatch.setattr(driver, "train_runs", lambda *_: {})
-    monkeypatch.setattr(key_parts, "take_over", lambda *_: None)  # the made runs have no method's parameters
-    train_command.train_method("clic", "params.yaml", project)
-    assert not started
-    monkeypatch.setenv(follower_process.VARIABLE, "follow")
-    train_command.train_method("clic", "params.yaml", project)
-    assert started == [("params.yaml", project)]
-    for cell in (FIRST, SECOND, THIRD):
-        fake_runs.make(project, [cell])
-    monkeypatch.setattr(StoredRun, "adopt_if_finished", lambda _: True)
-    monkeypatch.setattr(StoredRun, "publish", lambda _: None)
-    train_command.train_method("clic", "params.yaml", project)
-    assert len(started) == 1
 
 
 def test_user_host_and_branch_are_tags_of_mlflow(project, uri):

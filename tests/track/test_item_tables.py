@@ -6,12 +6,10 @@ import json
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.benchmarks import sugarcrepe
 from compclip.config.sections import BenchmarkSection
 from compclip.runs import run_folder
-from compclip.track import __main__ as track_command
 from compclip.track import sync
 from compclip.track.item_tables import COUNTS_TAG, TABLES_TAG, ItemTables
 from tests import fake_runs
@@ -91,7 +89,7 @@ def test_texts_that_were_not_scored_make_no_table(section, results):
 
 
 def test_the_run_has_them_where_the_ui_looks(tmp_path, section, results, uri):
-    """As artifacts and in the tag of `log_table`; another number of rows logs the run again."""
+    """As artifacts and in the tag of `log_table`."""
     project = source(tmp_path)
     project.options.tables.sections["sugarcrepe"] = section
     assert sync.update_store(project, uri)["added"] == 1
@@ -101,10 +99,3 @@ def test_the_run_has_them_where_the_ui_looks(tmp_path, section, results, uri):
     assert run.data.tags[COUNTS_TAG] == "sugarcrepe: 15 of 15 outcomes"
     assert [file.path for file in client.list_artifacts(run.info.run_id, "items")] == ["items/sugarcrepe.json"]
     assert update(tmp_path, uri)["unchanged"] == 1
-    assert update(tmp_path, uri, table_rows=0)["replaced"] == 1
-    assert TABLES_TAG not in tracked(uri)[1]["clic-vit-scenes-0"].data.tags
-
-
-def test_a_number_below_zero_is_refused(uri):
-    with pytest.raises(UserError, match="--table-rows -1"):
-        track_command.main(["--uri", uri, "--table-rows", "-1"])

@@ -1,7 +1,5 @@
 """A project that was moved or copied: its runs have their artifacts, and nothing is written where it was."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

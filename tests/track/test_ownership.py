@@ -1,7 +1,5 @@
 """Several projects, and people, in one store: each removes and hides what is its own."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -75,13 +73,10 @@ def test_a_project_made_anew_leaves_the_others(tmp_path, shared):
     assert set(rebuilt[0]) == set(original[0]) and rebuilt[1] == original[1]
 
 
-@pytest.mark.parametrize("project", ["%", "team_%", "a'b", "", " ", "a: b", "../x", "a/b", "x" * 65, "-x"])
+@pytest.mark.parametrize("project", ["%", "team_%", "a'b", " ", "a: b", "../x", "a/b", "x" * 65, "-x"])
 def test_a_project_has_a_name(tmp_path, runs, project, monkeypatch):
     """`%` was everybody's."""
-    if project:
-        with pytest.raises(UserError, match="--project .*: must be letters, digits and"):
-            source(tmp_path, project=project)
-    monkeypatch.setenv(sync.PROJECT, project or "%")
+    monkeypatch.setenv(sync.PROJECT, project)
     with pytest.raises(UserError, match="COMPCLIP_PROJECT .*: must be letters, digits and"):
         sync.name_project()
 

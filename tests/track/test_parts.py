@@ -1,18 +1,9 @@
 """Parameters and addresses as MLflow gets them; no store is opened."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.track import entries, tracking_store
-
-
-def test_long_parameters_are_cut():
-    flat_config = entries.flatten_config({"method": {"text": "x" * 900}, "train": {"betas": [0.9, 0.98]}})
-    assert len(flat_config["method.text"]) == 500
-    assert flat_config["method.text"].endswith("…")
-    assert flat_config["train.betas"] == "[0.9, 0.98]"
 
 
 def test_the_cell_s_own_parameters_stand_bare():

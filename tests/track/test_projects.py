@@ -1,17 +1,10 @@
 """A project's own name, what a rebuild removes, and versions that outlive a change of the grid."""
 
-from __future__ import annotations
-
-import json
 import re
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
-from mlflow import MlflowClient
 
-from compclip.base.errors import UserError
 from compclip.track import sync, tracking_store, writer
 from tests import fake_runs
 from tests.track.project import leave_header, params, source, update
@@ -65,34 +58,6 @@ def test_a_folder_keeps_its_project(tmp_path, without_name, capsys):
     first.rename(tmp_path / "moved")
     first.mkdir()
     assert sync.name_project(root=tmp_path / "moved") == name != sync.name_project(root=first)
-    assert sync.name_project("mine", first) == "mine"
-
-
-def test_a_damaged_name_is_one_line(tmp_path, without_name):
-    (tmp_path / "mlflow").mkdir()
-    (tmp_path / "mlflow" / "project.json").write_text(json.dumps({"project": "a: b"}))
-    with pytest.raises(UserError, match=r"project.json: project 'a: b': must be letters, digits and"):
-        sync.name_project(root=tmp_path)
-
-
-def test_what_others_log_while_a_store_is_made_anew_stays(tmp_path, runs, uri, monkeypatch):
-    """Nobody else had logged anything when it began."""
-    update(tmp_path, uri)
-    real, logged = writer.write_run, []
-
-    def write(*args, **kwargs):
-        if not logged:
-            client = MlflowClient(uri, uri)
-            logged.append(client.create_run(client.create_experiment("mine")).info.run_id)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(writer, "write_run", write)
-    assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 4
-    with closing(
-        sqlite3.connect(tracking_store.sqlite_file(uri))
-    ) as database:  # the file, not the one that MLflow has open
-        row = database.execute("SELECT lifecycle_stage FROM runs WHERE run_uuid = ?", logged).fetchone()
-    assert row == ("active",)
 
 
 def versions(uri, model="compclip-vit-on-scenes"):

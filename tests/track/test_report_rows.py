@@ -1,10 +1,7 @@
 """The report in MLflow: its files are a run's, and each row of its tables a run above those of the row's seeds."""
 
-from __future__ import annotations
-
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.report import report_page
 from compclip.report.run_details import collect_runs
 from compclip.track import sync
@@ -94,12 +91,6 @@ def test_a_rebuild_has_the_same(reported, uri):
     first = live.contents(uri)
     sync.update_store(source(reported, methods=METHODS), uri, anew=True)
     assert live.contents(uri) == first
-
-
-def test_a_table_of_an_earlier_version_is_one_line(reported, uri):
-    (reported / "reports" / "report.csv").write_text("model,mean\nclic,1\n")
-    with pytest.raises(UserError, match=r"report.csv: has no column 'method'; run `compclip report` again"):
-        update(reported, uri, methods=METHODS)
 
 
 def test_the_files_of_a_real_report_are_read(tmp_path, uri):

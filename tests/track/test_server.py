@@ -1,7 +1,5 @@
 """Many writers, real servers, and models that load back: what only processes can show."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -55,9 +53,7 @@ def until(condition, process=None, seconds=120):
 
 
 def command_line(tmp_path, *options):
-    words = [sys.executable, "-m", "compclip.track", "--params", str(tmp_path / "params.yaml"),
-             "--root", str(tmp_path), "--studies", str(tmp_path / "studies")]  # fmt: skip
-    return [*words, *options]
+    return [sys.executable, "-m", "compclip.track", "--params", str(tmp_path / "params.yaml"), *options]
 
 
 @pytest.fixture
@@ -71,13 +67,13 @@ def test_eight_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, r
     import mlflow.tracking  # noqa: F401  once, for all of them
 
     address, started = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}", []
-    monkeypatch.chdir(tmp_path)
     for i in range(8):
         runs_folder = tmp_path / f"runs{i}"
         fake_runs.make(runs_folder, fake_runs.cells(("clic",)))
         for folder in ("runs", "results"):
             (runs_folder / folder / "clic" / "vit-scenes-1").rename(runs_folder / folder / "clic" / f"own-{i}")
-        words = command_line(tmp_path, "--root", str(runs_folder), "--uri", address)[3:]
+        words = command_line(tmp_path, "--uri", address)[3:]
+        monkeypatch.chdir(runs_folder)
         started.append(tiny_project.fork(lambda words=words: track_command.main(words)))
     assert [tiny_project.ended(pid) for pid in started] == [0] * 8
     client, runs_by_name = tracked(address)  # fails where a name stands twice
@@ -140,13 +136,14 @@ def test_logged_models_share_their_files_with_the_runs_and_each_other(tmp_path, 
     assert not (tmp_path / "mlflow" / "template").exists()
 
 
-def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri, capsys):  # noqa: F811
+def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri, capsys, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
     words = command_line(tmp_path, "--uri", uri, "--checkpoint-mib", "0.001")[3:]
     assert track_command.main(words) == 0
     assert "checkpoints above 0.001 MiB, named and not uploaded: 4;" in capsys.readouterr().out
     client, runs_by_name = tracked(uri)
     run = runs_by_name["clic-vit-scenes-0"]
-    assert run.data.tags["checkpoint"] == str(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint)
+    assert run.data.tags["checkpoint"] == "runs/clic/vit-scenes-0/checkpoint"
     assert not run.outputs or not run.outputs.model_outputs
 
 

@@ -1,7 +1,5 @@
 """Scores along a training in MLflow: a metric of its own with a point at each snapshot's step."""
 
-from __future__ import annotations
-
 from compclip.base.files import write_json
 from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published

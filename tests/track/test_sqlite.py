@@ -1,7 +1,5 @@
 """The SQLite store: complete or absent, and rows of other projects stay."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Studies in the MLflow store: a run with its trials below it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,13 +1,10 @@
 """What is remembered of finished runs, and when their files are read again."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.runs import result_files
 from compclip.track import entries
 from compclip.track.entries import SummaryCache
@@ -54,20 +51,6 @@ def test_a_run_is_parsed_once_and_remembered_as_it_was(root, parsed):
         == result_files.read_finished_run(run.trained, run.results_folder).results["sugarcrepe"].metrics
     )
     assert not any(result.items for result in run.results.values())
-
-
-@pytest.mark.parametrize("damage", ["", "{}\n", "not JSON\n", '{"code": "other code"}\n'])
-def test_a_damaged_memory_is_made_again(root, parsed, damage):
-    first = briefs(root)
-    (root / "read.jsonl").write_text(damage)
-    assert list(map(asdict, briefs(root))) == list(map(asdict, first))
-    assert len(parsed) == 4
-
-
-def test_a_broken_run_is_named(root):
-    fake_runs.result(root, NAME, "retrieval").write_text("{")
-    with pytest.raises(UserError, match="retrieval.json: not JSON at line 1"):
-        briefs(root)
 
 
 def test_a_changed_file_is_read_again(root, parsed):

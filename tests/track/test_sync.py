@@ -1,7 +1,5 @@
 """The MLflow store brought up to date: nothing twice, what changed replaced, projects apart, failures in one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -13,7 +11,7 @@ import pytest
 from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.runs.run_folder import Published
-from compclip.track import entries, sync, tracking_store, writer
+from compclip.track import sync, tracking_store, writer
 from compclip.track.writer import ModelTemplate
 from tests import fake_runs
 from tests.track.project import HOME, params, source, steps, tracked, update
@@ -168,25 +166,6 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri, capsys):
     assert sorted(runs_by_name) == ["clic-vit-scenes-0", "pretrained-vit-scenes-0", "pretrained-vit-scenes-1"]
     assert not Path(old.artifact_uri.removeprefix("file://")).exists()
     assert Path(runs_by_name["clic-vit-scenes-0"].info.artifact_uri.removeprefix("file://")).is_dir()
-
-
-def test_the_view_shows_every_score_the_best_first(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    with tracking_store.open_client(uri) as client:
-        tags = client.get_experiment_by_name(HOME).tags
-    state = json.loads(tags["mlflow.sharedViewState.comparison"])
-    assert state["orderByKey"] == "metrics.`score/comp`"
-    assert state["orderByAsc"] is False
-    assert state["searchFilter"] == "tags.kind = 'cell'"
-    assert "metrics.`score/retrieval`" in state["selectedColumns"]
-    state = json.loads(entries.view_tags([])[entries.VIEW_TAG])  # without scores: losses, the newest run first
-    assert state["orderByKey"] == "attributes.start_time" and "metrics.`train/loss`" in state["selectedColumns"]
-
-
-def test_a_store_that_cannot_be_written_is_one_line(tmp_path, runs):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"mlflow\.lock: cannot write: .*give --uri"):
-        update(tmp_path, f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}")
 
 
 def test_a_full_disk_is_one_line_and_the_next_call_goes_on(tmp_path, runs, uri, monkeypatch):

@@ -1,7 +1,5 @@
 """Texts that no rule made are not encoded, and no loss, value or gradient, is another one for it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

@@ -1,20 +1,16 @@
 """How a run computes: rounding of float32 products, deterministic kernels, activations that are computed again."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
 import os
 from dataclasses import replace
-from types import SimpleNamespace
 
 import open_clip
 import pytest
 import torch
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.sections import Train
 from compclip.interface.method import load_method
@@ -111,9 +107,3 @@ def test_what_is_computed_again_is_no_use_of_the_device():
         counted.append(meter._done)
         assert clip.transformer.grad_checkpointing is recomputes
     assert counted[0] == counted[1]
-
-
-def test_a_tower_that_cannot():
-    clip = SimpleNamespace(set_grad_checkpointing=replace)
-    with pytest.raises(UserError, match=r"train.checkpoint_activations=true: a tower .* cannot"):
-        towers.checkpoint_activations(clip)

@@ -1,7 +1,5 @@
 """A cell that is trained with other values than its file has, as to try some steps."""
 
-from __future__ import annotations
-
 from compclip.base.files import read_json
 from compclip.train import __main__ as train_command
 from tests import tiny_project

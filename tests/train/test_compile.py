@@ -1,7 +1,5 @@
 """Towers whose blocks torch compiles: the same terms and gradients within rounding, the same names, a run resumed."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -60,6 +58,7 @@ def test_terms_and_gradients_are_those_of_eager_towers(monkeypatch, compile_eage
     assert compile_eagerly
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch's compiler for CPUs needs g++")
 def test_generated_code_gives_the_same():
     """As users have it, of the text tower alone, which takes long enough: to 1e-9 in float64."""
@@ -95,6 +94,7 @@ def test_a_run_is_resumed_and_its_names_stay(here, compile_eagerly):
         torch.testing.assert_close(resumed[name], compiled[name], rtol=0, atol=0)
 
 
+@pytest.mark.long
 def test_activations_that_are_computed_again(here, compile_eagerly):
     eager = train(here, "eager")
     both = train(here, "both", recorder.do_nothing, "train.compile=true", "train.checkpoint_activations=true")

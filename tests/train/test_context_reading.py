@@ -1,7 +1,5 @@
 """A text that the model reads as the caption is no negative and no positive: it is drawn again, masked and counted."""
 
-from __future__ import annotations
-
 import open_clip
 import pytest
 
@@ -102,11 +100,3 @@ def test_what_cannot_be_drawn_again_is_masked_and_counted(data):
     )  # a text on both sides is no negative
     assert not any(long_context.faults.values())
     assert not [name for name in view_shares.shares(view_shares.tally_parts([long_context], views, 1)) if "cut" in name]
-
-
-def test_a_run_goes_on_where_none_is_cut(data):
-    """`cut/negatives` is no part that a method asks for: its absence stops no run."""
-    view = views_of(data, Views(negatives=(swap.negclip, shuffle.bigram), caption="full"), reader(200))[0]
-    counts = view_shares.tally_parts([view], Views(negatives=(swap.negclip, shuffle.bigram)), 1)
-    assert counts["had"]["cut/negatives"] == 0
-    view_shares.check_parts(counts, None, epoch_ended=True)

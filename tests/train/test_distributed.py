@@ -1,7 +1,5 @@
 """Several processes a run equal one process with the whole batch; gradient caching equals the plain batch."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -54,10 +52,10 @@ def compared():
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
 def test_two_processes_equal_one(compared, case):
-    """Every term and every gradient to 1e-10 in float64, on both processes, plain and cached, with frozen towers."""
+    """Every term and gradient to 1e-10 in float64, on both processes, plain and cached, cached with frozen towers."""
     for process_rows in compared:
         mine = [f for f in process_rows if f["case"] == case]
-        assert len(mine) == 2 * len(FROZEN)
+        assert len(mine) == 1 + len(FROZEN)
         for f in mine:
             assert f["terms"] < 1e-10
             assert f["gradients"] < 1e-10
@@ -87,39 +85,30 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
 @pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text", "lora"])
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_gradient_caching_equals_the_plain_batch(case, frozen):
-    """One, two or four images at a time: the same terms and gradients to 1e-10 in float64."""
+    """One or four images at a time, of six: the same terms and gradients to 1e-10 in float64."""
     plain = run(case, None, frozen)
-    for micro in (1, 2, 4):
+    for micro in (1, 4):
         differences = difference(plain, run(case, None, frozen, micro))
         assert differences["terms"] < 1e-10
         assert differences["gradients"] < 1e-10
         assert differences["one_sided"] == []
 
 
-@pytest.fixture(scope="module")
-def compared_in_bfloat16():
-    """What the first of two processes found under autocast, by case."""
-    both = two("-m", "tests.distributed_check", "bfloat16", cwd=ROOT)
-    outputs = communicate(both, 240)
-    assert [p.returncode for p in both] == [0, 0], outputs
-    return [json.loads(line) for line in outputs[0][0].splitlines()]
-
-
 @pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
-def test_two_processes_equal_one_in_bfloat16(compared_in_bfloat16, case):
+def test_two_processes_equal_one_in_bfloat16(compared, case):
     """Terms to 2^-8, bfloat16's precision; each gradient to 2^-5 of its norm, at most 0.013 when this was written.
 
     A process rounds the slopes of its rows to bfloat16, one process those of all rows.
     """
-    differences = compared_in_bfloat16[case]
-    assert differences["case"] == case and differences["one_sided"] == []
+    (differences,) = (row for row in compared[0] if row["case"] == f"bfloat16 {case}")
+    assert differences["one_sided"] == []
     assert differences["relative_terms"] < 2**-8
     assert 0 < differences["relative_gradients"] < 2**-5
 
 
-def test_a_gradient_that_overflows_on_one_process_is_left_out_on_both(compared_in_bfloat16):
+def test_a_gradient_that_overflows_on_one_process_is_left_out_on_both(compared):
     """The first process, whose own slopes are finite, skips the step and halves the factor; the next one is taken."""
-    first, second = compared_in_bfloat16[-1]["steps"]
+    first, second = compared[0][-1]["steps"]
     assert math.isinf(first.pop("norm")) and 0 < second.pop("norm") < 100
     assert first == {"moved": 0, "factor": 32768.0, "steps_in_turn": 0, "skipped_steps": 1}
     assert second.pop("moved") > 20 and second == {"factor": 32768.0, "steps_in_turn": 1, "skipped_steps": 1}
@@ -180,7 +169,9 @@ def test_a_cell_on_two_processes(here, one):
     facts = json.loads((work / "environment.json").read_text())
     assert facts["processes"] == 2
     assert facts["device_seconds"] > 2 * facts["seconds"]  # both devices, and the life before the signal
-    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(one, name) / "metrics.jsonl"))
+    rows = steps(trained(here, name) / "metrics.jsonl")
+    close(rows, steps(trained(one, name) / "metrics.jsonl"))
+    assert any(0 < value < 1 for key, value in rows[-1].items() if key.startswith("share/"))
 
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):

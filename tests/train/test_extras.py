@@ -72,12 +72,6 @@ def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[
     return step_terms
 
 
-def test_a_method_without_any_has_none():
-    model = SimpleNamespace(clip=distributed_check.model(bias=False), model_cfg=distributed_check.SHAPE)
-    assert extras.create_extras(Method(), None, model, 0) == extras.NONE
-    assert extras.NONE.state() == {} and extras.NONE.parameters() == []
-
-
 def test_the_first_step_sees_a_teacher_that_is_the_model():
     first, second = steps(*build_state(), 2)
     assert first["teacher"] < 1e-25 < second["teacher"]  # attention rounds otherwise without a graph
@@ -161,25 +155,23 @@ def keeping() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A small project with a cell for each of them."""
+def project(project, tmp_path_factory):
+    """The small project with a cell for each of them, and the texts and pictures that they ask for."""
     params = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", f"[{', '.join(keeping())}]")
     tables = ", ".join(f"{name}: {OPTIONS.get(name, '{}')}" for name in keeping())
     params = params.replace("{pretrained: {}, finetune: {}, fsc_clip: {}}", f"{{{tables}}}")
-    return tiny_project.make(tmp_path_factory.mktemp("extras") / "p", steps=4, params=params)
+    return tiny_project.with_companions(project, tmp_path_factory.mktemp("extras") / "p", steps=4, params=params)
 
 
 OPTIONS = {
     "degla": "{negatives: rules, decay: 0.5}",
     "ce_clip": "{words: wordnet}",
-    "read_clip": "{lambda_align: 0}",
     "ahnpl": "{words: wordnet}",
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
-    "fg_clip": "{lambda_regions: 0, lambda_choice: 0}",
     "flair": "{texts: 2, heads: 4}",
     "llip": "{tokens: 3, heads: 4}",
     "il_clip": "{codes: 8, code_width: 4, temperature: 0.5, agents: 2, first_agent_step: 1, cycle_steps: 1, still_steps: 1}",
-}  # pictures have one caption
+}  # small heads; what asks for files that are not here
 
 
 def bits(model) -> dict[str, torch.Tensor]:

@@ -1,7 +1,5 @@
 """What feeds a model: tokens and pixels made the short way are, to the bit, those of open_clip's own way."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -122,10 +120,3 @@ def test_batches_travel_as_uint8_and_are_encoded_as_floats_were(model, beside):
     for name, block in late_features.named.items():
         assert torch.equal(block.values, early_features.named[name].values)
     assert len(late_features.named) == (beside > 0)
-
-
-def test_rows_of_a_batch_are_normalised_alike(model):
-    """As with `train.micro_batch`."""
-    batch = collate([View(picture(16, 16 + i), "a dog") for i in range(4)], Views(), model)
-    halves = [normalised(batch.rows(i, i + 2)) for i in (0, 2)]
-    assert torch.equal(torch.cat(halves), normalised(batch))

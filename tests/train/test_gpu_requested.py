@@ -1,14 +1,11 @@
 """A GPU that is asked for and that torch does not see is an error; a machine without one trains on its CPU."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 import torch
 
 from compclip.base.errors import UserError
-from compclip.launch.profiles import Profile
 from compclip.runs import gpus, jobs, local_runs
 from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
@@ -39,12 +36,6 @@ def test_a_variable_that_asks_for_a_gpu(blind, monkeypatch, name):
         pass
 
 
-def test_a_device_that_torch_does_not_see(blind):
-    (blind / "nvidia0").touch()
-    with pytest.raises(UserError, match="nvidia0 is there, and torch sees none"), process_group.session():
-        pass
-
-
 @pytest.mark.parametrize("value", ["", "-1", "NoDevFiles"])
 def test_a_cpu_that_is_asked_for(blind, monkeypatch, value):
     """Also where the job has GPUs and the machine devices."""
@@ -55,37 +46,12 @@ def test_a_cpu_that_is_asked_for(blind, monkeypatch, value):
         assert here.world == 1 and distributed.process_device() == "cpu"
 
 
-def test_a_machine_without_a_gpu(blind, monkeypatch):
-    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "0")
-    with process_group.session() as here:
-        assert here.world == 1
-
-
 def test_a_profile_overrules_an_empty_variable(blind, monkeypatch):
     """A cluster that gave a job no GPU sets CUDA_VISIBLE_DEVICES to nothing."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("COMPCLIP_GPUS", "2")
     with pytest.raises(UserError, match="COMPCLIP_GPUS=2 .gpus of the profile.*set gpus: 0 in the profile"):
         gpus.choose_device()
-
-
-def test_the_error_says_what_has_to_fit(blind, monkeypatch):
-    """Driver, build and variable, and nothing of a second line."""
-    gpus.DRIVER.write_text(
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\nGCC version: 12.2\n"
-    )
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    with pytest.raises(UserError) as error:
-        gpus.require_requested()
-    assert "driver 535.104.05, torch " in str(error.value)
-    assert "built for CUDA 13.0, CUDA_VISIBLE_DEVICES '3'" in str(error.value)
-
-
-def test_a_local_profile_that_asks_for_gpus(blind):
-    with pytest.raises(UserError, match=r"gpus=2 of the profile: 0 on this machine: driver not loaded, torch "):
-        Profile(executor="local", gpus=2).require_local_gpus()
-    Profile(executor="local").require_local_gpus()
 
 
 def test_slots_are_numbered_as_cuda_does(blind, monkeypatch):
@@ -125,10 +91,6 @@ def test_trials_have_a_gpu_each(here, monkeypatch):
     assert later.attach(run).record["gpu"] == "0"
     later.submit(run, "params.yaml")
     assert started[4:] == ["GPU-1f"]
-
-
-def test_trials_on_a_machine_without_gpus(blind):
-    assert not local_runs.MachineSender().slots
 
 
 def test_training_stops_before_its_first_step(here, blind, monkeypatch):

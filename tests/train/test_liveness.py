@@ -1,7 +1,5 @@
 """A process of a run that is lost ends the others soon; one that came to its end does not."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 
@@ -80,16 +78,6 @@ def test_one_that_came_to_its_end_is_not():
     second.exchange_beats()
     second.announce_end()
     assert beats(first, 3 * process_group.PATIENCE_BEATS) == []
-
-
-def test_a_store_that_is_gone_gives_no_sign_of_life():
-    class Broken(dist.HashStore):
-        def add(self, _key, _amount):
-            raise dist.DistNetworkError("Broken pipe")
-
-    first = process_group.LivenessWatch(Broken(), 0, 2)
-    first._store = Broken()
-    assert beats(first, process_group.PATIENCE_BEATS + 1) == [1]
 
 
 def test_processes_that_end_are_told(monkeypatch):

@@ -1,7 +1,5 @@
 """A run with an adapter, by its commands: what it publishes, kills and resumes, and what it is known by."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -10,9 +8,8 @@ import torch
 from safetensors import safe_open
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, write_atomic
-from compclip.config import grid, read
-from compclip.config.sections import Lora
+from compclip.base.files import fingerprint
+from compclip.config import read
 from compclip.model import backbone, lora
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
@@ -108,12 +105,3 @@ def test_wrong_parameters(here, value, message):
     """Key, value and fix, or the nearest name."""
     with pytest.raises(UserError, match=message):
         read.load_params("params.yaml", [f"methods.fsc_clip.variants.lora={{train: {{lora: {value}}}}}"])
-
-
-def test_a_run_knows_its_adapter_again(here):
-    """config.yaml gives the same run; without lora the key is null."""
-    for args, expected in ((ARGS[2:], Lora(rank=2)), ([], None)):
-        run = grid.resolve(read.load_params("params.yaml", args), CELL if args else tiny_project.cell("fsc_clip"))
-        assert run.train.lora == expected
-        write_atomic(here / "run.yaml", grid.run_to_yaml(run))
-        assert grid.read_run(here / "run.yaml") == run

@@ -1,7 +1,5 @@
 """The factor of a float16 run's loss: beside torch's own scaler, step by step, and in every gradient."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -3,8 +3,6 @@
 B images, K negatives, P patches, T tokens, N texts or concepts, D dim.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

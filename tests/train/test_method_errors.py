@@ -1,7 +1,5 @@
 """A loss of one's own that is wrong: one line with the place in one's own file, or with the term that is not finite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -62,20 +60,6 @@ def test_the_place_in_the_own_file(here, on_path, tmp_path, body, reason):  # no
     error_line = message(on_path, tmp_path / "site", body)
     assert error_line.startswith(f"{tmp_path}/site/own_method.py:{FIRST}: {reason}")
     assert error_line.endswith("; repair the loss of method 'own'")
-
-
-@pytest.mark.parametrize(
-    "body, reason",
-    [
-        ('return {"clip": clip, "own": f.image_BD.square().sum(1)}', r"term 'own' has shape [8]; each is one number"),
-        ('return {"clip": clip, "own": 0.5}', "term 'own' is a float; each is a tensor of one number"),
-        ("return clip", "gives a Tensor; it must be a dict of named terms"),
-    ],
-)
-def test_terms_of_another_form(here, on_path, tmp_path, body, reason):  # noqa: F811
-    """With the line where the loss begins."""
-    error_line = message(on_path, tmp_path / "site", body)
-    assert error_line.startswith(f"{tmp_path}/site/own_method.py:{FIRST - 2}: ") and reason in error_line
 
 
 @pytest.mark.parametrize("value, printed", [("1 / (clip * 0)", "inf"), ("(clip * 0).log() * 0", "nan")])

@@ -1,7 +1,5 @@
 """Parts that start anew and parts that stand still: what changes, what stays, and resumed runs' bits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -10,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from compclip.base.errors import UserError
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
@@ -86,16 +83,6 @@ def test_a_drawn_agent_by_name():
         assert 0.8 * bound < after[name].abs().max() <= bound, name
 
 
-def test_a_frozen_tower_is_left_alone_and_the_head_is_not():
-    clip, extra_parts = build_model(frozenset({"text"}))
-    before = snapshot(clip, extra_parts)
-    shift(clip, extra_parts)
-    middle = snapshot(clip, extra_parts)
-    optimiser.PhaseKeeper(clip, extra_parts, [DRAWN]).restart(DRAWN)
-    names = changed(middle, snapshot(clip, extra_parts))
-    assert names and all(name.startswith("heads.text_query") for name in names) and changed(before, middle)
-
-
 def test_a_first_agent_is_the_one_that_the_run_began_with():
     clip, extra_parts = build_model()
     before, first = snapshot(clip, extra_parts), Phase(restarted=il_clip.AGENT, start="first")
@@ -113,16 +100,6 @@ def test_what_stands_still_has_no_gradient():
     assert all(p.grad is not None for _, p in extra_parts.parameters())
     keeper.hold_still(phase)
     assert {name for name, p in extra_parts.parameters() if p.grad is None} == {"heads.code"}
-
-
-def test_an_adapter_and_a_tower_that_stands_still_are_refused():
-    clip, extra_parts = build_model()
-    distributed_check.adapt(clip)
-    optimiser.PhaseKeeper(clip, extra_parts, [PLAIN])
-    with pytest.raises(UserError, match=r"train\.lora"):
-        optimiser.PhaseKeeper(clip, extra_parts, [PLAIN, DRAWN])
-    with pytest.raises(UserError, match=r"towers by train\.trainable"):
-        Phase(frozen=("text",))
 
 
 # --- whole runs ---------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """Pictures scaled by torch: the places and sizes of Pillow's way, and values within a grey level of its values."""
 
-from __future__ import annotations
-
 import numpy as np
 import open_clip
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.data import images
 from compclip.train import picture_views
 from compclip.train.picture_views import open_torch_fit, resize_by_pillow, resize_by_torch
@@ -73,12 +70,3 @@ def test_a_composite_has_the_same_halves():
         for resize in (resize_by_pillow, resize_by_torch)
     )
     assert levels_apart(pillow, torchs).max() <= 1
-
-
-@pytest.mark.parametrize(
-    "change", [{"resize_mode": "longest"}, {"interpolation": "random"}, {"size": (48, 32), "resize_mode": "shortest"}]
-)
-def test_other_ways_of_fitting_are_refused(change):
-    cfg = vars(open_clip.transform.PreprocessCfg(size=SIDE)) | change
-    with pytest.raises(UserError, match="train.resize=torch: .*: set train.resize=pil"):
-        open_torch_fit(cfg)

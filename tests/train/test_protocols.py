@@ -3,9 +3,6 @@
 B texts, L positions, D dim.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -17,7 +14,7 @@ from safetensors.torch import load_file
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.views import Target, Widths
-from compclip.model import backbone, clip_model, tokenizers, towers
+from compclip.model import backbone, clip_model, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
@@ -30,9 +27,9 @@ from tests.tiny_project import at, cell
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
+def project(project, tmp_path_factory) -> Path:
     """A small project, prepared."""
-    return tiny_project.make(tmp_path_factory.mktemp("protocols") / "p", steps=4)
+    return tiny_project.other(project, tmp_path_factory.mktemp("protocols") / "p", steps=4)
 
 
 @pytest.fixture
@@ -158,12 +155,6 @@ def test_positions_that_a_backbone_has_not(model, length):
         clip_model.cut_context(model, length)
 
 
-def test_positions_of_another_tower(model):
-    other = dataclasses.replace(model, tokenizer=tokenizers.StandInTokenizer(32000, 64))
-    with pytest.raises(UserError, match="only for CLIP's own text tower"):
-        clip_model.cut_context(other, 16)
-
-
 # --- texts to be read ---------------------------------------------------------------------------------------------
 
 WIDTHS = Widths(joint=8, context=12, vocabulary=50)
@@ -253,14 +244,6 @@ def test_a_frozen_t5_reads_as_transformers_own_loss_has_it(t5):
     loss.backward()
     assert text.grad.abs().sum() > 0 and head.project.weight.grad.abs().sum() > 0
     assert all(p.grad is None for p in head.decoder.parameters())
-
-
-def test_a_folder_that_holds_no_t5(tmp_path):
-    pytest.importorskip("transformers")
-    with pytest.raises(UserError, match=r"decoder=.*: no T5 of transformers"):
-        decoders.build_decoder(str(tmp_path), WIDTHS)
-    with pytest.raises(UserError, match=r"decoder=.*tokenizer|no tokenizer"):
-        t5_of.tokenize_targets(str(tmp_path), ["a"], 8)
 
 
 def test_heads_are_built_for_the_model(model):

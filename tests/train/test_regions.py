@@ -3,8 +3,6 @@
 B images, R regions, N patches, S side of the grid, D dim.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math
@@ -19,11 +17,10 @@ import torchvision
 from PIL import Image
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.interface.views import Regions, Views
-from compclip.model import backbone, class_tokens, clip_model, towers
+from compclip.model import backbone, towers
 from compclip.train import accumulate, encode, extras, picture_views
 from tests import distributed_check, tiny_project
 from tests.reference import dot
@@ -121,27 +118,6 @@ def test_local_patches_of_timm(name, changes):
     torch.testing.assert_close(local[:, :3], changed[:, :3])
     assert not torch.allclose(local[:, 3], changed[:, 3])
     assert not torch.allclose(block(x)[:, :-1], block(other)[:, :-1])
-
-
-def test_a_tower_without_patches_is_refused():
-    clip = distributed_check.model(bias=False)
-    clip.visual = torch.nn.Conv2d(3, 3, 1)
-    with pytest.raises(UserError, match="its image tower .Conv2d. has no patches, of which regions are pooled"):
-        towers.encode_with_local_patches(clip, torch.zeros(1, 3, 32, 32), tokens=False)
-
-
-@pytest.mark.parametrize("changes,says", [
-    ({"patch_dropout": 0.75}, "gives 4 patches of 4 x 4"),  # a square of 2 x 2, by chance
-    ({"class_tokens": 10}, "gives 25 patches of 4 x 4"),  # nine class tokens among them
-    ({"image_size": [32, 64]}, "gives 32 patches of 4 x 8"),
-])  # fmt: skip
-def test_patches_that_are_no_whole_square_are_refused(changes, says):
-    vision = {"image_size": 32, "layers": 1, "width": 32, "patch_size": 8, "head_width": 16} | changes
-    text = {"context_length": 8, "vocab_size": 64, "width": 32, "heads": 2, "layers": 1}
-    clip = class_tokens.build_module({"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}).train()
-    picture = torch.zeros(1, 3, *clip_model.side_lengths(vision["image_size"]))
-    with pytest.raises(UserError, match=says):
-        towers.encode_with_local_patches(clip, picture, tokens=False)
 
 
 # --- features ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Options of `train` that some authors' programs need: optimiser, what is decayed, rates, the scale, float16 weights."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

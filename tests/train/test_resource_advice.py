@@ -1,7 +1,5 @@
 """A run says once what holds it back; a GPU that is out of memory is one line with the value that would fit."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 
@@ -31,19 +29,6 @@ def test_waiting_for_data_is_said_once_behind_the_first_span(capsys):
         "note: data_wait: 30% of the time went by without data; give more train.workers (workers=2) or "
         "train.resize: torch\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("device", "advice"),
-    [("cpu", "more train.workers (workers=0)"), ("cuda", "the job more cores (train.workers follows them unless")],
-)
-def test_advice_where_workers_are_not_set(monkeypatch, capsys, device, advice):
-    """On a GPU they follow the job's cores already; on a CPU there are none."""
-    monkeypatch.setattr(throughput, "read_memory", lambda _: (0, 0))
-    adviser = Adviser(Train(), torch.device(device))
-    adviser.look(0.5)
-    adviser.look(0.5)
-    assert advice in capsys.readouterr().err
 
 
 def test_memory_that_is_nearly_full_is_said_once(monkeypatch, capsys):
@@ -104,22 +89,12 @@ def test_out_of_memory_names_the_value_that_fits(here, monkeypatch):
     assert "or train.checkpoint_activations: true" in line and "(CUDA out of memory)" in line
 
 
-@pytest.mark.parametrize(("fitting", "advice"), [(None, "set train.micro_batch: 4 (half"), (0, "no train.micro_batch")])
-def test_out_of_memory_without_a_value(here, monkeypatch, fitting, advice):
-    assert advice in run_out(here, monkeypatch, fitting)
-
-
+@pytest.mark.long
 def test_the_value_is_simulated_in_a_process_of_its_own(here):
     """The largest below the one that did not fit."""
     run = grid.resolve(read.load_params("params.yaml", ["train.micro_batch=4"]), "fsc_clip-tiny-scenes-0")
     model_cfg = backbone.load(here / "models" / "tiny").model_cfg
     assert fitting_batch.ask_fitting(run, model_cfg, 2, 80 * GIB) == 2
-
-
-@pytest.mark.long
-def test_a_shape_that_cannot_be_built_has_no_value(here):
-    run = grid.resolve(read.load_params("params.yaml", ["train.micro_batch=4"]), "fsc_clip-tiny-scenes-0")
-    assert fitting_batch.ask_fitting(run, {"text_cfg": {}}, 1, GIB) is None
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A run resumed on a GPU: every restored tensor stands where an undisturbed run has it. Fake tensors, no GPU needed."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace

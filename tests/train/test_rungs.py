@@ -1,7 +1,5 @@
 """Looking at a model on the way: the training's bits stay, and each rung is scored once however often it is killed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,9 +1,6 @@
 """Weights at shares of a training: the training's bits stay, a killed run ends with the same saved_model, one is chosen."""
 
-from __future__ import annotations
-
 import copy
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +9,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json, write_json
-from compclip.config import check, columns, grid, read
-from compclip.config.sections import Train
+from compclip.config import check, read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store
 from compclip.evaluate.result_store import ChoiceTerms
@@ -36,11 +32,6 @@ LORA = "{lora: {rank: 2}, average_alpha: 0.5, snapshots: [0.4, 0.7]}"
 
 class Cut(Exception):
     """The run is cut here."""
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
-    return tiny_project.make(tmp_path_factory.mktemp("snapshots") / "project", params=PARAMS)
 
 
 @pytest.fixture
@@ -216,11 +207,6 @@ def test_test_items_have_no_say_in_a_choice(tmp_path):
             result_store.choose_values(results, name, terms)
 
 
-def test_of_equal_snapshots_the_least_trained_is_shown():
-    """Less training forgets less."""
-    assert result_store.find_best({END: 0.5, 0.4: 0.5, 0.2: 0.3}) == 0.4
-
-
 def test_steps_of_shares_are_never_the_end():
     """Rounded to whole steps, at least one and before the last."""
     assert [saved_model.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)] == [1, 4, 5, 9]
@@ -246,10 +232,3 @@ def test_what_cannot_be_chosen_is_refused(here, train, message):
     overrides = [*sets, "evaluate.benchmarks=[sugarcrepe, held_out]", f"methods.finetune.train={train}"]
     with pytest.raises(UserError, match=message):
         check.check_consistency(read.load_params("params.yaml", overrides))
-
-
-def test_a_method_that_trains_nothing_has_no_snapshots(here):
-    """Also where all methods are to have some."""
-    params = read.load_params("params.yaml", ["train.snapshots=[0.5]"])
-    assert {run.cell.method: run.train.snapshots for run in grid.resolve_all(params)}["pretrained"] == []
-    assert Train().snapshots == [] and columns.SUMMARY == "summary" and json.dumps(Train().choose) == '""'

@@ -1,7 +1,5 @@
 """The stages of a method, `train --method` and `evaluate --method`: all its cells, each run once, what is there is taken."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -12,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import score
 from compclip.runs import cluster, jobs, local_runs, lock, run_store
 from compclip.runs.progress import Follower
 from compclip.train import __main__ as train_command
@@ -241,18 +237,6 @@ def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsy
     assert (trained(here_finished, name) / "environment.json").is_file()
 
 
-def test_a_job_of_a_cluster_that_failed_is_named(here, monkeypatch, capsys):
-    """Nothing is trained here in its place."""
-    tiny_project.plan()
-    queue = type("Queue", (), {"find": staticmethod(slurm_job(cell("finetune"), ""))})
-    monkeypatch.setattr(cluster, "queue", lambda *_: queue)
-    monkeypatch.setattr(cluster, "explain_end", lambda job_id, log: "time limit reached")
-    monkeypatch.setattr(jobs.Local, "submit", None)
-    assert bring("finetune") == 1
-    assert f"error: {cell('finetune')}: job 7_1 failed: time limit reached" in capsys.readouterr().err
-    assert not Path("runs").exists()
-
-
 @pytest.mark.usefixtures("nothing_trains")
 def test_published_runs_go_back_into_an_empty_store(here_finished, finished):
     """A clone that pulled runs/ has no store: nothing trains again, and the store then has the same files."""
@@ -292,31 +276,6 @@ def test_what_stands_behind_training_changes_with_a_training_alone(here_finished
     assert all(changed[key] != before for key, before in json.loads(first).items())  # both seeds are this one run
 
 
-def test_cells_that_failed_are_named_where_trained_cannot_be_written(here_finished, nothing_trains, capsys):
-    """Both are said: a cell's place that is taken, and a file where trained/ should be."""
-    tiny_project.plan()
-    shutil.rmtree("runs")
-    Path("runs").mkdir()
-    Path("runs/pretrained").touch()
-    shutil.rmtree("trained", ignore_errors=True)
-    Path("trained").touch()
-    with pytest.raises(UserError, match="trained/pretrained.json"):
-        bring("pretrained")
-    assert f"error: {cell('pretrained')}: " in capsys.readouterr().err
-
-
-def test_evaluate_names_the_cell_that_failed(here_finished, monkeypatch, capsys):
-    """A cell that was not trained; the others' results are taken over, and nothing is scored."""
-    seeds(0, 1)
-    shutil.rmtree("results")
-    monkeypatch.setattr(score, "load_benchmarks", None)
-    assert evaluate_command.main(["--method", "finetune"]) == 1
-    out, err = capsys.readouterr()
-    assert "finetune: 2 cells, 0 runs scored" in out
-    assert err == f"error: {SEEDS[1]}: runs/finetune/tiny-scenes-1: not there; run `dvc repro train@finetune` first\n"
-    assert read_json(results(here_finished, SEEDS[0]) / "summary.json")
-
-
 def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch, capsys):
     """Once for cells that share a run; a checkpoint that is broken is named, and the others are scored."""
     seeds(0, 1)
@@ -334,17 +293,3 @@ def test_evaluate_scores_what_nobody_scored(here_finished, finished, monkeypatch
     assert evaluate_command.main(["--method", "finetune"]) == 1
     err = capsys.readouterr().err
     assert f"error: {SEEDS[0]}: " in err and "damaged since its training" in err
-
-
-@pytest.mark.parametrize("option", [["train.lr=1"], ["train.lr=1", "train.epochs=2"]])
-def test_a_method_is_trained_as_the_plan_has_it(here, option):
-    """What is on the command line would be no part of the plan; without a plan or keys the stage is named."""
-    with pytest.raises(UserError, match=f"--method finetune: is trained as plan/ has it; leave out {option[0]}"):
-        train_command.main(["--method", "finetune", *option])
-    with pytest.raises(UserError, match="plan/train/finetune.json: not there; run `dvc repro plan` first"):
-        bring("finetune")
-    tiny_project.plan()
-    Path("keys/finetune.json").unlink()
-    with pytest.raises(UserError, match="keys/finetune.json: not there; run `dvc repro keys` first"):
-        bring("finetune")
-    assert json.loads(Path("plan/train/finetune.json").read_text())["cells"].keys() == {"tiny-scenes-0"}

@@ -1,7 +1,5 @@
 """Texts in groups of similar length: the same features, terms and gradients, from fewer positions."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

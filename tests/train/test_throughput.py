@@ -1,7 +1,5 @@
 """The meter of a run: operations are counted once for each kind of step, not in every step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import open_clip
@@ -35,12 +33,6 @@ def test_rules_made_anew_in_every_step_are_counted_once(monkeypatch, name, optio
     method = load_method(name)
     cfg = method.Config(**options)
     assert counted(monkeypatch, lambda step: method.views(cfg, step), 4) == 1
-
-
-def test_steps_of_two_kinds_are_counted_twice(monkeypatch):
-    """Another number of texts is other work."""
-    kinds = (Views(), Views(negatives=(lambda _annotation, _rng: "",)))
-    assert counted(monkeypatch, lambda step: kinds[step % 2], 6) == 2
 
 
 def test_a_resnets_norms_are_as_before():

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import fields
 
+import open_clip
 import pytest
 import torch
 from safetensors import safe_open
@@ -16,6 +17,7 @@ from compclip.config.sections import Train
 from compclip.interface import features
 from compclip.train import checkpoint, encode, optimiser, recorder
 from compclip.train.fine_tuning import StepNumbers
+from tests.distributed_check import SHAPE
 
 CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
 
@@ -73,6 +75,19 @@ def test_frozen_towers(trainable, frozen, trained):
     adamw.step()
     changed = {n.split(".")[0] for n, p in clip.named_parameters() if not torch.equal(p, before[n])}
     assert changed == trained | {"logit_scale"}
+
+
+def test_the_first_text_layers_alone_are_trained():
+    """Of three blocks the first, with embeddings, last norm and projection; the image tower as `trainable` says."""
+    clip = open_clip.CLIP(**SHAPE | {"text_cfg": SHAPE["text_cfg"] | {"layers": 3}})
+    assert optimiser.freeze(clip, Train(trainable="text", text_layers=1)) == {"image"}
+    trained = {name for name, parameter in clip.named_parameters() if parameter.requires_grad}
+    assert {name.split(".")[2] for name in trained if "resblocks" in name} == {"0"}
+    outside = {name for name in trained if "resblocks" not in name}
+    beside = {"token_embedding.weight", "positional_embedding", "ln_final.weight", "ln_final.bias", "text_projection"}
+    assert outside == {*beside, "logit_scale"}
+    with pytest.raises(ValueError, match="text_layers=1: the text tower"):
+        Train(trainable="image", text_layers=1)
 
 
 def test_scale_can_be_frozen_and_is_clamped():

@@ -1,7 +1,5 @@
 """No view has a text on both sides: none of its negatives is its caption or one of its positives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

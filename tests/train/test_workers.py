@@ -1,7 +1,5 @@
 """Processes that make batches ahead: how each of them ends, and what the run says of it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every reader of what comes from outside, by where it comes from: each file here gives its own."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

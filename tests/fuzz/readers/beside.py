@@ -1,7 +1,5 @@
 """Negative images and regions, named by lists from elsewhere."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of models that caption or answer, and of one that fills in words."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

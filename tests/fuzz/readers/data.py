@@ -1,7 +1,5 @@
 """Files of benchmarks and of captions, and the pictures that they name."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable, Iterator

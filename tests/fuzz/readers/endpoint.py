@@ -1,7 +1,5 @@
 """Answers of an endpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `compclip fetch` reads: catalogues, archives, lists of addresses, the counts of img2dataset."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

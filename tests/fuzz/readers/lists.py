@@ -1,7 +1,5 @@
 """Lists of captions that others released, what is made of them, and the pictures of a benchmark."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Checkpoints, weights, adapters, tokenizers."""
 
-from __future__ import annotations
-
 import functools
 import json
 import random

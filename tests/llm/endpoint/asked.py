@@ -1,7 +1,5 @@
 """What the tests ask, and what is answered."""
 
-from __future__ import annotations
-
 from compclip.llm.chat_question import Question
 from tests.chat_server import completion_body, prompt
 

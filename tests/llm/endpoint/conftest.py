@@ -1,7 +1,5 @@
 """Settings without waits."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.config.servers import Server

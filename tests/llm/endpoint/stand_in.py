@@ -5,8 +5,6 @@ it is well), `bare` (has no /health), `never` (is never well), `fails` (ends at 
 `deaf` (ends by SIGKILL alone), `parent` (has a child).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """How questions are asked: retried, timed out, cached, counted, in their order; and the key."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -136,14 +134,6 @@ def test_a_slow_answer_times_out(server):
     assert len(at.requests) == 2
 
 
-def test_nobody_listens(server):
-    """A closed port counts as unreached."""
-    with serve(echo) as at:
-        pass
-    result = chat_client.ask_questions(questions(1), server(at.url, attempts=2))
-    assert result.counts["failed_unreached"] == 1
-
-
 def test_answers_keep_the_order_of_the_questions(server):
     """Four at a time, answered in reverse order."""
     turn, answered = threading.Condition(), []
@@ -236,39 +226,3 @@ def test_an_absent_key_is_one_line_before_anything_is_sent(server, monkeypatch):
         assert at.requests == []
         chat_client.ask_questions(questions(1), server(at.url))
     assert "Authorization" not in at.headers[0]
-
-
-def test_cost(server):
-    """Tokens times prices, per million."""
-    with serve(echo) as at:
-        result = chat_client.ask_questions(questions(2), server(at.url, prompt_price=1.0, completion_price=10.0))
-    assert result.counts["cost"] == pytest.approx(2 * (7 * 1.0 + 3 * 10.0) / 1e6)
-
-
-def test_a_cache_that_is_none(server, tmp_path):
-    """Another file in its place is one line."""
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "answers.sqlite").write_text("not a database, but long enough to be taken for one" * 40)
-    with pytest.raises(UserError, match="answers.sqlite: no usable cache of answers"):
-        chat_client.ask_questions(questions(1), server("http://x/v1"))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("parallel", 0),
-        ("attempts", 0),
-        ("timeout_s", 0.0),
-        ("failures_allowed", 1.5),
-        ("backoff_s", -1.0),
-        ("url", "localhost:8000"),
-        ("temperature", -0.1),
-        ("backoff_max_s", -1.0),
-        ("url", "http://:8000/v1"),
-        ("url", "http://host:port/v1"),
-    ],
-)
-def test_settings_out_of_range(server, key, value):
-    """Named with their value."""
-    with pytest.raises(UserError, match=f"{key}={value}: must be"):
-        server(**{"url": "http://x/v1", key: value})

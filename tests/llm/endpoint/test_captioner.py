@@ -1,7 +1,5 @@
 """The endpoint captioner, and the stage recaption with it."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -11,9 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
-from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
 from compclip.prepare import shard_stages
@@ -65,40 +61,6 @@ def test_another_picture_of_the_same_name_is_asked_anew(server, pictures):
         Image.new("RGB", (44, 55)).save(pictures[0].image)
         samples, _ = captioned(endpoint, pictures[:1], cfg)
     assert samples[0].captions == ("A picture 44 wide. It is 55 high.",)
-
-
-PARAMS = """
-grid: {{methods: [pretrained], backbones: [b], data: [d], seeds: [0]}}
-methods: {{pretrained: {{}}}}
-backbones: {{b: {{model: ViT-B-32-quickgelu}}}}
-data:
-  d:
-    source: karpathy
-    path: d.json
-    images: .
-    captioner: {captioner}
-    options: {options}
-"""
-
-
-def test_options_are_checked_with_close_matches(tmp_path):
-    """Unknown keys, missing ones and bad values of a captioner name the key below data."""
-    for captioner, options, fault in (
-        (
-            "endpoint",
-            "{url: 'http://x/v1', model: m, promt: x}",
-            "data.d.options: unknown key 'promt'; did you mean 'prompt'",
-        ),
-        ("endpoint", "{url: 'http://x/v1'}", "data.d.options.model: must be given"),
-        ("endpoint", "{url: 'http://x/v1', model: m, parallel: 0}", "data.d.options.parallel=0: must be > 0"),
-        ("endpoint", "{url: 'http://x/v1', model: m, parallel: many}", "data.d.options.parallel='many': must be int"),
-        ("none", "{url: 'http://x/v1'}", "data.d.options: captioner 'none' has no options; remove them"),
-        ("endpont", "{}", "unknown captioner 'endpont'; did you mean 'endpoint'"),
-    ):
-        (tmp_path / "params.yaml").write_text(PARAMS.format(captioner=captioner, options=options))
-        with pytest.raises(UserError) as caught:
-            read.load_params(tmp_path / "params.yaml")
-        assert fault in str(caught.value)
 
 
 def test_the_recaption_stage(server, tmp_path, pictures):

@@ -1,7 +1,5 @@
 """What a server may do to whoever asks it: drip, never end, redirect, repeat a key, answer anything."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json

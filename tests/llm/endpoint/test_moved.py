@@ -1,7 +1,5 @@
 """What of an endpoint's settings decides a shard."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

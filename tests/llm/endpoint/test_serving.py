@@ -1,7 +1,5 @@
 """A server of the task's own: started where that is allowed, waited for, watched, and gone with the task."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -16,7 +14,6 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.config.validation import load_section
 from compclip.data.sample import Sample
 from compclip.llm import local_server, server_guard
 from compclip.prepare import shard_stages
@@ -218,32 +215,6 @@ def test_a_guard_whose_parent_has_gone_before(tmp_path):
     """It starts nothing that stays."""
     process = subprocess.run([sys.executable, "-I", server_guard.__file__, "1", "5", "sleep", "600"], timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("vllm serve m", "must be a command with {port} where its port belongs"),
-        ("vllm 'serve {port}", "No closing quotation; write it as for a shell, which will not see it"),
-        ("vllm serve {port} --api-key sk-abcdefghijklmnop", "^server: holds a password or a key"),
-        ("vllm\0serve {port}", "must be a command with {port}"),
-    ],
-)
-def test_commands_that_cannot_be_meant(command, message):
-    """Before anything is started."""
-    with pytest.raises(UserError, match=message) as caught:
-        Server(model="m", server=command)
-    assert "abcdefgh" not in str(caught.value) and "\0" not in str(caught.value)
-
-
-def test_a_server_or_an_address():
-    """One of the two."""
-    with pytest.raises(UserError, match="url: must be given, as http://HOST:PORT/v1; or `server`"):
-        Server(model="m")
-    with pytest.raises(UserError, match="url=http://x/v1: `server` starts a server of its own; remove one of the two"):
-        Server(url="http://x/v1", server="x {port}", model="m")
-    with pytest.raises(UserError, match="x.server_ready_s=0: must be > 0"):
-        load_section(Server, {"server": "x {port}", "model": "m", "server_ready_s": 0}, "x")
 
 
 def test_one_command_captions_with_a_server_of_its_own(server, sample, tmp_path, monkeypatch):

@@ -1,0 +1,157 @@
+"""A pair of axes by matplotlib that becomes SVG for a page.
+
+Text stays text, colours are the page's own so that they follow the reader's dark mode, and a mark shows its name and
+numbers when it is pointed at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter
+
+INK = "#1c2430"
+SOFT = "#5b6675"
+PAPER = "#ffffff"
+RULE = "#d9dee5"
+COLOURS = ("#1c2431", "#2b6cb8", "#d0651f", "#2c8a63", "#8656b3", "#b83e63", "#8a7412", "#2490a5")  # c0 to c7 of pages
+PAGE_COLOURS = {INK: "ink", SOFT: "soft", PAPER: "paper", RULE: "rule"}
+PAGE_COLOURS |= {colour: f"c{number}" for number, colour in enumerate(COLOURS)}
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "compclip", "font.family": "sans-serif", "font.size": 11.5,
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": RULE, "xtick.color": SOFT, "ytick.color": SOFT,
+    "axes.facecolor": PAPER, "figure.facecolor": "none", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "grid.color": RULE, "axes.axisbelow": True, "xtick.major.size": 0, "ytick.major.size": 0,
+    "xtick.labelsize": 10.5, "ytick.labelsize": 10.5,
+    "legend.frameon": False, "text.parse_math": False,
+}  # fmt: skip
+DIAMOND = {"marker": "D", "color": INK, "markerfacecolor": PAPER, "markersize": 7.5, "markeredgewidth": 1.6}
+DPI = 72  # a point is a pixel of the page
+# where a name may begin beside its mark, in pixels to the right and up; further away a line leads to it
+PLACES = [(right, up) for up in (7, -7, 0, 19, -19, 32, -32, 45, -45) for right in (9, -9, 26, -26, 44, -44, 62, -62)]
+NEAR = 20
+Box = tuple[float, float, float, float]  # left, bottom, right and top, in pixels
+
+
+def format_tick(value: float, _position: int = 0) -> str:
+    """Return a number of at most four digits, with a true minus sign."""
+    return f"{value:.4g}".replace("-", "−")
+
+
+class SvgPlot:
+    """A pair of axes. `label` says what is drawn to those who cannot see it."""
+
+    def __init__(self, label: str, x_label: str, y_label: str, size: tuple[int, int] = (405, 330)) -> None:
+        self.label = label
+        self._titles: list[str] = []
+        self._names: list[tuple[float, float, str]] = []
+        self._lines: list[Sequence[tuple[float, float]]] = []
+        with matplotlib.rc_context(STYLE):
+            self.figure = Figure(figsize=(size[0] / DPI, size[1] / DPI), dpi=DPI, layout="constrained")
+            self.axes = self.figure.add_subplot(xlabel=x_label, ylabel=y_label)
+            self.axes.margins(0.09)
+            for axis in (self.axes.xaxis, self.axes.yaxis):
+                axis.set_major_formatter(FuncFormatter(format_tick))
+
+    def mark(self, x: float, y: float, title: str, name: str = "", **style: Any) -> None:
+        """Draw a mark, which shows `title` when it is pointed at and has `name` beside it."""
+        gid = f"mark{len(self._titles)}"
+        self._titles.append(title)
+        defaults: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 8, "gid": gid}
+        self.axes.plot([x], [y], **defaults | style)
+        if name:
+            self._names.append((x, y, name))
+
+    def line(self, points: Sequence[tuple[float, float]], **style: Any) -> None:
+        """Draw a line through points, which names keep clear of."""
+        self._lines.append(points)
+        self.axes.plot(*zip(*points, strict=True), **{"linewidth": 1.5} | style)
+
+    def guide(self, x: float | None = None, y: float | None = None, name: str = "") -> None:
+        """Draw a dashed line across the axes, with its name above it where it lies."""
+        style: dict[str, Any] = {"color": SOFT, "linestyle": (0, (4, 4)), "linewidth": 0.9, "zorder": 1}
+        if x is not None:
+            self.axes.axvline(x, **style)
+        if y is not None:
+            self.axes.axhline(y, **style)
+            across = self.axes.get_yaxis_transform()
+            self.axes.text(0.99, y, name, transform=across, ha="right", va="bottom", color=SOFT, fontsize=10)
+
+    def to_svg(self) -> Markup:
+        """Return the figure as an element of a page."""
+        with matplotlib.rc_context(STYLE):
+            if self.axes.get_legend_handles_labels()[1]:
+                self.figure.legend(
+                    loc="outside upper left", ncols=4, fontsize=10.5, handlelength=1.2, columnspacing=1.2
+                )
+            for text in self.figure.findobj(Text):
+                text.set_parse_math(False)
+                text.set_text(_encodable(text.get_text()))
+            self._write_names()
+            stream = io.StringIO()
+            self.figure.savefig(stream, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+        return Markup(_adapt(stream.getvalue(), self.label, self._titles))
+
+    def _write_names(self) -> None:
+        """Write each name at the first of a few places that overlaps least with what is drawn."""
+        self.figure.draw_without_rendering()
+        to_pixel = self.axes.transData.transform
+        frame = self.axes.get_window_extent()
+        occupied = [(x - 6, y - 6, x + 6, y + 6) for x, y in (to_pixel(name[:2]) for name in self._names)]
+        for line in self._lines:
+            for start, end in pairwise(np.asarray(to_pixel(line))):
+                occupied += [(x - 1, y - 1, x + 1, y + 1) for x, y in np.linspace(start, end, 8)]
+        for x, y, name in self._names:
+            x_px, y_px = to_pixel((x, y))
+            boxes = [_name_box(x_px + right, y_px + up, right < 0, name) for right, up in PLACES]
+            inside = [b for b in boxes if b[0] > frame.x0 and b[2] < self.figure.bbox.x1 and frame.y0 < b[1] < frame.y1]
+            box = min(inside or boxes, key=lambda b: sum(_overlap(b, other) for other in occupied))
+            occupied.append(box)
+            right, up = PLACES[boxes.index(box)]
+            arrow = {"arrowstyle": "-", "color": SOFT} if max(abs(right), abs(up)) > NEAR else None
+            self.axes.annotate(
+                _encodable(name), (x, y), (right, up), textcoords="offset pixels", ha="left" if right > 0 else "right",
+                va="center", fontsize=11.5, gid="name", arrowprops=arrow,
+            )  # fmt: skip
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _name_box(x: float, y: float, ends: bool, name: str) -> Box:
+    width = 7.0 * len(name)
+    left = x - width if ends else x
+    return left, y - 6, left + width, y + 7
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _adapt(text: str, label: str, titles: Sequence[str]) -> str:
+    """Return matplotlib's SVG with the page's colours, ids of its own, one decimal, and the marks' titles."""
+    svg = text[text.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</defs>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.4g}", svg)
+    prefix = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
+    for number, title in enumerate(titles):
+        svg = svg.replace(f'<g id="mark{number}">', f'<g id="mark{number}"><title>{escape(title)}</title>', 1)
+    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    for colour, variable in PAGE_COLOURS.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    svg = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', svg, count=2)
+    svg = re.sub(r"\n\s*", "\n", svg)
+    return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{escape(label)}" ', 1)
