@@ -104,3 +104,4 @@ class Rewriter(Server):
     swap_words_below: PositiveInt = 15  # SWAP is asked for captions with "and" and fewer words than this
     swap_max_tokens: PositiveInt = 20
     replace_max_tokens: PositiveInt = 30
+    replace_words: Literal["any", "verbs", "prepositions"] = "any"  # which REPLACE is asked for; others: D.3

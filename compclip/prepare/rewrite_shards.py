@@ -40,9 +40,9 @@ SCHEMA = pa.schema([("caption", pa.string()), *((kind, pa.string()) for kind in 
 MASKED = "masked"  # a column where a masked model was asked: positions, and joined words
 WORDS = pa.field(MASKED, pa.list_(pa.struct([("start", pa.int32()), ("words", pa.string())])))
 
-# Supplementary D.1, as printed
+# Supplementary D.1, as printed; the last two are D.3's for relations, of its program (generate_hard_positives.py)
 PROMPTS = {
-    "replace": "Replace one word in this sentence with a synonym, without changing the meaning of the sentence. Only "
+    "any": "Replace one word in this sentence with a synonym, without changing the meaning of the sentence. Only "
     "output the changed sentence. {example}",
     "swap": 'Swap the words around the word "and" in a sentence without changing the meaning. Only respond with the '
     "changed sentence. "
@@ -55,6 +55,12 @@ PROMPTS = {
     "Input: there is a man wearing glasses and holding a wine bottle "
     "Output: there is a man holding a wine bottle and wearing glasses "
     "Input: {example} Output:",
+    "verbs": "Replace one verb in this sentence with a synonym, without changing the meaning of the sentence. Only "
+    "output the changed sentence.\nInput: A person wearing a shirt and smiling.\n"
+    "Output: A person clothed in a shirt and smiling.\n\nInput: {example}\nOutput:",
+    "prepositions": "Replace a spatial preposition in this sentence with a synonym, without changing the meaning of "
+    "the sentence. Only output the changed sentence.\nInput: A city filled with tall buildings under a cloudy sky.\n"
+    "Output: A city filled with tall buildings beneath a cloudy sky.\n\nInput: {example}\nOutput:",
 }
 _AND = re.compile(r"\band\b", re.IGNORECASE)
 PLACEHOLDER = "None"  # of the released files, for a caption that was not rewritten
@@ -172,7 +178,8 @@ def _open_source(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterato
             is_swap = kind == "swap"
             texts = [c for c in captions if can_swap(c, rewriter.swap_words_below)] if is_swap else captions
             max_tokens = rewriter.swap_max_tokens if is_swap else rewriter.replace_max_tokens
-            questions = [Question(build_prompt(kind, text), max_tokens=max_tokens) for text in texts]
+            prompt = kind if is_swap else rewriter.replace_words
+            questions = [Question(build_prompt(prompt, text), max_tokens=max_tokens) for text in texts]
             replies = chat_client.ask_questions(questions, server, answer_cache.shard_cache(folder, shard), watch)
             pairs = zip(texts, replies.answers, strict=True)
             answers = {text: answer for text, answer in pairs if answer is not None}
@@ -200,9 +207,9 @@ def load_rewrites(path: Path) -> dict[str, Rewrites]:
     return rewrites
 
 
-def build_prompt(kind: str, caption: str) -> str:
-    """Return the prompt of D.1 with this caption as its example."""
-    return PROMPTS[kind].replace("{example}", one_line(caption))
+def build_prompt(name: str, caption: str) -> str:
+    """Return a prompt with this caption as its example."""
+    return PROMPTS[name].replace("{example}", one_line(caption))
 
 
 def can_swap(caption: str, words_below: int) -> bool:

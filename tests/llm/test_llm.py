@@ -153,9 +153,24 @@ def test_what_is_usable(kind, text, cut_short, fault):
 
 def test_a_caption_with_braces_is_asked_as_it_stands():
     """No formatting of what is not ours."""
-    assert rewrite_shards.build_prompt("replace", "a {sign} and {0}").endswith(
+    assert rewrite_shards.build_prompt("any", "a {sign} and {0}").endswith(
         "Only output the changed sentence. a {sign} and {0}"
     )
+
+
+@pytest.mark.parametrize(("words", "start"), [("verbs", "Replace one verb in"), ("prepositions", "Replace a spatial")])
+def test_relations_are_asked_for_by_their_own_prompts(words, start, folder):
+    """Hard Positives, D.3: of verbs or of spatial prepositions."""
+    questions = []
+
+    def answer(body):
+        questions.append(prompt(body))
+        return completion_body("A crimson bus.")
+
+    with serve(answer) as at:
+        run_rewrite(settings(at, folder, kinds="replace", replace_words=words), folder)
+    assert questions and all(question.startswith(start) for question in questions)
+    assert all(f"Input: {caption}\nOutput:" in " ".join(questions) for caption in CAPTIONS)
 
 
 def test_from_the_rewriter_to_the_view(folder):
