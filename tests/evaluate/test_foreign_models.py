@@ -161,35 +161,88 @@ def test_two_towers_of_transformers(tmp_path, sugarcrepe_files, capsys):
     assert float(printed[2]) == pytest.approx(np.mean(right), abs=1e-4)
 
 
-def test_matching_head_of_blip(tmp_path, sugarcrepe_files):
-    """A folder of BLIP for retrieval: the probability of its head for each pair, asked one by one by hand."""
+SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+TEXTS = [f"a {name} wall" for name in COLOURS]
+
+
+@pytest.fixture
+def pictures(sugarcrepe_files):
+    """A picture of each colour."""
+    return [foreign_models.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in COLOURS]
+
+
+@pytest.fixture
+def bert_tokenizer(tmp_path):
+    """BERT's, of the words of TEXTS."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "[ENC]", "a", "wall", *COLOURS]
-    text = {**small, "vocab_size": len(words), "max_position_embeddings": 16, "encoder_hidden_size": 16}
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    return transformers.BertTokenizer(str(tmp_path / "vocab.txt"))
+
+
+@pytest.fixture
+def blip_folder(tmp_path, bert_tokenizer):
+    """A folder of BLIP for retrieval, with random weights."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    text = {**SMALL, "vocab_size": len(bert_tokenizer), "max_position_embeddings": 16, "encoder_hidden_size": 16}
     text |= {"pad_token_id": 0, "bos_token_id": 5, "sep_token_id": 3, "eos_token_id": 3}
-    vision = {**small, "image_size": 16, "patch_size": 8}
+    vision = {**SMALL, "image_size": 16, "patch_size": 8}
     torch.manual_seed(0)
     config = transformers.BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=8)
     transformers.BlipForImageTextRetrieval(config).save_pretrained(tmp_path / "blip")
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    tokenizer = transformers.BertTokenizer(str(tmp_path / "vocab.txt"))
-    pictures = transformers.BlipImageProcessor(size={"height": 16, "width": 16})
-    transformers.BlipProcessor(pictures, tokenizer).save_pretrained(tmp_path / "blip")
+    processor = transformers.BlipImageProcessor(size={"height": 16, "width": 16})
+    transformers.BlipProcessor(processor, bert_tokenizer).save_pretrained(tmp_path / "blip")
+    return tmp_path / "blip"
 
-    head = foreign_models.load_model("blip_itm", str(tmp_path / "blip"), "cpu")
-    loaded = [foreign_models.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in COLOURS]
-    texts = [f"a {name} wall" for name in COLOURS]
+
+def test_contrastive_towers_of_blip(blip_folder, pictures):
+    """Cosines are those of its own forward without the head."""
+    towers = foreign_models.load_model("blip_itc", str(blip_folder), "cpu")
     with torch.no_grad():
-        together = head.score_pairs(loaded, texts)
-        one_by_one = [head.score_pairs([p], [t]) for p, t in zip(loaded, texts, strict=True)]
-        inputs = head.processor(images=loaded[0], text=texts[0], return_tensors="pt")
+        image_ID = torch.nn.functional.normalize(towers.encode_images(pictures))
+        text_TD = torch.nn.functional.normalize(towers.encode_texts(TEXTS))
+        inputs = towers.processor(images=pictures, text=TEXTS, padding=True, return_tensors="pt")
+        expected_IT = towers.model(**inputs, use_itm_head=False).itm_score
+    assert torch.allclose(image_ID @ text_TD.T, expected_IT, atol=1e-5) and expected_IT.std() > 0
+
+
+def test_flava_compares_first_tokens(tmp_path, bert_tokenizer, pictures):
+    """As its contrastive loss: the first token of each tower, projected; texts of different lengths."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    text = {**SMALL, "vocab_size": len(bert_tokenizer), "max_position_embeddings": 16}
+    image = {**SMALL, "image_size": 16, "patch_size": 8}
+    torch.manual_seed(0)
+    config = transformers.FlavaConfig(text_config=text, image_config=image, multimodal_config=SMALL, projection_dim=8)
+    model = transformers.FlavaModel(config).eval()
+    model.save_pretrained(tmp_path / "flava")
+    square = {"height": 16, "width": 16}
+    processor = transformers.FlavaImageProcessor(size=square, crop_size=square)
+    transformers.FlavaProcessor(processor, bert_tokenizer).save_pretrained(tmp_path / "flava")
+    towers = foreign_models.load_model("transformers_dual", str(tmp_path / "flava"), "cpu")
+    texts = ["a wall", *TEXTS[1:]]
+    inputs = towers.processor(images=pictures, text=texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        output = model(**inputs)
+        expected_ID = model.image_projection(output.image_embeddings[:, 0])
+        expected_TD = model.text_projection(output.text_embeddings[:, 0])
+        assert torch.allclose(towers.encode_images(pictures), expected_ID, atol=1e-5)
+        assert torch.allclose(towers.encode_texts(texts), expected_TD, atol=1e-5)
+    assert expected_ID.std(0).min() > 0
+
+
+def test_matching_head_of_blip(blip_folder, pictures, sugarcrepe_files):
+    """A folder of BLIP for retrieval: the probability of its head for each pair, asked one by one by hand."""
+    head = foreign_models.load_model("blip_itm", str(blip_folder), "cpu")
+    with torch.no_grad():
+        together = head.score_pairs(pictures, TEXTS)
+        one_by_one = [head.score_pairs([p], [t]) for p, t in zip(pictures, TEXTS, strict=True)]
+        inputs = head.processor(images=pictures[0], text=TEXTS[0], return_tensors="pt")
         assert one_by_one[0].item() == pytest.approx(head.model(**inputs).itm_score.softmax(-1)[0, 1].item())
     assert torch.allclose(together, torch.cat(one_by_one), atol=1e-6)
     assert together.min() > 0 and together.max() < 1 and together.std() > 0
     result = api.evaluate(head, ["sugarcrepe"], **sugarcrepe_files)["sugarcrepe"]
     with torch.no_grad():
-        wrong = head.score_pairs(loaded, [f"a {COLOURS[i - 1]} wall" for i in range(4)])
+        wrong = head.score_pairs(pictures, [TEXTS[i - 1] for i in range(4)])
     assert list(result.items["add_att"].values()) == (together > wrong).int().tolist()
 
 

@@ -94,7 +94,11 @@ def test_models_of_their_authors_own_are_scored_by_their_heads(here, capsys):
 
 def test_a_line_goes_from_the_backbone_to_a_published_checkpoint(here):
     """Its ends are the results of the pretrained and of the published model."""
-    line = [f"wise_ft.methods=[{CELL.partition('-')[0]}]", "wise_ft.alphas=[0,0.5,1]", "wise_ft.benchmarks=[sugarcrepe]"]
+    line = [
+        f"wise_ft.methods=[{CELL.partition('-')[0]}]",
+        "wise_ft.alphas=[0,0.5,1]",
+        "wise_ft.benchmarks=[sugarcrepe]",
+    ]
     assert train_command.main(["--cell", CELL, *ARGS]) == 0
     assert wise_ft.main(["--cell", CELL, *ARGS, *line]) == 0
     points = read_json(Published(here, tiny_project.at(CELL, *ARGS).cell).line)["points"]

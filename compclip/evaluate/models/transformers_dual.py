@@ -1,4 +1,4 @@
-"""Two towers of transformers in a local folder: CLIP, SigLIP, SigLIP 2 (NaFlex too), ALIGN and others of AutoModel.
+"""Two towers of transformers in a local folder: CLIP, SigLIP, SigLIP 2 (NaFlex too), ALIGN, FLAVA, others of AutoModel.
 
 B pictures or texts, D dim.
 """
@@ -40,8 +40,12 @@ class TwoTowers:
 
 
 def _pooled(features: Any) -> Tensor:
-    """Return the vectors of a model's answer, which newer versions of transformers wrap."""
-    return getattr(features, "pooler_output", features)
+    """Return the vectors of a model's answer, which newer versions of transformers wrap.
+
+    FLAVA projects all tokens [B, N, D]; its contrastive loss compares the first.
+    """
+    vectors = getattr(features, "pooler_output", features)
+    return vectors[:, 0] if vectors.ndim == 3 else vectors
 
 
 def open_folder(folder: str, model_class: str, device: str) -> tuple[Any, Any]:
