@@ -45,7 +45,7 @@ says how many the four papers print. A method is trained by its file in
 
 def main() -> int:
     """Write the tables anew. Raises UserError for a row or column that has neither a match nor a reason."""
-    write_atomic(FOLDER / FILE, format_coverage(FOLDER, read_grid_methods()).encode())
+    write_atomic(FOLDER / FILE, format_coverage(FOLDER, list_grid_methods(read_grids())).encode())
     print(FOLDER / FILE)
     return 0
 
@@ -107,11 +107,17 @@ def format_table_index(tables: TableIndex, numbers: Sequence[PublishedNumber]) -
     return [*lines, f"| all | | | {printed} | {sum(transcribed[key] for key in tables)} | | |"]
 
 
-def read_grid_methods(grids: Path = GRIDS, params: Path = PARAMS) -> set[str]:
-    """Read methods and variants that a grid declares."""
+def read_grids(grids: Path = GRIDS, params: Path = PARAMS) -> dict[str, dict]:
+    """Read the values of each grid and of params.yaml, by the name of its file."""
+    files = [*sorted(grids.glob("*.yaml")), params]
+    return {path.stem: yaml_text.to_plain(read.read_with_overrides(path, ()), str(path)) for path in files}
+
+
+def list_grid_methods(grids: Mapping[str, dict]) -> set[str]:
+    """List the methods and variants that some grid declares."""
     methods = set()
-    for path in [*sorted(grids.glob("*.yaml")), params]:
-        declared = yaml_text.to_plain(read.read_with_overrides(path, ()), str(path)).get("methods")
+    for values in grids.values():
+        declared = values.get("methods")
         for name, raw in (declared if isinstance(declared, dict) else {}).items():
             variants = raw.get("variants") if isinstance(raw, dict) else None
             methods |= {str(name), *(f"{name}.{variant}" for variant in variants or {})}
