@@ -34,6 +34,39 @@ def compare_cs_clip(folder: Path, seed: int) -> Compared:
     return total("cs_clip", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "positive_BPD", "scale")
 
 
+def compare_semclip(folder: Path, seed: int) -> Compared:
+    """All terms along the same directions; their contrast takes vectors of any length, here unit vectors."""
+    cfg = load_method("semclip").Config()
+    f = drawn("semclip", cfg, fill="all", seed=seed, B=B)
+    theirs = load_module(folder / "src/custom_loss.py").NegationParaphraseProjectionLoss(embedding_dim=D)
+    theirs.basis_vectors = f.heads.weight
+    contrast = theirs.clip_loss(f.image_BD, f.text_BD, f.scale)
+    value = theirs(f.text_BD, f.positive_BPD[:, 0], f.negative_BKD[:, 0], contrast)["loss"]
+    return total("semclip", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "positive_BPD", "scale")
+
+
+def compare_omni_negclip(folder: Path, seed: int) -> Compared:
+    """Both stages on a batch of which a half has negations of what is there, and a half of what is absent."""
+    cfg = load_method("omni_negclip").Config()
+    f = drawn("omni_negclip", cfg, fill="all", seed=seed, B=B)
+    first_B = torch.arange(B) < B // 2
+    f = replace(f, mask_BK=first_B[:, None], positive_mask_BP=~first_B[:, None])
+    path = folder / "src/training_omni_negclip.py.py"
+    start, end = "def symmetric_contrastive_loss", "def compute_stage2"
+    head = "import torch\nfrom torch.nn import functional as F\n\n\n"
+    stage2 = load_module(path, lambda source: head + source[source.index(start) : source.index(end)])
+    texts = torch.cat([f.text_BD[first_B], f.negative_BKD[first_B, 0]])
+    value = load_module(folder / "src/training_utils/loss_functions.py").CustomLoss()(
+        f.image_BD[first_B], texts, f.scale
+    )
+    image_BD, text_BD, absent_BD = f.image_BD[~first_B], f.text_BD[~first_B], f.positive_BPD[~first_B, 0]
+    for key_BD in (absent_BD, text_BD):
+        logits_BB = f.scale * image_BD @ key_BD.T
+        value = value + stage2.symmetric_contrastive_loss(logits_BB, logits_BB.T)
+    value = value + stage2.text_contrastive_loss(text_BD, absent_BD, margin=0.9)
+    return total("omni_negclip", f, cfg), value, f, ("image_BD", "text_BD", "negative_BKD", "positive_BPD", "scale")
+
+
 def compare_ahnpl(folder: Path, seed: int) -> Compared:
     """All terms; raises AssertionError where the margins of the next step differ."""
     method, cfg = load_method("ahnpl"), load_method("ahnpl").Config()

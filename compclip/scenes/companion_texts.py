@@ -74,7 +74,7 @@ def _companion_row(
     edited = make_edits(np.random.default_rng((world.seed, EDITS, index)), scene, edited_statement, NEGATIVES)
     rng = np.random.default_rng((world.seed, NEGATIONS, index))
     denial, without = make_denial(rng, scene)
-    absence = make_absence(rng, scene)
+    absent = make_absence(rng, scene)
     edited_scenes = {f"{name}_{i}.png": e.scene for i, e in enumerate(edited)}
     for file, picture in (*edited_scenes.items(), (f"{name}_without.png", without)):
         write_picture(out / PICTURES / file, picture)
@@ -86,7 +86,7 @@ def _companion_row(
             **image,
             "negated_caption": denial,
             "distractor": f"{name}_without.png",
-            "absent_caption": absence,
+            "absent_caption": absent,
         },
         "paraphrases": {**image, "paraphrase": paraphrases},
         "dense": {**image, "dense": single_sentences(np.random.default_rng((world.seed, DENSE, index)), scene)},

@@ -11,10 +11,10 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.plugins import METHODS, list_plugins
 from perf import released_losses
+from tests.conftest import ROOT
 
 PROGRAM = Path(open_clip.__file__).parent
 UNPUBLISHED = {"crepe", "mosaiclip", "clip_in"}  # whose authors released no training loss
-NO_LOSS_OF_OTHERS = {"pretrained", "released", "hybrid"}
 
 
 @pytest.mark.parametrize("name", ["finetune", "finetune_sigmoid"])
@@ -31,9 +31,10 @@ def test_another_loss_is_told(tmp_path):
     assert ") / 2" in text and released_losses.measure("finetune", tmp_path)[0] > 0.1
 
 
-def test_every_method_with_a_released_loss_has_its_comparison():
+def test_every_method_with_a_grid_as_released_has_its_comparison():
+    released = {path.stem.rpartition("_")[0] for path in (ROOT / "experiments" / "grids").glob("*_re[ld]*ed.yaml")}
     compared = {name for name in list_plugins(METHODS) if any(key.startswith(name) for key in released_losses.COMPARE)}
-    assert set(list_plugins(METHODS)) - compared == UNPUBLISHED | NO_LOSS_OF_OTHERS
+    assert (released & set(list_plugins(METHODS))) - compared == UNPUBLISHED
 
 
 @pytest.mark.parametrize(
