@@ -29,7 +29,6 @@ from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, metric_by_scorer, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import sample_cleaning
-from compclip.runs.item_outcomes import COMPOSITION
 from compclip.text.caption_cleaning import has_special_token
 
 if TYPE_CHECKING:
@@ -190,6 +189,9 @@ def score_made_vectors(benchmark: Benchmark) -> Outcomes:
         def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[Any, Any]:
             return np.zeros((len(refs), 3)), np.zeros((len(texts), 3))
 
+        def first_texts(self, refs: Sequence[str], texts: Sequence[str], count: int) -> tuple[Any, Any]:
+            return np.zeros((len(refs), 0), np.int64), np.zeros((len(refs), 0))
+
     keys = (benchmark.images, benchmark.texts)
     generator = np.random.default_rng(0)
     image_ID, text_TD = (generator.standard_normal((len(names), 2), dtype=np.float32) for names in keys)
@@ -224,7 +226,7 @@ def write_census(
     all_records = benchmark.authors or benchmark
     record_writer.write_records(
         benchmark_records.records_file(root, name),
-        list_stored_records(all_records) if benchmark.kind == COMPOSITION else [],
+        list_stored_records(all_records),
         list(dict.fromkeys((benchmark.fingerprint(), all_records.fingerprint()))),
     )
     write_json(

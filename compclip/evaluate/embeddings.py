@@ -78,6 +78,12 @@ class Embeddings:
         text_TD = self.text_TD[_rows(texts, self.text_row)]
         return metrics.count_ranks(image_ID, text_TD, owner_T)
 
+    def first_texts(self, refs: Sequence[str], texts: Sequence[str], count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the texts with the highest scores for each image: `metrics.first_candidates`."""
+        image_ID = self.image_ID[_rows(refs, self.image_row)]
+        text_TD = self.text_TD[_rows(texts, self.text_row)]
+        return metrics.first_candidates(metrics.block_products(image_ID, text_TD), len(refs), len(texts), count)
+
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the cosines of every image with every text, float32 [len(refs), len(texts)].
 
@@ -116,6 +122,10 @@ class Paired(Embeddings):
     def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count as those of vectors, from the whole table."""
         return metrics.ranks_from_table(self.table(refs, texts), owner_T)
+
+    def first_texts(self, refs: Sequence[str], texts: Sequence[str], count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of vectors, from the whole table."""
+        return metrics.first_candidates(self.table(refs, texts).__getitem__, len(refs), len(texts), count)
 
 
 def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:

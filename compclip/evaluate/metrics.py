@@ -136,6 +136,26 @@ def _outcomes_within_k(way: str, rank_Q3: np.ndarray, ks: Iterable[int], ties: s
     return _numbers(**outcomes)
 
 
+def first_candidates(scores: BlockScores, queries: int, candidates: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers [Q, K] of the candidates with the highest scores, the first of equals first, and the scores.
+
+    K is `count`, or all candidates where there are fewer.
+    """
+    number_QK = np.zeros((queries, min(count, candidates)), np.int64)
+    score_QK = np.zeros(number_QK.shape)
+    size = max(1, AT_ONCE // max(1, candidates))
+    for start in range(0, queries, size):
+        block = slice(start, start + size)
+        scores_BC = scores(block).copy()
+        row_B = np.arange(len(scores_BC))
+        for k in range(number_QK.shape[1]):
+            best_B = scores_BC.argmax(axis=1)
+            number_QK[block, k] = best_B
+            score_QK[block, k] = scores_BC[row_B, best_B]
+            scores_BC[row_B, best_B] = -np.inf
+    return number_QK, score_QK
+
+
 # --- ranks ----------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +167,9 @@ def count_ranks(
     Three numbers: where the own one loses ties, where the first of equals wins, where it wins them. All are infinite
     where no own score is a number. An image's own texts do not compete with each other. `owner_T` names their images.
     """
-    return _ranks_both_ways(_products(image_ID, text_TD), _products(text_TD, image_ID), len(image_ID), owner_T, at_once)
+    return _ranks_both_ways(
+        block_products(image_ID, text_TD), block_products(text_TD, image_ID), len(image_ID), owner_T, at_once
+    )
 
 
 def ranks_from_table(scores_IT: np.ndarray, owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +179,7 @@ def ranks_from_table(scores_IT: np.ndarray, owner_T: np.ndarray) -> tuple[np.nda
     return _ranks_both_ways(lambda block: scores_IT[block], lambda block: scores_IT.T[block], images, owner_T, at_once)
 
 
-def _products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
+def block_products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
     """Return the products with all candidates, each different one multiplied once."""
     rows_C = np.ascontiguousarray(candidate_CD).view(np.dtype((np.void, candidate_CD.shape[1] * candidate_CD.itemsize)))
     _, first_U, number_C = np.unique(rows_C, return_index=True, return_inverse=True)

@@ -60,6 +60,20 @@ def test_three_ways_with_ties(vectors, at_once):
         assert ranks.tolist() == slow(scores_IT[:, text], owner_T[text : text + 1])
 
 
+@given(vectors=retrieval(), at_once=st.integers(1, 40), count=st.integers(1, 9))
+def test_first_candidates_are_those_of_a_sort(vectors, at_once, count):
+    """Equals in the order of the file, whatever the size of the blocks; no more than there are."""
+    image_ID, text_TD, _ = map(np.nan_to_num, vectors)
+    scores_IT = image_ID @ text_TD.T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "AT_ONCE", at_once)
+        products = metrics.block_products(image_ID, text_TD)
+        number_IK, score_IK = metrics.first_candidates(products, len(image_ID), len(text_TD), count)
+    expected_IK = np.argsort(-scores_IT, axis=1, kind="stable")[:, :count]
+    assert number_IK.tolist() == expected_IK.tolist()
+    assert score_IK.tolist() == np.take_along_axis(scores_IT, expected_IK, axis=1).tolist()
+
+
 def slow(scores_C, correct):
     """How many others are above the best own one; so, and those equal to it; so, and those equal and before it."""
     scored = [number for number in correct if not np.isnan(scores_C[number])]
