@@ -27,6 +27,9 @@ OPTIONAL = (
     transformers_export.PREPROCESSOR,
     f"{transformers_export.TEXT_ENCODER}/{transformers_export.CONFIG}",
     f"{transformers_export.TEXT_ENCODER}/{transformers_export.WEIGHTS}",
+    f"{transformers_export.VISION_TOWER}/{transformers_export.CONFIG}",
+    f"{transformers_export.VISION_TOWER}/{transformers_export.WEIGHTS}",
+    f"{transformers_export.VISION_TOWER}/{transformers_export.PREPROCESSOR}",
 )
 T = TypeVar("T")
 
