@@ -102,12 +102,12 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     image_of_text_T = np.repeat(np.arange(len(readable_records)), [len(record.texts) for record in readable_records])
     texts = [text for record in readable_records for text in record.texts]
     pictures = [record.images[0] for record in readable_records]
-    ranks = embeddings.ranks(pictures, texts, image_of_text_T)
-    outcomes = metrics.recall_at_ranks(*ranks, KS, embeddings.ties)
+    ranks = embeddings.ranks(pictures, texts, image_of_text_T, FIRST_CAPTIONS)
+    outcomes = metrics.recall_at_ranks(ranks.i2t_I3, ranks.t2i_T3, KS, embeddings.ties)
     text_ids = tuple(f"{r.id}#{i}" for r in readable_records for i in range(len(r.texts)))
     items: dict[str, Items] = {}
     for way, keys, subset in (("i2t", ids(readable_records), _captioned.SUBSET), ("t2i", text_ids, "captions")):
         tied = flagged_ids(keys, outcomes[f"{way}_tied"])
         items |= {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}
-    first = Retrieved(text_ids, *embeddings.first_texts(pictures, texts, FIRST_CAPTIONS))
+    first = Retrieved(text_ids, ranks.first_IK, ranks.score_IK)
     return items | {RETRIEVED[0]: replace(items[RETRIEVED[0]], retrieved=first)}
