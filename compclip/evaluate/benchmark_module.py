@@ -33,8 +33,6 @@ from compclip.prepare import sample_cleaning
 from compclip.text.caption_cleaning import has_special_token
 
 if TYPE_CHECKING:
-    from compclip.config.sections import BenchmarkSection as Section
-if TYPE_CHECKING:
     from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.prepare.benchmark_records import RecordPicture

@@ -36,10 +36,8 @@ from compclip.runs.item_outcomes import COMPOSITION, LOST_NAMES, PARTIAL, RETRIE
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
-    from compclip.evaluate.embeddings import Embeddings
-if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.model.clip_model import ClipModel
+    from compclip.evaluate.embeddings import Embeddings
     from compclip.runs.run_folder import RunFolder
 
 T = TypeVar("T")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from compclip.report.slice_tables import RowItems
     from compclip.report.tables import MethodRow
 
+SIDES = ("ours", "theirs")
 WIDTH = 110  # characters of a text in the table
 
 
@@ -48,7 +49,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     for name, is_won in (("won", True), ("lost", False)):
         order = items.order_decided(args.ours, args.theirs, is_won, args.items)
         sides[name] = [_describe_item(items, index, args) for index in order]
-    means = {side: float(items.outcome_I[method].mean()) for side, method in _sides(args)}
+    means = {side: float(items.outcome_I[getattr(args, side)].mean()) for side in SIDES}
     document = {
         "benchmark": args.benchmark, "ours": args.ours, "theirs": args.theirs, "items": len(items.ids),
         "means": means | {"difference": float(difference_I.mean())}, "tried": search.tried,
@@ -56,10 +57,6 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     }  # fmt: skip
     print(json.dumps(document, indent=1, ensure_ascii=False) if args.json else format_table(document))
     return 0
-
-
-def _sides(args: argparse.Namespace) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("ours", args.ours), ("theirs", args.theirs)
 
 
 def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
@@ -107,7 +104,8 @@ def _read_row(params: Params, method: str, args: argparse.Namespace, root: Path)
 
 def _describe_item(items: RowItems, index: int, args: argparse.Namespace) -> dict[str, Any]:
     described: dict[str, Any] = {"item": items.name(index), "texts": list(items.texts(index)), "retrieved": {}}
-    for side, method in _sides(args):
+    for side in SIDES:
+        method = getattr(args, side)
         described[side] = float(items.outcome_I[method][index])
         captions = items.retrieved(index, method, args.retrieved)
         if captions:

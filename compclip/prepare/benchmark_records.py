@@ -7,7 +7,6 @@ items` and MLflow join outcomes with texts and pictures without reading any benc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,9 +75,11 @@ class BenchmarkRecords:
         return list(map(RecordName, subsets, ids, range(len(ids))))
 
     @cached_property
-    def finder(self) -> RecordFinder:
-        """Finds the record of an item."""
-        return RecordFinder(self.names)
+    def _by_id(self) -> dict[str, dict[str, RecordName]]:
+        records: dict[str, dict[str, RecordName]] = {}
+        for record in self.names:
+            records.setdefault(record.id, {})[record.subset] = record
+        return records
 
     @cached_property
     def slices(self) -> dict[str, np.ndarray]:
@@ -96,28 +97,6 @@ class BenchmarkRecords:
         """Return the texts of a record."""
         return tuple(self.batch["texts"][number].as_py())
 
-    def item_texts(self, metric: str, item: str) -> tuple[str, ...]:
-        """Return the texts of an item; of a caption that one alone; () where no record is the item's beyond doubt."""
-        record = self.finder.find(metric, item)
-        if record is None:
-            return ()
-        texts = self.texts(record.number)
-        return texts[int(item.rpartition("#")[2]) :][:1] if self.finder.is_caption(item) else texts
-
-    def pictures(self, number: int) -> list[RecordPicture]:
-        """Return the pictures of a record."""
-        parsed = map(json.loads, self.batch["pictures"][number].as_py())
-        return [RecordPicture(path, offset, length, tuple(box)) for path, offset, length, box in parsed]
-
-
-class RecordFinder:
-    """Finds the record of an item by the metric and the item's id."""
-
-    def __init__(self, records: Iterable[RecordName]) -> None:
-        self._by_id: dict[str, dict[str, RecordName]] = {}
-        for record in records:
-            self._by_id.setdefault(record.id, {})[record.subset] = record
-
     def find(self, metric: str, item: str) -> RecordName | None:
         """Return the record of an item, or of a caption of it; None where no record is the item's beyond doubt."""
         records = self._by_id.get(item)
@@ -129,9 +108,18 @@ class RecordFinder:
         subsets = [name for name in records if metric == name or metric.startswith(f"{name}_")]
         return records[max(subsets, key=len)] if subsets else None
 
-    def is_caption(self, item: str) -> bool:
-        """Return whether an item is a caption of a record, and no record itself."""
-        return item not in self._by_id and bool(CAPTION.fullmatch(item))
+    def item_texts(self, metric: str, item: str) -> tuple[str, ...]:
+        """Return the texts of an item; of a caption that one alone; () where no record is the item's beyond doubt."""
+        record = self.find(metric, item)
+        if record is None:
+            return ()
+        texts = self.texts(record.number)
+        return texts if item in self._by_id else texts[int(item.rpartition("#")[2]) :][:1]
+
+    def pictures(self, number: int) -> list[RecordPicture]:
+        """Return the pictures of a record."""
+        parsed = map(json.loads, self.batch["pictures"][number].as_py())
+        return [RecordPicture(path, offset, length, tuple(box)) for path, offset, length, box in parsed]
 
 
 def read_records(path: Path) -> BenchmarkRecords:

@@ -94,10 +94,7 @@ def _find_resizing(model: ClipModel) -> str:
 def list_losses(model: ClipModel, obstacle: str) -> list[str]:
     """List what formats of others leave out of a model; `obstacle` as of `find_obstacle`."""
     if obstacle:
-        written = "open_clip's format alone was"
-        if not find_tower_obstacle(model):
-            written = f"open_clip's format and the image tower ({VISION_TOWER}/) alone were"
-        losses = [f"transformers' CLIPModel cannot express {obstacle}: {written} written"]
+        losses = [f"transformers' CLIPModel cannot express {obstacle}: it was not written"]
         if model.head is not None:
             losses.append(
                 "open_clip knows no heads: it loads the towers alone, whose cosines are other numbers, and no tower of "

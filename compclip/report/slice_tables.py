@@ -128,11 +128,14 @@ def join_items(
         return None
     joined: list[tuple[int, str, int, int | str]] = []
     values: dict[str, list[np.ndarray]] = {method: [] for method in results}
-    metrics = tuple(metrics or (name for name in every[0].items if is_searched(name, every[0])))
+    result = every[0]
+    unranked = result.lower | result.scores
+    if not metrics:
+        metrics = [m for m, items in result.items.items() if m not in unranked and not is_repetition(m, items, result)]
     for m, metric in enumerate(metrics):
         ids = shared_ids([result.items.get(metric) for result in every])
-        unit_of = dict(zip(every[0].items[metric].ids, item_units(every[0].items[metric]), strict=True))
-        numbers = {key: record.number for key in ids if (record := records.finder.find(metric, key))}
+        unit_of = dict(zip(result.items[metric].ids, item_units(result.items[metric]), strict=True))
+        numbers = {key: record.number for key in ids if (record := records.find(metric, key))}
         joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
         for method, of_row in results.items():
             values[method].append(mean_outcomes([result.items[metric] for result in of_row], list(numbers)))
@@ -142,7 +145,7 @@ def join_items(
     unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
     return RowItems(
         benchmark,
-        metrics,
+        tuple(metrics),
         records,
         keys,
         np.array(metric_numbers),
@@ -150,13 +153,6 @@ def join_items(
         np.array([unit_numbers[unit] for unit in units]),
         {method: np.concatenate(arrays) for method, arrays in values.items()},
         {row.method: run for row in rows for run in reversed(row.runs) if benchmark in run.results},
-    )
-
-
-def is_searched(metric: str, result: Result) -> bool:
-    """Return whether a metric has items of its own, of which a higher outcome is better."""
-    return not (
-        metric in result.lower or metric in result.scores or is_repetition(metric, result.items[metric], result)
     )
 
 
