@@ -6,6 +6,7 @@ take any of them: what depends on equal scores cannot be repeated.
 I images, T texts.
 
 i2t: one of the image's captions is among the k nearest texts. t2i: the caption's image is among the k nearest images.
+The first five captions of each image and their scores are kept with the results, for `compclip items` and the report.
 
 `options: {clean: clic}` prepares the captions as the released evaluation of CLIC (arXiv:2505.24424) does, after ARO's;
 compared with that program's function on its own. What is empty afterwards is left out here and an empty text there.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,10 @@ from compclip.benchmarks._files import images_folder, one_file, read_groups, tar
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import RETRIEVAL, Items
+from compclip.runs.item_outcomes import RETRIEVAL, RETRIEVED, Items, Retrieved
 
 KS = (1, 5, 10)
+FIRST_CAPTIONS = 5  # of an image, kept with the results
 METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
 BOTH_WAYS = {f"mean_recall_at_{k}": (f"i2t_recall_at_{k}", f"t2i_recall_at_{k}") for k in KS}  # where a paper has them
 HEADLINE = ("i2t_recall_at_1", "t2i_recall_at_1")
@@ -99,11 +101,13 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
         return {}
     image_of_text_T = np.repeat(np.arange(len(readable_records)), [len(record.texts) for record in readable_records])
     texts = [text for record in readable_records for text in record.texts]
-    ranks = embeddings.ranks([record.images[0] for record in readable_records], texts, image_of_text_T)
-    outcomes = metrics.recall_at_ranks(*ranks, KS, embeddings.ties)
+    pictures = [record.images[0] for record in readable_records]
+    ranks = embeddings.ranks(pictures, texts, image_of_text_T, FIRST_CAPTIONS)
+    outcomes = metrics.recall_at_ranks(ranks.i2t_I3, ranks.t2i_T3, KS, embeddings.ties)
     text_ids = tuple(f"{r.id}#{i}" for r in readable_records for i in range(len(r.texts)))
     items: dict[str, Items] = {}
     for way, keys, subset in (("i2t", ids(readable_records), _captioned.SUBSET), ("t2i", text_ids, "captions")):
         tied = flagged_ids(keys, outcomes[f"{way}_tied"])
         items |= {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}
-    return items
+    first = Retrieved(text_ids, ranks.first_IK, ranks.score_IK)
+    return items | {RETRIEVED[0]: replace(items[RETRIEVED[0]], retrieved=first)}

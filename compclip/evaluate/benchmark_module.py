@@ -28,12 +28,10 @@ from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, metric_by_scorer, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.metrics import Ranks
 from compclip.prepare import sample_cleaning
-from compclip.runs.item_outcomes import COMPOSITION
 from compclip.text.caption_cleaning import has_special_token
 
-if TYPE_CHECKING:
-    from compclip.config.sections import BenchmarkSection as Section
 if TYPE_CHECKING:
     from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
@@ -187,8 +185,9 @@ def score_made_vectors(benchmark: Benchmark) -> Outcomes:
     class Unranked(Embeddings):
         """Vectors whose ranks nobody counts: all pairs of a large retrieval take minutes, and the names need none."""
 
-        def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[Any, Any]:
-            return np.zeros((len(refs), 3)), np.zeros((len(texts), 3))
+        def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray, first: int = 0) -> Ranks:
+            no_text = np.zeros((len(refs), 0), np.int64)
+            return Ranks(np.zeros((len(refs), 3)), np.zeros((len(texts), 3)), no_text, no_text)
 
     keys = (benchmark.images, benchmark.texts)
     generator = np.random.default_rng(0)
@@ -224,7 +223,7 @@ def write_census(
     all_records = benchmark.authors or benchmark
     record_writer.write_records(
         benchmark_records.records_file(root, name),
-        list_stored_records(all_records) if benchmark.kind == COMPOSITION else [],
+        list_stored_records(all_records),
         list(dict.fromkeys((benchmark.fingerprint(), all_records.fingerprint()))),
     )
     write_json(

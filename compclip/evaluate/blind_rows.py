@@ -77,9 +77,9 @@ class TextScores(Embeddings):
         """Return the score of every text beside every image [len(refs), len(texts)]."""
         return np.tile(self.matches((), texts), (len(refs), 1))
 
-    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count as those of vectors, from the whole table."""
-        return metrics.ranks_from_table(self.table(refs, texts), owner_T)
+    def blocks(self, refs: Sequence[str], texts: Sequence[str]) -> tuple[metrics.BlockScores, metrics.BlockScores]:
+        """Return those of the whole table."""
+        return metrics.table_blocks(self.table(refs, texts))
 
 
 def score_blind(loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequence[str]) -> dict[str, dict[str, dict]]:

@@ -72,11 +72,14 @@ class Embeddings:
         """Return the cosine of text n with other text n, shape N."""
         return np.einsum("nd,nd->n", self.texts(texts), self.texts(other_texts))
 
-    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count texts before each image's best own one, and images before each text's own: `count_ranks`."""
+    def blocks(self, refs: Sequence[str], texts: Sequence[str]) -> tuple[metrics.BlockScores, metrics.BlockScores]:
+        """Return the scores of blocks of images with all texts, and of texts with all images."""
         image_ID = self.image_ID[_rows(refs, self.image_row)]
-        text_TD = self.text_TD[_rows(texts, self.text_row)]
-        return metrics.count_ranks(image_ID, text_TD, owner_T)
+        return metrics.product_blocks(image_ID, self.text_TD[_rows(texts, self.text_row)])
+
+    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray, first: int = 0) -> metrics.Ranks:
+        """Rank texts for each image and images for each text, whose own are `owner_T`: `metrics.rank_both_ways`."""
+        return metrics.rank_both_ways(self.blocks(refs, texts), len(refs), owner_T, first)
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the cosines of every image with every text, float32 [len(refs), len(texts)].
@@ -113,9 +116,9 @@ class Paired(Embeddings):
         rows = self.matches([ref for ref in refs for _ in texts], list(texts) * len(refs))
         return rows.reshape(len(refs), len(texts)).astype(np.float32)
 
-    def ranks(self, refs: Sequence[str], texts: Sequence[str], owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count as those of vectors, from the whole table."""
-        return metrics.ranks_from_table(self.table(refs, texts), owner_T)
+    def blocks(self, refs: Sequence[str], texts: Sequence[str]) -> tuple[metrics.BlockScores, metrics.BlockScores]:
+        """Return those of the whole table."""
+        return metrics.table_blocks(self.table(refs, texts))
 
 
 def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:

@@ -15,6 +15,7 @@ matrix product, of every different candidate once: equal candidates tie exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def hard_positives_outcomes(
 def recall_at_ranks(i2t_I3: np.ndarray, t2i_T3: np.ndarray, ks: Iterable[int], ties: str = WRONG) -> PerItem:
     """`i2t_r<k>` per image and `t2i_r<k>` per text; `i2t_tied` and `t2i_tied` where equal scores decide.
 
-    The ranks are those of `count_ranks`. i2t: one of the image's own texts is among the k best, which do not compete
+    The ranks are those of `Ranks`. i2t: one of the image's own texts is among the k best, which do not compete
     with each other. t2i: the text's image is among the k best.
     """
     return _outcomes_within_k("i2t_", i2t_I3, ks, ties, "r") | _outcomes_within_k("t2i_", t2i_T3, ks, ties, "r")
@@ -139,22 +140,44 @@ def _outcomes_within_k(way: str, rank_Q3: np.ndarray, ks: Iterable[int], ties: s
 # --- ranks ----------------------------------------------------------------------------------------------------
 
 
-def count_ranks(
-    image_ID: np.ndarray, text_TD: np.ndarray, owner_T: np.ndarray, at_once: int = AT_ONCE
-) -> tuple[np.ndarray, np.ndarray]:
-    """Count candidates before each image's best own text [I, 3], and before each text's own image [T, 3].
+class Ranks(NamedTuple):
+    """Candidates before each image's best own text [I, 3], before each text's own image [T, 3], and the first texts.
 
     Three numbers: where the own one loses ties, where the first of equals wins, where it wins them. All are infinite
-    where no own score is a number. An image's own texts do not compete with each other. `owner_T` names their images.
+    where no own score is a number. An image's own texts do not compete with each other. `first_IK` numbers the texts
+    with the highest scores, the first of equals first, and `score_IK` has these.
     """
-    return _ranks_both_ways(_products(image_ID, text_TD), _products(text_TD, image_ID), len(image_ID), owner_T, at_once)
+
+    i2t_I3: np.ndarray
+    t2i_T3: np.ndarray
+    first_IK: np.ndarray
+    score_IK: np.ndarray
 
 
-def ranks_from_table(scores_IT: np.ndarray, owner_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Count them from a whole table of scores."""
-    images, texts = scores_IT.shape
-    at_once = max(AT_ONCE, images * texts)
-    return _ranks_both_ways(lambda block: scores_IT[block], lambda block: scores_IT.T[block], images, owner_T, at_once)
+def rank_both_ways(
+    blocks: tuple[BlockScores, BlockScores], images: int, owner_T: np.ndarray, first: int = 0, at_once: int = AT_ONCE
+) -> Ranks:
+    """Rank by the scores of blocks of images, and of texts; `owner_T` names the texts' images.
+
+    `first`: how many of the first texts are listed for each image.
+    """
+    of_images, of_texts = blocks
+    texts = len(owner_T)
+    order_T = np.argsort(owner_T, kind="stable")
+    size = max(1, at_once // max(1, texts))
+    ranked = _rank_matches(of_images, owner_T[order_T], order_T, images, size, min(first, texts))
+    t2i_T3, *_ = _rank_matches(of_texts, np.arange(texts), owner_T, texts, max(1, at_once // max(1, images)), 0)
+    return Ranks(ranked[0], t2i_T3, *ranked[1:])
+
+
+def product_blocks(image_ID: np.ndarray, text_TD: np.ndarray) -> tuple[BlockScores, BlockScores]:
+    """Return the products of blocks of images with all texts, and of texts with all images."""
+    return _products(image_ID, text_TD), _products(text_TD, image_ID)
+
+
+def table_blocks(scores_IT: np.ndarray) -> tuple[BlockScores, BlockScores]:
+    """Return the same of a whole table of scores."""
+    return scores_IT.__getitem__, scores_IT.T.__getitem__
 
 
 def _products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
@@ -165,23 +188,31 @@ def _products(query_QD: np.ndarray, candidate_CD: np.ndarray) -> BlockScores:
     return lambda block: (query_QD[block] @ candidate_UD.T)[:, number_C.reshape(-1)]
 
 
-def _ranks_both_ways(
-    of_images: BlockScores, of_texts: BlockScores, images: int, owner_T: np.ndarray, at_once: int
-) -> tuple[np.ndarray, np.ndarray]:
-    order_T = np.argsort(owner_T, kind="stable")
-    i2t_I3 = _rank_matches(of_images, owner_T[order_T], order_T, images, max(1, at_once // max(1, len(owner_T))))
-    text_T = np.arange(len(owner_T))
-    return i2t_I3, _rank_matches(of_texts, text_T, owner_T, len(owner_T), max(1, at_once // max(1, images)))
-
-
-def _rank_matches(scores: BlockScores, query_P: np.ndarray, own_P: np.ndarray, queries: int, size: int) -> np.ndarray:
-    """[Q, 3], of pairs in the order of their queries."""
-    block_ranks = [np.zeros((0, 3))]
+def _rank_matches(
+    scores: BlockScores, query_P: np.ndarray, own_P: np.ndarray, queries: int, size: int, first: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[Q, 3], and the first candidates [Q, K] with their scores, of pairs in the order of their queries."""
+    rank_Q3 = np.zeros((queries, 3))
+    first_QK = np.zeros((queries, first), np.int64)
+    score_QK = np.zeros((queries, first))
     for start in range(0, queries, size):
-        scores_BC = scores(slice(start, start + size))
+        block = slice(start, start + size)
+        scores_BC = scores(block)
         low, high = np.searchsorted(query_P, (start, start + len(scores_BC)))
-        block_ranks.append(_rank_block(scores_BC, query_P[low:high] - start, own_P[low:high]))
-    return np.concatenate(block_ranks)
+        rank_Q3[block] = _rank_block(scores_BC, query_P[low:high] - start, own_P[low:high])
+        first_QK[block] = _list_first(scores_BC, first)
+        score_QK[block] = np.take_along_axis(scores_BC, first_QK[block], axis=1)
+    return rank_Q3, first_QK, score_QK
+
+
+def _list_first(scores_BC: np.ndarray, count: int) -> np.ndarray:
+    """[B, K], the candidates with the highest scores of one block."""
+    first_BK = np.zeros((len(scores_BC), count), np.int64)
+    remaining_BC = scores_BC.copy() if count else scores_BC
+    for k in range(count):
+        first_BK[:, k] = remaining_BC.argmax(axis=1)
+        remaining_BC[np.arange(len(scores_BC)), first_BK[:, k]] = -np.inf
+    return first_BK
 
 
 def _rank_block(scores_BC: np.ndarray, query_P: np.ndarray, own_P: np.ndarray) -> np.ndarray:

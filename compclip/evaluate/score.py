@@ -32,14 +32,12 @@ from compclip.model import backbone, clip_model, model_config, tokenizers, trans
 from compclip.model.clip_model import ClipModel
 from compclip.model.inference_towers import copy_models
 from compclip.runs import gpus
-from compclip.runs.item_outcomes import COMPOSITION, LOST_NAMES, PARTIAL, SMALLER, Items, is_partial
+from compclip.runs.item_outcomes import COMPOSITION, LOST_NAMES, PARTIAL, RETRIEVED, SMALLER, Items, is_partial
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
-    from compclip.evaluate.embeddings import Embeddings
-if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.model.clip_model import ClipModel
+    from compclip.evaluate.embeddings import Embeddings
     from compclip.runs.run_folder import RunFolder
 
 T = TypeVar("T")
@@ -296,6 +294,11 @@ def result_documents(
 
 
 def _outcomes_as_json(scored: Outcomes) -> dict:
+    pictures = scored.items.get(RETRIEVED[0])
+    first = pictures.retrieved if pictures else None
+    retrieved = {}
+    if first:
+        retrieved = {"numbers": first.number_NK.ravel().tolist(), "scores": first.score_NK.ravel().round(4).tolist()}
     return {
         "metrics": scored.metrics,
         "counts": scored.counts,
@@ -303,6 +306,7 @@ def _outcomes_as_json(scored: Outcomes) -> dict:
         "items": {name: {"ids": list(i.ids), "outcomes": _outcome_numbers(i)} for name, i in scored.items.items()},
         "means": scored.means,
         "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
+        "retrieved": retrieved,
     }
 
 

@@ -2,6 +2,7 @@
 
 compclip items A B --benchmark NAME              A and B are methods of the grid; slices and ten items each way
 compclip items A --benchmark NAME                against the pretrained model
+compclip items A B --benchmark NAME --retrieved 3  with the captions that both put first for a picture
 compclip items A B --benchmark NAME --json       print JSON
 
 Slices are words of the first text, what the nearest other text changes in it and where, lengths, metrics, sizes of
@@ -25,9 +26,10 @@ from compclip.base.errors import UserError, entry, unknown
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.items.item_differences import JoinedItems
-    from compclip.runs.result_files import Result
+    from compclip.report.slice_tables import RowItems
+    from compclip.report.tables import MethodRow
 
+SIDES = ("ours", "theirs")
 WIDTH = 110  # characters of a text in the table
 
 
@@ -35,70 +37,80 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Compare two rows on a benchmark and print what differs."""
     args = _parser().parse_args(argv)
     from compclip.config import read
-    from compclip.items import item_differences
     from compclip.report import slice_search
     from compclip.report.statistics import named_generator
 
-    params = read.load_params(args.params)
-    items, slices = _join(params, args, root)
+    items = _join(read.load_params(args.params), args, root)
+    difference_I = items.difference(args.ours, args.theirs)
     rng = named_generator("slices", f"{args.ours} {args.theirs} {args.benchmark}")
-    search = slice_search.search_slices(items.difference_I, items.unit_I, slices, rng)
-    won, lost = item_differences.list_decided_items(items, args.items)
+    slices = items.metric_slices() | items.slices()
+    search = slice_search.search_slices(difference_I, items.unit_I, slices, rng)
+    sides = {}
+    for name, is_won in (("won", True), ("lost", False)):
+        order = items.order_decided(args.ours, args.theirs, is_won, args.items)
+        sides[name] = [_describe_item(items, index, args) for index in order]
+    means = {side: float(items.outcome_I[getattr(args, side)].mean()) for side in SIDES}
     document = {
-        "benchmark": args.benchmark, "ours": args.ours, "theirs": args.theirs, "items": len(items.keys),
-        "means": item_differences.describe_sides(items), "tried": search.tried, "left_out": search.left_out,
-        "slices": [asdict(s) for s in search.slices],
-        "won": [_describe_item(items, i) for i in won], "lost": [_describe_item(items, i) for i in lost],
+        "benchmark": args.benchmark, "ours": args.ours, "theirs": args.theirs, "items": len(items.ids),
+        "means": means | {"difference": float(difference_I.mean())}, "tried": search.tried,
+        "left_out": search.left_out, "slices": [asdict(s) for s in search.slices], **sides,
     }  # fmt: skip
     print(json.dumps(document, indent=1, ensure_ascii=False) if args.json else format_table(document))
     return 0
 
 
-def _join(params: Params, args: argparse.Namespace, root: Path) -> tuple[JoinedItems, dict[str, list[int]]]:
-    """Join both rows' results, and name slices of the items."""
-    from compclip.evaluate import benchmark_module
-    from compclip.items import item_differences
-    from compclip.track.item_tables import RecordTexts
+def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
+    """Join both rows' results with the records that the stage `benchmark` wrote."""
+    from compclip.prepare import benchmark_records
+    from compclip.report import slice_tables
 
     if args.benchmark not in params.benchmarks:
         raise unknown("benchmark", args.benchmark, params.benchmarks, "--benchmark")
-    ours, theirs = (_read_results(params, method, args, root) for method in (args.ours, args.theirs))
-    loaded = benchmark_module.load_benchmark(args.benchmark, params.benchmarks[args.benchmark])
-    benchmark = loaded.counted(params.evaluate.ties)
-    texts = RecordTexts(benchmark)
-    if texts.fingerprint != ours[0].fingerprint:
-        raise UserError(f"{args.benchmark}: its files are not those that were scored; run `dvc repro evaluate`")
-    items = item_differences.join_rows(ours, theirs, texts, args.metric)
-    by_record = item_differences.list_record_slices(items, benchmark_module.list_stored_records(benchmark))
-    return items, item_differences.list_slices(items) | by_record
+    rows = [_read_row(params, method, args, root) for method in (args.ours, args.theirs)]
+    metrics = rows[0].runs[0].results[args.benchmark].items
+    for metric in args.metric:
+        if metric not in metrics:
+            raise unknown("metric", metric, metrics, f"--metric: {args.benchmark}")
+    records = benchmark_records.read_records(benchmark_records.records_file(root, args.benchmark))
+    items = slice_tables.join_items(args.benchmark, rows, records, args.metric)
+    if items is None:
+        raise UserError(
+            f"{args.benchmark}: the rows share no item, or its files are not those that were scored; "
+            "run `dvc repro evaluate`"
+        )
+    return items
 
 
-def _read_results(params: Params, method: str, args: argparse.Namespace, root: Path) -> list[Result]:
-    """Read a row's results, one for each seed that has them. Raises UserError where there is none."""
-    from compclip.base.safe_names import SafeName
+def _read_row(params: Params, method: str, args: argparse.Namespace, root: Path) -> MethodRow:
+    """Read a row's results, of each seed that has them. Raises UserError where there is none."""
     from compclip.config.grid import list_cells
-    from compclip.runs import result_files, run_folder
+    from compclip.report import run_details
+    from compclip.report.tables import MethodRow
+    from compclip.runs.run_folder import Published
 
     cells = [c for c in list_cells(params) if c.method == method]
     if not cells:
         raise unknown("method", method, params.grid.methods, "grid.methods")
     backbone = args.backbone or cells[0].backbone
     data = args.data or cells[0].data
-    folders = [run_folder.Published(root, c).results for c in cells if (c.backbone, c.data) == (backbone, data)]
-    paths = [run_folder.result_path(folder, SafeName(args.benchmark, "benchmark")) for folder in folders]
-    results = [result_files.read_result(path) for path in paths if path.is_file()]
-    if not results:
+    published = [Published(root, c) for c in cells if (c.backbone, c.data) == (backbone, data)]
+    runs = [run_details.read_cell(location, [args.benchmark])[0] for location in published]
+    if not any(runs):
         raise UserError(
             f"{method}: no result of {args.benchmark} on {backbone} and {data}; run `dvc repro evaluate@{method}`"
         )
-    return results
+    return MethodRow(method, tuple(filter(None, runs)), ())
 
 
-def _describe_item(items: JoinedItems, index: int) -> dict[str, Any]:
-    metric, item = items.keys[index]
-    ours = float(items.ours_I[index])
-    theirs = float(items.theirs_I[index])
-    return {"item": f"{metric}/{item}", "ours": ours, "theirs": theirs, "texts": list(items.texts[index])}
+def _describe_item(items: RowItems, index: int, args: argparse.Namespace) -> dict[str, Any]:
+    described: dict[str, Any] = {"item": items.name(index), "texts": list(items.texts(index)), "retrieved": {}}
+    for side in SIDES:
+        method = getattr(args, side)
+        described[side] = float(items.outcome_I[method][index])
+        captions = items.retrieved(index, method, args.retrieved)
+        if captions:
+            described["retrieved"][method] = [caption._asdict() for caption in captions]
+    return described
 
 
 def format_table(document: dict[str, Any]) -> str:
@@ -126,6 +138,10 @@ def format_table(document: dict[str, Any]) -> str:
         for item in document[name]:
             lines.append(f"  {item['item']}  {100 * item['ours']:.0f} against {100 * item['theirs']:.0f}")
             lines += [f"    {text[:WIDTH]}" for text in item["texts"]]
+            for method, captions in item["retrieved"].items():
+                lines.append(f"    {method} retrieves:")
+                for c in captions:
+                    lines.append(f"      {'✓' if c['is_right'] else '✗'} {c['score']:.3f} {c['text'][:WIDTH]}")
     return "\n".join(lines)
 
 
@@ -138,6 +154,13 @@ def _parser() -> CommandParser:
     parser.add_argument("--benchmark", required=True, help="a benchmark of params.yaml that both were scored on")
     parser.add_argument("--metric", nargs="+", default=[], help="metrics, such as replace_rel; default: all with items")
     parser.add_argument("--items", type=int, default=10, help="how many won and lost items are shown")
+    parser.add_argument(
+        "--retrieved",
+        type=int,
+        default=0,
+        metavar="K",
+        help="captions that each row's first seed puts first for a picture, right and wrong; a retrieval keeps five",
+    )
     parser.add_argument("--backbone", help="default: the grid's first")
     parser.add_argument("--data", help="default: the grid's first")
     parser.add_grid()

@@ -240,6 +240,46 @@ def rename_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed | _join_projections(projections)
 
 
+def rename_to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return open_clip's tensors by transformers' names, the inverse of `rename_tensors`; `logit_bias` is left away.
+
+    A name that neither CLIPModel nor SiglipModel has stays.
+    """
+    siglip = any(name.startswith("visual.trunk.attn_pool.") for name in state)
+    names = {ours: theirs for theirs, ours in (_SIGLIP if siglip else _CLIP).items()}
+    transposed = {ours: theirs for theirs, ours in _CLIP_TRANSPOSED.items()}
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        if name in transposed:
+            renamed[transposed[name]] = tensor.T
+        elif name == "logit_scale":
+            renamed[name] = tensor.reshape(())
+        elif name == "visual.trunk.pos_embed" and siglip:
+            renamed[_SIGLIP_POSITIONS] = tensor[0]
+        elif name.startswith("visual.trunk.attn_pool.q."):
+            end = name.rpartition(".")[2]
+            key_and_value = state[f"visual.trunk.attn_pool.kv.{end}"]
+            renamed[f"{_SIGLIP_POOL}{end}"] = torch.cat([tensor, key_and_value])
+        elif name != "logit_bias" and not name.startswith("visual.trunk.attn_pool.kv."):
+            renamed |= _rename_layer(name, tensor, siglip) or {names.get(name, name): tensor}
+    return {name: tensor.contiguous() for name, tensor in renamed.items()}
+
+
+def _rename_layer(name: str, tensor: Tensor, siglip: bool) -> dict[str, Tensor]:
+    """Return a tensor of a block by transformers' names; nothing for one that is of no block."""
+    for tower in ("text", "vision"):
+        blocks, layer_names, joined = _TOWERS[siglip, tower]
+        match = re.fullmatch(rf"{re.escape(blocks)}\.(\d+)\.(.+\.|.+_)(weight|bias)", name)
+        if match:
+            layer = f"{tower}_model.encoder.layers.{match[1]}"
+            if match[2] == joined:
+                projections = zip("qkv", tensor.chunk(3), strict=True)
+                return {f"{layer}.self_attn.{key}_proj.{match[3]}": part for key, part in projections}
+            theirs = [theirs for theirs, ours in layer_names.items() if f"{ours}." == match[2]]
+            return {f"{layer}.{theirs[0]}.{match[3]}": tensor} if theirs else {}
+    return {}
+
+
 def _join_projections(projections: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return query, key and value as one tensor each; three that do not fit together stay apart."""
     joined = {}

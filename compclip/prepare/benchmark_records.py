@@ -1,18 +1,16 @@
-"""Read the records of a benchmark of composition: texts, slices that they are in, and where their pictures lie.
+"""Read the records of a benchmark: texts, slices that they are in, and where their pictures lie.
 
-data/records/<name>.arrow is written by the stage `benchmark` (`prepare.record_writer`), so that the report joins
-outcomes with texts and pictures without reading any benchmark. Benchmarks of another kind have a file without a record:
-their items are no texts.
+data/records/<name>.arrow is written by the stage `benchmark` (`prepare.record_writer`), so that the report, `compclip
+items` and MLflow join outcomes with texts and pictures without reading any benchmark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +75,13 @@ class BenchmarkRecords:
         return list(map(RecordName, subsets, ids, range(len(ids))))
 
     @cached_property
+    def _by_id(self) -> dict[str, dict[str, RecordName]]:
+        records: dict[str, dict[str, RecordName]] = {}
+        for record in self.names:
+            records.setdefault(record.id, {})[record.subset] = record
+        return records
+
+    @cached_property
     def slices(self) -> dict[str, np.ndarray]:
         """The numbers of the records in every slice, by its name."""
         names = json.loads(self.batch.schema.metadata[SLICES.encode()])
@@ -92,33 +97,7 @@ class BenchmarkRecords:
         """Return the texts of a record."""
         return tuple(self.batch["texts"][number].as_py())
 
-    def pictures(self, number: int) -> list[RecordPicture]:
-        """Return the pictures of a record."""
-        parsed = map(json.loads, self.batch["pictures"][number].as_py())
-        return [RecordPicture(path, offset, length, tuple(box)) for path, offset, length, box in parsed]
-
-
-class NamedRecord(Protocol):
-    """What is needed of a record to find it by an item."""
-
-    @property
-    def subset(self) -> str: ...  # noqa: D102
-    @property
-    def id(self) -> str: ...  # noqa: D102
-
-
-R = TypeVar("R", bound=NamedRecord)
-
-
-class RecordFinder(Generic[R]):
-    """Finds the record of an item by the metric and the item's id."""
-
-    def __init__(self, records: Iterable[R]) -> None:
-        self._by_id: dict[str, dict[str, R]] = {}
-        for record in records:
-            self._by_id.setdefault(record.id, {})[record.subset] = record
-
-    def find(self, metric: str, item: str) -> R | None:
+    def find(self, metric: str, item: str) -> RecordName | None:
         """Return the record of an item, or of a caption of it; None where no record is the item's beyond doubt."""
         records = self._by_id.get(item)
         if records is None:
@@ -129,9 +108,18 @@ class RecordFinder(Generic[R]):
         subsets = [name for name in records if metric == name or metric.startswith(f"{name}_")]
         return records[max(subsets, key=len)] if subsets else None
 
-    def is_caption(self, item: str) -> bool:
-        """Return whether an item is a caption of a record, and no record itself."""
-        return item not in self._by_id and bool(CAPTION.fullmatch(item))
+    def item_texts(self, metric: str, item: str) -> tuple[str, ...]:
+        """Return the texts of an item; of a caption that one alone; () where no record is the item's beyond doubt."""
+        record = self.find(metric, item)
+        if record is None:
+            return ()
+        texts = self.texts(record.number)
+        return texts if item in self._by_id else texts[int(item.rpartition("#")[2]) :][:1]
+
+    def pictures(self, number: int) -> list[RecordPicture]:
+        """Return the pictures of a record."""
+        parsed = map(json.loads, self.batch["pictures"][number].as_py())
+        return [RecordPicture(path, offset, length, tuple(box)) for path, offset, length, box in parsed]
 
 
 def read_records(path: Path) -> BenchmarkRecords:

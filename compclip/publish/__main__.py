@@ -1,5 +1,7 @@
 """A finished run -> open_clip's, transformers' and diffusers' formats, with a model card made of its results.
 
+The image tower alone is in vision_tower/, as LLaVA takes it.
+
 compclip publish CELL --to FOLDER          into a folder, which is empty or an earlier publication
 compclip publish CELL --to hf:OWNER/NAME   into a repository of the hub, private unless --public is given
 
@@ -65,6 +67,8 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
         model.save(staging)
         if not obstacle:
             transformers_export.write_clip_model(model, staging)
+        if not transformers_export.find_tower_obstacle(model):
+            transformers_export.write_vision_tower(model, staging)
         has_head = model.head is not None
         card = model_card.write_card(source, licence, notes, converted=not obstacle, has_head=has_head)
         write_atomic(staging / source_run.CARD, card)

@@ -19,15 +19,9 @@ SCHEME = "hf:"
 TOKEN = "HF_TOKEN"
 ATTRIBUTES = ".gitattributes"  # a new repository has it
 # What an earlier publication may have that this one leaves out.
-OPTIONAL = (
-    heads.CONFIG,
-    heads.WEIGHTS,
-    transformers_export.CONFIG,
-    transformers_export.WEIGHTS,
-    transformers_export.PREPROCESSOR,
-    f"{transformers_export.TEXT_ENCODER}/{transformers_export.CONFIG}",
-    f"{transformers_export.TEXT_ENCODER}/{transformers_export.WEIGHTS}",
-)
+CONVERTED = (transformers_export.CONFIG, transformers_export.WEIGHTS, transformers_export.PREPROCESSOR)
+FOLDERS = ("", f"{transformers_export.TEXT_ENCODER}/", f"{transformers_export.VISION_TOWER}/")
+OPTIONAL = (heads.CONFIG, heads.WEIGHTS, *(folder + file for folder in FOLDERS for file in CONVERTED))
 T = TypeVar("T")
 
 

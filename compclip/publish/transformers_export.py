@@ -1,11 +1,11 @@
 """open_clip's CLIP in the formats of transformers (CLIPModel) and diffusers (its text encoder): files, not a library.
 
-The inverse of `model.transformers_files.rename_tensors`. What CLIPModel cannot express is said by `find_obstacle`.
+And the image tower alone, CLIP's or SigLIP's, as LLaVA takes it. What CLIPModel cannot express is said by
+`find_obstacle`, what no image tower of transformers can by `find_tower_obstacle`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compclip.base.files import write_atomic, write_json
 from compclip.model.clip_model import QUICK, activation_name
 from compclip.model.tokenizers import VOCABULARY, ClipTokenizer
+from compclip.model.transformers_files import rename_to_transformers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +27,7 @@ PREPROCESSOR = "preprocessor_config.json"
 # folders, as a pipeline of diffusers has them
 TEXT_ENCODER = "text_encoder"
 TOKENIZER = "tokenizer"
+VISION_TOWER = "vision_tower"  # the folder of the image tower alone
 # the last two ids
 START = "<|startoftext|>"
 END = "<|endoftext|>"
@@ -42,43 +44,49 @@ EXPRESSED = {
     "vision_cfg": ("image_size", "layers", "width", "patch_size", "head_width", "mlp_ratio", "patch_dropout"),
     "text_cfg": ("context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"),
 }
-NAMES = {
-    "visual.class_embedding": "vision_model.embeddings.class_embedding",
-    "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
-    "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
-    "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
-    "positional_embedding": "text_model.embeddings.position_embedding.weight",
-    "visual.ln_pre": "vision_model.pre_layrnorm",
-    "visual.ln_post": "vision_model.post_layernorm",
-    "ln_final": "text_model.final_layer_norm",
-}
-TRANSPOSED = {"visual.proj": "visual_projection.weight", "text_projection": "text_projection.weight"}
-BLOCK = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.(.+)\.(weight|bias)")
-BLOCK_LAYERS = {"ln_1": "layer_norm1", "ln_2": "layer_norm2", "attn.out_proj": "self_attn.out_proj",
-                "mlp.c_fc": "mlp.fc1", "mlp.c_proj": "mlp.fc2"}  # fmt: skip
-JOINED = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.attn\.in_proj_(weight|bias)")
 
 
 def find_obstacle(model: ClipModel) -> str:
     """Return what of a model transformers' CLIPModel and CLIPTokenizer cannot express; empty where they can."""
-    from open_clip import CLIPTextCfg, CLIPVisionCfg
+    from open_clip import CLIPTextCfg
 
     if model.head is not None:
         return f"a head ({model.head.kind}) that decides how pictures and texts are compared"
-    cfg = model.model_cfg
-    for section, kind in (("vision_cfg", CLIPVisionCfg), ("text_cfg", CLIPTextCfg)):
-        defaults = {field.name: field.default for field in fields(kind)}
-        for key, value in cfg[section].items():
-            if key not in EXPRESSED[section] and value != defaults.get(key):
-                return f"{section}.{key}={value}"
-    vision = cfg["vision_cfg"]
+    obstacle = _find_clip_obstacle(model) or _find_unexpressed(model, "text_cfg", CLIPTextCfg)
+    if obstacle:
+        return obstacle
+    if model.model_cfg.get("custom_text"):
+        return "custom_text=True"
+    return "" if isinstance(model.tokenizer, ClipTokenizer) else "a tokenizer that is not CLIP's"
+
+
+def find_tower_obstacle(model: ClipModel) -> str:
+    """Return what of an image tower CLIPVisionModel and SiglipVisionModel cannot express; empty where one can."""
+    if "timm_model_name" not in model.model_cfg["vision_cfg"]:
+        return _find_clip_obstacle(model)
+    unknown_names = [name for name in _tower_tensors(model) if not name.startswith("vision_model.")]
+    return f"vision_cfg.timm_model_name: its {unknown_names[0]}" if unknown_names else _find_resizing(model)
+
+
+def _find_clip_obstacle(model: ClipModel) -> str:
+    from open_clip import CLIPVisionCfg
+
+    vision = model.model_cfg["vision_cfg"]
     for key in ("layers", "image_size", "patch_size"):  # a ResNet's layers, a picture that is no square
         if not isinstance(vision.get(key, 0), int):
             return f"vision_cfg.{key}={vision[key]}"
-    if cfg.get("custom_text"):
-        return "custom_text=True"
-    if not isinstance(model.tokenizer, ClipTokenizer):
-        return "a tokenizer that is not CLIP's"
+    return _find_unexpressed(model, "vision_cfg", CLIPVisionCfg) or _find_resizing(model)
+
+
+def _find_unexpressed(model: ClipModel, section: str, kind: type) -> str:
+    defaults = {field.name: field.default for field in fields(kind)}
+    for key, value in model.model_cfg[section].items():
+        if key not in EXPRESSED[section] and value != defaults.get(key):
+            return f"{section}.{key}={value}"
+    return ""
+
+
+def _find_resizing(model: ClipModel) -> str:
     resize = model.preprocess_cfg.get("resize_mode", "shortest")
     return "" if resize in ("shortest", "squash") else f"preprocess_cfg.resize_mode={resize}"
 
@@ -86,7 +94,7 @@ def find_obstacle(model: ClipModel) -> str:
 def list_losses(model: ClipModel, obstacle: str) -> list[str]:
     """List what formats of others leave out of a model; `obstacle` as of `find_obstacle`."""
     if obstacle:
-        losses = [f"transformers' CLIPModel cannot express {obstacle}: open_clip's format alone was written"]
+        losses = [f"transformers' CLIPModel cannot express {obstacle}: it was not written"]
         if model.head is not None:
             losses.append(
                 "open_clip knows no heads: it loads the towers alone, whose cosines are other numbers, and no tower of "
@@ -97,33 +105,6 @@ def list_losses(model: ClipModel, obstacle: str) -> list[str]:
         return []
     bias = model.clip.logit_bias.item()
     return [f"CLIPModel has no logit_bias={bias:.4g}: its logits are without it, its embeddings are the same"]
-
-
-# --- tensors --------------------------------------------------------------------------------------------------
-
-
-def rename_to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return open_clip's tensors by CLIPModel's names, projections of attention apart; `logit_bias` is left away."""
-    renamed: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        match = JOINED.fullmatch(name)
-        if match:
-            for key, projection in zip("qkv", tensor.chunk(3), strict=True):
-                renamed[f"{_layer(match)}.self_attn.{key}_proj.{match[3]}"] = projection
-        elif match := BLOCK.fullmatch(name):
-            renamed[f"{_layer(match)}.{BLOCK_LAYERS[match[3]]}.{match[4]}"] = tensor
-        elif name in TRANSPOSED:
-            renamed[TRANSPOSED[name]] = tensor.T
-        elif name == "logit_scale":
-            renamed[name] = tensor.reshape(())
-        elif name != "logit_bias":
-            layer, _, end = name.rpartition(".")
-            renamed[NAMES[name] if name in NAMES else f"{NAMES[layer]}.{end}"] = tensor
-    return {name: tensor.contiguous() for name, tensor in renamed.items()}
-
-
-def _layer(match: re.Match[str]) -> str:
-    return f"{'vision' if match[1] else 'text'}_model.encoder.layers.{match[2]}"
 
 
 # --- configs --------------------------------------------------------------------------------------------------
@@ -180,6 +161,28 @@ def _make_tower_config(model_cfg: Mapping[str, Any], tower: Any) -> dict[str, An
     }
 
 
+def make_tower_config(model: ClipModel) -> dict[str, Any]:
+    """Return the config.json of CLIPVisionModel or SiglipVisionModel."""
+    config = {"torch_dtype": "float32"}
+    if "timm_model_name" not in model.model_cfg["vision_cfg"]:
+        return config | _make_vision_config(model.model_cfg) | {"architectures": ["CLIPVisionModel"]}
+    trunk = model.clip.visual.trunk
+    block = trunk.blocks[0]
+    is_exact = getattr(block.mlp.act, "approximate", "tanh") == "none"
+    return config | {
+        "architectures": ["SiglipVisionModel"],
+        "model_type": "siglip_vision_model",
+        "image_size": trunk.patch_embed.img_size[0],
+        "patch_size": trunk.patch_embed.patch_size[0],
+        "hidden_size": trunk.embed_dim,
+        "intermediate_size": block.mlp.fc1.out_features,
+        "num_hidden_layers": len(trunk.blocks),
+        "num_attention_heads": block.attn.num_heads,
+        "hidden_act": "gelu" if is_exact else "gelu_pytorch_tanh",
+        "layer_norm_eps": trunk.norm.eps,
+    }
+
+
 def make_preprocessor_config(preprocess_cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Return CLIPImageProcessor's preprocessor_config.json of open_clip's preprocessing."""
     size = preprocess_cfg["size"]
@@ -220,6 +223,26 @@ def write_clip_model(model: ClipModel, folder: Path) -> None:
     write_json(folder / TEXT_ENCODER / CONFIG, text_config)
     for tokenizer_folder in (folder, folder / TOKENIZER):
         write_tokenizer(tokenizer_folder, config["text_config"]["max_position_embeddings"])
+
+
+def write_vision_tower(model: ClipModel, folder: Path) -> None:
+    """Write the image tower alone as CLIPVisionModel or SiglipVisionModel, with its preprocessing."""
+    from safetensors.torch import save
+
+    config = make_tower_config(model)
+    processor = make_preprocessor_config(model.preprocess_cfg)
+    if config["model_type"] == "siglip_vision_model":
+        processor["image_processor_type"] = "SiglipImageProcessor"
+    write_atomic(folder / VISION_TOWER / WEIGHTS, save(_tower_tensors(model), {"format": "pt"}))
+    write_json(folder / VISION_TOWER / CONFIG, config)
+    write_json(folder / VISION_TOWER / PREPROCESSOR, processor)
+
+
+def _tower_tensors(model: ClipModel) -> dict[str, Tensor]:
+    state = model.clip.state_dict()
+    return rename_to_transformers(
+        {name: state[name] for name in state if name.startswith("visual.") and name != "visual.proj"}
+    )
 
 
 def write_tokenizer(folder: Path, context_length: int) -> None:

@@ -1,7 +1,8 @@
 """Items that a method wins and loses against the pretrained model, with thumbnails, for the page.
 
-Outcomes alone are stored, no cosines. Of the items that differ most some are drawn, the benchmarks in turn, the same in
-every call. The page has at most `PAGE_BYTES`: what does not fit is left out and counted.
+Of the items that differ most some are drawn, the benchmarks in turn, the same in every call; then as many pictures of
+retrieval, each with the captions that both models put first. The page has at most `PAGE_BYTES`: what does not fit is
+left out and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import numpy as np
 from markupsafe import escape
 from PIL import Image
 
@@ -25,8 +25,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.data import images
 from compclip.data.sample import ImageLocation
 from compclip.prepare.benchmark_records import RecordPicture
-from compclip.report.slice_tables import RowItems, SliceTable
-from compclip.report.statistics import named_generator
+from compclip.report.slice_tables import RetrievedCaption, RowItems, SliceTable
 
 PAGE_BYTES = 4 << 20  # of the whole page
 SIDE = 112  # pixels of a thumbnail's longer side
@@ -34,15 +33,20 @@ QUALITY = 70  # of its JPEG
 # of an item; the first ones
 PICTURES = 2
 TEXTS = 4
+CAPTIONS = 3  # that a model retrieves
 LETTERS = 240
 # of an item, a method and a table, without texts and pictures
 MARKUP_BYTES = 900
+CAPTION_BYTES = 60
 METHOD_BYTES = 600
 TABLE_BYTES = 4096
 
 
 class GalleryItem(NamedTuple):
-    """An item as the page shows it; `missing`: pictures that this machine cannot show."""
+    """An item as the page shows it; `missing`: pictures that this machine cannot show.
+
+    `retrieved` has the captions that the pretrained model and the method put first.
+    """
 
     name: str
     link: str
@@ -54,13 +58,16 @@ class GalleryItem(NamedTuple):
     theirs: str
     thumbnails: tuple[str, ...]
     missing: int
+    retrieved: tuple[tuple[str, list[RetrievedCaption]], ...] = ()
 
     @property
     def bytes(self) -> int:
         """An upper bound of its HTML."""
-        texts = (*self.texts, self.name, self.link, self.link, self.run, self.file)
+        captions = [caption.text for _, of_model in self.retrieved for caption in of_model]
+        texts = (*self.texts, *captions, self.name, self.link, self.link, self.run, self.file)
         return (
             MARKUP_BYTES
+            + CAPTION_BYTES * len(captions)
             + sum(len(escape(t).encode("utf-8", "replace")) for t in texts)
             + sum(map(len, self.thumbnails))
         )
@@ -112,7 +119,8 @@ def make_galleries(
 
 
 def _count_decided(table: SliceTable, method: str) -> tuple[int, int]:
-    differences = [_difference(items, method) for items in table.items if _has_both(items, method)]
+    every = (*table.items, *table.pictures)
+    differences = [items.difference(method) for items in every if _has_both(items, method)]
     return sum(int((d > 0).sum()) for d in differences), sum(int((d < 0).sum()) for d in differences)
 
 
@@ -120,33 +128,18 @@ def _has_both(items: RowItems, method: str) -> bool:
     return {method, PRETRAINED} <= items.outcome_I.keys()
 
 
-def _difference(items: RowItems, method: str) -> np.ndarray:
-    return items.outcome_I[method] - items.outcome_I[PRETRAINED]
-
-
 def _choose_items(table: SliceTable, gallery: MethodGallery, count: int) -> Iterator[_Choice]:
     """Yield won and lost items in turn, the benchmarks in turn, none of a picture twice."""
-    every = [items for items in table.items if _has_both(items, gallery.method)]
-    sides = []
-    for is_won in (True, False):
-        queues = [
-            [_Choice(gallery, is_won, items, index) for index in _order_items(items, gallery.method, is_won, count)]
-            for items in every
-        ]
-        sides.append(list(_take_turns(queues))[:count])
-    yield from _take_turns(sides)
-
-
-def _order_items(items: RowItems, method: str, is_won: bool, count: int) -> list[int]:
-    """Return the items with the largest difference of one sign, equals in a random order that is always the same."""
-    gain_I = _difference(items, method) * (1 if is_won else -1)
-    rng = named_generator("gallery", items.benchmark, method)
-    order = np.lexsort((rng.random(len(gain_I)), -gain_I))
-    chosen: dict[int, int] = {}
-    for index in order[: 20 * count]:
-        if gain_I[index] > 0:
-            chosen.setdefault(int(items.unit_I[index]), int(index))
-    return list(chosen.values())[:count]
+    for of_kind in (table.items, table.pictures):
+        sides = []
+        for is_won in (True, False):
+            queues = []
+            for items in of_kind:
+                if _has_both(items, gallery.method):
+                    order = items.order_decided(gallery.method, PRETRAINED, is_won, count)
+                    queues.append([_Choice(gallery, is_won, items, index) for index in order])
+            sides.append(list(_take_turns(queues))[:count])
+        yield from _take_turns(sides)
 
 
 def _take_turns(queues: Sequence[Sequence[_Choice]]) -> Iterator[_Choice]:
@@ -178,23 +171,30 @@ def _describe_item(choice: _Choice, root: Path, results: Path) -> GalleryItem:
     index = choice.item
     method = choice.gallery.method
     record = int(items.record_I[index])
-    metric = items.metrics[items.metric_I[index]]
-    run = items.first_run[method]
-    texts = items.records.texts(record)
+    run = items.first_run[method].cell
+    texts = items.texts(index)
+    retrieved = [(model, items.retrieved(index, model, CAPTIONS)) for model in (PRETRAINED, method)]
     thumbnails = [_make_thumbnail(root, picture) for picture in items.records.pictures(record)[:PICTURES]]
     path = results / run.folder / f"{items.benchmark}.json"
     return GalleryItem(
-        name=f"{items.benchmark}/{metric}/{items.ids[index]}",
+        name=f"{items.benchmark}/{items.name(index)}",
         link=quote(path.as_posix()),
         run=run.name,
         file=f"items/{items.benchmark}.json",
-        texts=tuple(text if len(text) <= LETTERS else f"{text[:LETTERS]}…" for text in texts[:TEXTS]),
+        texts=tuple(map(_shorten, texts[:TEXTS])),
         further=max(0, len(texts) - TEXTS),
         ours=_describe_outcome(items.outcome_I[method][index]),
         theirs=_describe_outcome(items.outcome_I[PRETRAINED][index]),
         thumbnails=tuple(filter(None, thumbnails)),
         missing=sum(not thumbnail for thumbnail in thumbnails),
+        retrieved=tuple(
+            (model, [c._replace(text=_shorten(c.text)) for c in captions]) for model, captions in retrieved if captions
+        ),
     )
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LETTERS else f"{text[:LETTERS]}…"
 
 
 def _describe_outcome(value: float) -> str:

@@ -1,4 +1,6 @@
-"""Slices of items where a row differs from the pretrained model, or from the reference, otherwise than elsewhere.
+"""Items under every row of a table, joined with their records, for the report, its gallery and `compclip items`.
+
+And slices of them where a row differs from the pretrained model, or from the reference, otherwise than elsewhere.
 
 I items: a record under a metric. Cosines, metrics of which less is better and those that repeat others' outcomes are
 left out, so that a higher outcome is better everywhere. All rows of a table, both comparisons, and all benchmarks of
@@ -18,17 +20,25 @@ from typing import NamedTuple
 import numpy as np
 
 from compclip.base.messages import format_count
-from compclip.config.cell import PRETRAINED, Cell
+from compclip.config.cell import PRETRAINED
 from compclip.prepare import item_slices
-from compclip.prepare.benchmark_records import BenchmarkRecords, RecordFinder
+from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import slice_search
 from compclip.report.escape import format_csv, layout_markdown, to_markdown
 from compclip.report.statistics import item_units, named_generator
 from compclip.report.tables import MethodRow, ResultTable, has_random_weights
-from compclip.runs.item_outcomes import COMPOSITION, Items
-from compclip.runs.result_files import Result
+from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL, RETRIEVED, Items
+from compclip.runs.result_files import FinishedRun, Result
 
 # --- items under every method of a table, with the records asked
+
+
+class RetrievedCaption(NamedTuple):
+    """A caption that a model puts first for a picture."""
+
+    text: str
+    score: float
+    is_right: bool
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,52 @@ class RowItems:
     record_I: np.ndarray
     unit_I: np.ndarray
     outcome_I: dict[str, np.ndarray]
-    first_run: dict[str, Cell]
+    first_run: dict[str, FinishedRun]
+
+    def name(self, index: int) -> str:
+        """Return the metric and the id of an item."""
+        return f"{self.metrics[self.metric_I[index]]}/{self.ids[index]}"
+
+    def texts(self, index: int) -> tuple[str, ...]:
+        """Return the texts of an item."""
+        return self.records.item_texts(self.metrics[self.metric_I[index]], self.ids[index])
+
+    def difference(self, method: str, reference: str = PRETRAINED) -> np.ndarray:
+        """Return how much better a method is than another on each item."""
+        return self.outcome_I[method] - self.outcome_I[reference]
+
+    def order_decided(self, method: str, reference: str, is_won: bool, count: int) -> list[int]:
+        """Return the items with the largest difference of one sign, none of a picture twice.
+
+        Equals are in a random order that is always the same.
+        """
+        gain_I = self.difference(method, reference) * (1 if is_won else -1)
+        rng = named_generator("gallery", self.benchmark, method)
+        order = np.lexsort((rng.random(len(gain_I)), -gain_I))
+        chosen: dict[int, int] = {}
+        for index in order[: 20 * count]:
+            if gain_I[index] > 0:
+                chosen.setdefault(int(self.unit_I[index]), int(index))
+        return list(chosen.values())[:count]
+
+    def retrieved(self, index: int, method: str, count: int) -> list[RetrievedCaption]:
+        """Return the first captions that a method's first run retrieves for a picture; none where no file has them."""
+        metric = self.metrics[self.metric_I[index]]
+        items = self.first_run[method].results[self.benchmark].items[metric]
+        if not items.retrieved:
+            return []
+        row = items.ids.index(self.ids[index])
+        captions = []
+        for number, score in zip(items.retrieved.number_NK[row], items.retrieved.score_NK[row], strict=True):
+            caption = items.retrieved.candidates[number]
+            text = "".join(self.records.item_texts(RETRIEVED[1], caption))
+            is_right = caption.rpartition("#")[0] == self.ids[index]
+            captions.append(RetrievedCaption(text, float(score), is_right))
+        return captions[:count]
+
+    def metric_slices(self) -> dict[str, np.ndarray]:
+        """Return the items of each metric."""
+        return {f"metric: {name}": np.flatnonzero(self.metric_I == m) for m, name in enumerate(self.metrics)}
 
     def slices(self) -> dict[str, np.ndarray]:
         """Return the items of every slice of the records."""
@@ -59,21 +114,28 @@ def _expand(record_R: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.n
     return order[np.repeat(starts[record_R], counts) + offset]
 
 
-def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkRecords) -> RowItems | None:
-    """Join the results of a table's rows; None where they were scored on other files, or share no item."""
+def join_items(
+    benchmark: str, rows: Sequence[MethodRow], records: BenchmarkRecords, metrics: Sequence[str] = ()
+) -> RowItems | None:
+    """Join the results of a table's rows; None where they were scored on other files, or share no item.
+
+    Without `metrics` those are joined that have items of their own, of which a higher outcome is better.
+    """
     results = {row.method: [run.results[benchmark] for run in row.runs if benchmark in run.results] for row in rows}
     results = {method: of_row for method, of_row in results.items() if of_row}
     every = [result for of_row in results.values() for result in of_row]
     if not every or {result.fingerprint for result in every} - records.fingerprints:
         return None
-    finder = RecordFinder(records.names)
     joined: list[tuple[int, str, int, int | str]] = []
     values: dict[str, list[np.ndarray]] = {method: [] for method in results}
-    metrics = tuple(name for name in every[0].items if is_searched(name, every[0]))
+    result = every[0]
+    unranked = result.lower | result.scores
+    if not metrics:
+        metrics = [m for m, items in result.items.items() if m not in unranked and not is_repetition(m, items, result)]
     for m, metric in enumerate(metrics):
         ids = shared_ids([result.items.get(metric) for result in every])
-        unit_of = dict(zip(every[0].items[metric].ids, item_units(every[0].items[metric]), strict=True))
-        numbers = {key: record.number for key in ids if (record := finder.find(metric, key))}
+        unit_of = dict(zip(result.items[metric].ids, item_units(result.items[metric]), strict=True))
+        numbers = {key: record.number for key in ids if (record := records.find(metric, key))}
         joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
         for method, of_row in results.items():
             values[method].append(mean_outcomes([result.items[metric] for result in of_row], list(numbers)))
@@ -83,21 +145,14 @@ def join_items(benchmark: str, rows: Sequence[MethodRow], records: BenchmarkReco
     unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
     return RowItems(
         benchmark=benchmark,
-        metrics=metrics,
+        metrics=tuple(metrics),
         records=records,
         ids=keys,
         metric_I=np.array(metric_numbers),
         record_I=np.array(record_numbers),
         unit_I=np.array([unit_numbers[unit] for unit in units]),
         outcome_I={method: np.concatenate(arrays) for method, arrays in values.items()},
-        first_run={row.method: run.cell for row in rows for run in reversed(row.runs) if benchmark in run.results},
-    )
-
-
-def is_searched(metric: str, result: Result) -> bool:
-    """Return whether a metric has items of its own, of which a higher outcome is better."""
-    return not (
-        metric in result.lower or metric in result.scores or is_repetition(metric, result.items[metric], result)
+        first_run={row.method: run for row in rows for run in reversed(row.runs) if benchmark in run.results},
     )
 
 
@@ -150,13 +205,17 @@ class SliceLine(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceTable:
-    """A table's slices, the comparisons and slices that were tried, and the benchmarks that were not searched."""
+    """A table's slices, the comparisons and slices that were tried, and the benchmarks that were not searched.
+
+    `items` are those that were searched, `pictures` those of retrieval, which retrieve captions.
+    """
 
     name: str
     backbone: str
     data: str
     lines: tuple[SliceLine, ...]
     items: tuple[RowItems, ...]
+    pictures: tuple[RowItems, ...]
     comparisons: int
     tried: int
     left_out: int
@@ -172,7 +231,7 @@ class _Comparison(NamedTuple):
 
     @property
     def difference_I(self) -> np.ndarray:
-        return self.items.outcome_I[self.method] - self.items.outcome_I[self.reference]
+        return self.items.difference(self.method, self.reference)
 
 
 def search_table(group: ResultTable, records: Mapping[str, BenchmarkRecords], reference: str = "") -> SliceTable | None:
@@ -183,6 +242,8 @@ def search_table(group: ResultTable, records: Mapping[str, BenchmarkRecords], re
     items = [of_benchmark for of_benchmark in joined.values() if of_benchmark]
     if not items or has_random_weights(group):
         return None
+    retrievals = [name for name, kind in kinds.items() if kind == RETRIEVAL and name in records]
+    pictures = [join_items(name, group.rows, records[name], RETRIEVED[:1]) for name in retrievals]
     comparisons = [c for of_benchmark in items for c in _compare_rows(group, of_benchmark, reference)]
     candidates = {c.items.benchmark: c.candidates for c in comparisons}
     return SliceTable(
@@ -191,6 +252,7 @@ def search_table(group: ResultTable, records: Mapping[str, BenchmarkRecords], re
         data=group.data,
         lines=tuple(_select_lines(group, comparisons)),
         items=tuple(items),
+        pictures=tuple(filter(None, pictures)),
         comparisons=len(comparisons),
         tried=sum(len(c.candidates.items_of) for c in comparisons),
         left_out=sum(c.left_out for c in candidates.values()),
@@ -210,7 +272,7 @@ def _compare_rows(group: ResultTable, items: RowItems, reference: str) -> Iterat
     candidates = slice_search.choose_candidates(items.unit_I, items.metric_I, items.slices(), MOST)
     methods = [row.method for row in group.rows if row.method in items.outcome_I]
     for method, against in list_pairs(methods, reference) if candidates.items_of else ():
-        difference_I = items.outcome_I[method] - items.outcome_I[against]
+        difference_I = items.difference(method, against)
         rng = named_generator("slices", items.benchmark)  # the same signs for all rows, which answer alike
         scores = slice_search.score_slices(candidates, difference_I, rng, FLIPS)
         yield _Comparison(method, against, items, candidates, scores)

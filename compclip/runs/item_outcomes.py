@@ -14,12 +14,22 @@ CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
 PARTIAL = "‡"  # marks a number of which less than nine tenths of the records were scored
 LOST_NAMES = "name_without_caption"  # count of a result: pictures of a split's file that have no caption
+RETRIEVED = ("i2t_recall_at_1", "t2i_recall_at_1")  # pictures' items, and those of the captions that they retrieve
 SMALLER = "⊂"  # marks a number of a retrieval whose gallery lacks these
 
 
 def is_partial(scored: int, records: int) -> bool:
     """Whether less than nine tenths of the records were scored: the number is of another benchmark."""
     return 10 * scored < 9 * records
+
+
+@dataclass(frozen=True, eq=False)
+class Retrieved:
+    """The K candidates that a model puts first for each of N queries, the best first: numbers of ids, and scores."""
+
+    candidates: tuple[str, ...]
+    number_NK: np.ndarray
+    score_NK: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Items:
     are empty where the ids say it. `pictures` are the same for splits (`runs.picture_splits`), also where each item has
     a picture to itself; empty where items show none, as the classes of a mean average precision. `subset` tells a
     benchmark which of its groups apply, and `tied` are the ids whose outcome depends on equal scores; neither is kept
-    with the results.
+    with the results. `retrieved` says which candidates stand first, where items are queries.
     """
 
     ids: tuple[str, ...]
@@ -40,6 +50,7 @@ class Items:
     tied: tuple[str, ...] = ()
     units: tuple[int | str, ...] = ()
     pictures: tuple[int | str, ...] = ()
+    retrieved: Retrieved | None = None
 
     def at(self, indices: Sequence[int]) -> Items:
         """Return the items at these indices."""
@@ -47,4 +58,8 @@ class Items:
         units, pictures = (
             tuple(names[index] for index in indices) if names else () for names in (self.units, self.pictures)
         )
-        return Items(ids, self.values[list(indices)], self.subset, units=units, pictures=pictures)
+        rows = list(indices)
+        first = self.retrieved
+        if first:
+            first = Retrieved(first.candidates, first.number_NK[rows], first.score_NK[rows])
+        return Items(ids, self.values[rows], self.subset, units=units, pictures=pictures, retrieved=first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from compclip.base.files import read_mapping, read_text
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.grid import parse_cell
 from compclip.runs import run_folder
-from compclip.runs.item_outcomes import CLASSIFICATION, Items
+from compclip.runs.item_outcomes import CLASSIFICATION, RETRIEVED, Items, Retrieved
 from compclip.runs.run_folder import Trained
 
 SECTION = re.compile(r"^(?=[a-z])", re.MULTILINE)  # where a section of config.yaml begins
@@ -180,11 +180,21 @@ def read_result(path: Path) -> Result:
             has_units="units" in raw,
         )
         _check_means(result)
+        if raw.get("retrieved"):
+            _add_retrieved(result.items, raw["retrieved"])
     except KeyError as error:
         raise UserError(f"{path}: does not say its benchmark's {error}; evaluate the run again") from error
     except (TypeError, ValueError, AttributeError, IndexError) as error:
         raise UserError(f"{path}: not a results file: {error}; evaluate the run again") from error
     return result
+
+
+def _add_retrieved(items: dict[str, Items], raw: dict[str, list]) -> None:
+    """Give the pictures' items the captions that stand first; their numbers are those of the captions' items."""
+    queries, captions = (items[metric] for metric in RETRIEVED)
+    number_NK = np.array(raw["numbers"], np.int64).reshape(len(queries.ids), -1)
+    score_NK = np.array(raw["scores"], np.float64).reshape(number_NK.shape)
+    items[RETRIEVED[0]] = replace(queries, retrieved=Retrieved(captions.ids, number_NK, score_NK))
 
 
 def _parse_items(raw: dict[str, Any], kind: str, numbers: list[int], pictures: list[int | None] | None) -> Items:

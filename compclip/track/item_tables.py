@@ -1,27 +1,23 @@
 """Results item by item, with their texts, as tables of MLflow's: `items/<benchmark>.json` of a run.
 
-Outcomes are in the result files; texts are read from the benchmark's own files, and only if these are the ones that
-were scored. Result files hold outcomes and no cosines, so that a table has none.
+Outcomes are in the result files; texts are those that the stage `benchmark` wrote, if they are of the files that were
+scored.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from compclip.base.errors import UserError
-from compclip.config.sections import BenchmarkSection
-from compclip.prepare.benchmark_records import RecordFinder
+from compclip.prepare import benchmark_records
+from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report.slice_tables import is_repetition
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result
-
-if TYPE_CHECKING:
-    from compclip.evaluate.benchmark import Benchmark
 
 FOLDER = "items"
 MOST_TEXTS = 5  # columns of texts; a record of more texts shows its first ones
@@ -45,12 +41,11 @@ class ItemTable(NamedTuple):
 
 @dataclass
 class ItemTables:
-    """Makes the tables of runs, at most `rows` items of a benchmark; each benchmark is read once for all runs."""
+    """Makes the tables of runs below `root`, at most `rows` items of a benchmark, whose records are read once."""
 
-    sections: Mapping[str, BenchmarkSection]
-    ties: str
+    root: Path
     rows: int
-    _texts: dict[str, RecordTexts | None] = field(default_factory=dict, init=False)
+    _records: dict[str, BenchmarkRecords | None] = field(default_factory=dict, init=False)
 
     def make(self, results_folder: Path, pretrained_folder: Path | None = None) -> list[ItemTable]:
         """Make a table for each benchmark of a run that keeps items and whose texts are at hand.
@@ -60,34 +55,20 @@ class ItemTables:
         tables = []
         for path in run_folder.result_paths(results_folder) if self.rows else ():
             result = result_files.read_result(path)
-            texts = self._load_texts(result.benchmark)
-            if texts and texts.fingerprint == result.fingerprint and result.items:
+            records = self._read_records(result.benchmark)
+            if records and result.fingerprint in records.fingerprints and result.items:
                 base = _read_base(pretrained_folder / path.name, result) if pretrained_folder else None
-                tables.append(make_table(result, texts, self.rows, base))
+                tables.append(make_table(result, records, self.rows, base))
         return tables
 
-    def _load_texts(self, name: str) -> RecordTexts | None:
-        if name not in self._texts:
-            self._texts[name] = _load_texts(name, self.sections.get(name), self.ties)
-        return self._texts[name]
+    def _read_records(self, name: str) -> BenchmarkRecords | None:
+        if name not in self._records:
+            path = benchmark_records.records_file(self.root, name)
+            self._records[name] = benchmark_records.read_records(path) if path.is_file() else None
+        return self._records[name]
 
 
-class RecordTexts:
-    """The records of a benchmark, found by the metric and the id of an item."""
-
-    def __init__(self, benchmark: Benchmark) -> None:
-        self.fingerprint = benchmark.fingerprint()
-        self._finder = RecordFinder(benchmark.records)
-
-    def find(self, metric: str, item: str) -> tuple[str, ...]:
-        """Return the texts of an item; of a caption that one alone; () where no record is the item's beyond doubt."""
-        record = self._finder.find(metric, item)
-        if record is None or not self._finder.is_caption(item):
-            return record.texts if record else ()
-        return record.texts[int(item.rpartition("#")[2]) :][:1]
-
-
-def make_table(result: Result, texts: RecordTexts, most: int, base: Result | None = None) -> ItemTable:
+def make_table(result: Result, records: BenchmarkRecords, most: int, base: Result | None = None) -> ItemTable:
     """Make a table of a row for each outcome; every run shows the same items, drawn evenly from all of them.
 
     With `base`, the pretrained model's result, the column `to pretrained` says won, lost or same; "" where it lacks the
@@ -99,7 +80,7 @@ def make_table(result: Result, texts: RecordTexts, most: int, base: Result | Non
     metrics = {name: items for name, items in result.items.items() if not is_repetition(name, items, result)}
     every = [(metric, index) for metric, items in metrics.items() for index in range(len(items.ids))]
     drawn = [every[i * len(every) // most] for i in range(most)] if len(every) > most else every
-    rows = [_make_row(metric, metrics[metric], index, texts) for metric, index in drawn]
+    rows = [_make_row(metric, metrics[metric], index, records) for metric, index in drawn]
     head = ["item", "outcome", "metric"]
     if base:
         head.append("to pretrained")
@@ -121,18 +102,6 @@ def format_tags(tables: Sequence[ItemTable]) -> Iterator[tuple[str, str]]:
         yield COUNTS_TAG, "; ".join(f"{t.benchmark}: {t.row_count:,} of {t.total:,} outcomes" for t in tables)
 
 
-def _load_texts(name: str, section: BenchmarkSection | None, ties: str) -> RecordTexts | None:
-    """Read a benchmark's records; None where params.yaml or this machine lacks its files."""
-    from compclip.evaluate import benchmark_module  # heavy, and needed by runs that are logged anew alone
-
-    if section is None:
-        return None
-    try:
-        return RecordTexts(benchmark_module.load_benchmark(name, section).counted(ties))
-    except UserError:
-        return None
-
-
 def _read_base(path: Path, result: Result) -> Result | None:
     """Read the pretrained model's result of the same benchmark files; None where there is none."""
     base = result_files.read_result(path) if path.is_file() else None
@@ -150,6 +119,6 @@ def _compare(outcome: float, theirs: float | None, metric: str, result: Result) 
     return "won" if gain > 0 else "lost" if gain < 0 else "same"
 
 
-def _make_row(metric: str, items: Items, index: int, texts: RecordTexts) -> list[str | float]:
+def _make_row(metric: str, items: Items, index: int, records: BenchmarkRecords) -> list[str | float]:
     item = items.ids[index]
-    return [f"{metric}/{item}", float(items.values[index]), metric, *texts.find(metric, item)[:MOST_TEXTS]]
+    return [f"{metric}/{item}", float(items.values[index]), metric, *records.item_texts(metric, item)[:MOST_TEXTS]]

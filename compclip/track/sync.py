@@ -100,7 +100,7 @@ def load_project(
     all_runs = [cell.run for cell in cells] + [run for study in sweeps for run in study.runs]
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
-    tables = ItemTables(params.benchmarks, params.evaluate.ties, TABLE_ROWS)
+    tables = ItemTables(root, TABLE_ROWS)
     options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables)
     entries = track_entries.make_cell_entries(cells, options)
     grid = tuple((cell.run, e.scores) for cell, e in zip(cells, entries, strict=True) if e.at_home)

@@ -78,7 +78,7 @@ def test_batches_and_threads_change_nothing_and_pairs_are_scored_once(model, pic
     assert small_batches.matches(refs, texts) == pytest.approx(expected, rel=1e-5)
     monkeypatch.setattr(pair_scorers, "_batch", lambda *arguments: batch_calls.append(arguments))
     assert small_batches.table(pictures, TEXTS).shape == (len(pictures), len(TEXTS)) and not batch_calls
-    i2t_I3, t2i_T3 = small_batches.ranks(pictures, TEXTS[: len(pictures)], np.arange(len(pictures)))
+    i2t_I3, t2i_T3, *_ = small_batches.ranks(pictures, TEXTS[: len(pictures)], np.arange(len(pictures)))
     assert i2t_I3.shape == t2i_T3.shape == (len(pictures), 3)
 
 

@@ -26,7 +26,9 @@ def means(outcomes):
 
 def recall_at(scores, owner, ks, ties="wrong"):
     """Recall outcomes of a whole table of scores."""
-    return metrics.recall_at_ranks(*metrics.ranks_from_table(scores, np.asarray(owner)), ks, ties)
+    blocks = metrics.table_blocks(np.asarray(scores))
+    ranks = metrics.rank_both_ways(blocks, len(scores), np.asarray(owner))
+    return metrics.recall_at_ranks(ranks.i2t_I3, ranks.t2i_T3, ks, ties)
 
 
 def test_sugarcrepe_counts_a_tie_and_nan_as_wrong():

@@ -11,13 +11,23 @@ from hypothesis import strategies as st
 
 from compclip.evaluate import metrics
 
+
+def count_ranks(image_ID, text_TD, owner_T, at_once=metrics.AT_ONCE):
+    blocks = metrics.product_blocks(image_ID, text_TD)
+    return metrics.rank_both_ways(blocks, len(image_ID), owner_T, at_once=at_once)[:2]
+
+
+def ranks_from_table(scores_IT, owner_T):
+    return metrics.rank_both_ways(metrics.table_blocks(scores_IT), len(scores_IT), owner_T)[:2]
+
+
 AXES = np.eye(3, dtype=np.float32)
 
 
 def test_by_hand():
     """Image 0 has the axes x and y as texts, image 1 x again: it ties with the first, whose own it is not."""
     image_ID, text_TD = AXES[[0, 2]], AXES[[0, 1, 0, 2]]
-    i2t_I3, t2i_T3 = metrics.count_ranks(image_ID, text_TD, np.array([0, 0, 1, 1]))
+    i2t_I3, t2i_T3 = count_ranks(image_ID, text_TD, np.array([0, 0, 1, 1]))
     assert i2t_I3.tolist() == [[1, 0, 0], [0, 0, 0]]  # text 2 is as near to image 0 as its own text 0, which is first
     assert t2i_T3.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0]]  # y is as far from both images
 
@@ -39,8 +49,8 @@ def test_outcomes_are_those_of_the_table(vectors, at_once):
     """Ties, NaN and repeated texts included, whatever the size of the blocks."""
     image_ID, text_TD, owner_T = vectors
     ks = (1, 2, 3)
-    from_table = metrics.recall_at_ranks(*metrics.ranks_from_table(image_ID @ text_TD.T, owner_T), ks)
-    from_ranks = metrics.recall_at_ranks(*metrics.count_ranks(image_ID, text_TD, owner_T, at_once), ks)
+    from_table = metrics.recall_at_ranks(*ranks_from_table(image_ID @ text_TD.T, owner_T), ks)
+    from_ranks = metrics.recall_at_ranks(*count_ranks(image_ID, text_TD, owner_T, at_once), ks)
     assert {name: values.tolist() for name, values in from_ranks.items()} == {
         n: v.tolist() for n, v in from_table.items()
     }
@@ -51,13 +61,25 @@ def test_three_ways_with_ties(vectors, at_once):
     """Against a loop: losing, the first of equals, winning; from vectors, and from the table."""
     image_ID, text_TD, owner_T = vectors
     scores_IT = image_ID @ text_TD.T
-    i2t_I3, t2i_T3 = metrics.count_ranks(image_ID, text_TD, owner_T, at_once)
-    for mine, from_table in zip((i2t_I3, t2i_T3), metrics.ranks_from_table(scores_IT, owner_T), strict=True):
+    i2t_I3, t2i_T3 = count_ranks(image_ID, text_TD, owner_T, at_once)
+    for mine, from_table in zip((i2t_I3, t2i_T3), ranks_from_table(scores_IT, owner_T), strict=True):
         assert mine.tolist() == from_table.tolist()
     for image, ranks in enumerate(i2t_I3):
         assert ranks.tolist() == slow(scores_IT[image], np.flatnonzero(owner_T == image))
     for text, ranks in enumerate(t2i_T3):
         assert ranks.tolist() == slow(scores_IT[:, text], owner_T[text : text + 1])
+
+
+@given(vectors=retrieval(), at_once=st.integers(1, 40), count=st.integers(1, 9))
+def test_first_candidates_are_those_of_a_sort(vectors, at_once, count):
+    """Equals in the order of the file, whatever the size of the blocks; no more than there are."""
+    image_ID, text_TD, owner_T = map(np.nan_to_num, vectors)
+    scores_IT = image_ID @ text_TD.T
+    blocks = metrics.product_blocks(image_ID, text_TD)
+    ranks = metrics.rank_both_ways(blocks, len(image_ID), owner_T, count, at_once)
+    expected_IK = np.argsort(-scores_IT, axis=1, kind="stable")[:, :count]
+    assert ranks.first_IK.tolist() == expected_IK.tolist()
+    assert ranks.score_IK.tolist() == np.take_along_axis(scores_IT, expected_IK, axis=1).tolist()
 
 
 def slow(scores_C, correct):
@@ -77,7 +99,7 @@ def test_memory_is_that_of_a_block(images):
     """The table of 1,200 images and as many texts would take 5.8 MB."""
     vector_ND = np.random.default_rng(0).standard_normal((images, 4)).astype(np.float32)
     tracemalloc.start()
-    metrics.count_ranks(vector_ND, vector_ND, np.arange(images), at_once=1 << 14)
+    count_ranks(vector_ND, vector_ND, np.arange(images), at_once=1 << 14)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000

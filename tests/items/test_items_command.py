@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.benchmarks import sugarcrepe
+from compclip.config import read
+from compclip.evaluate import benchmark_module, score
+from compclip.evaluate.embeddings import Embeddings
 from compclip.items import __main__ as items_command
+from compclip.report import __main__ as report_command
 from tests import fake_runs
 
 WRITTEN = {"swap_att": 10, "swap_obj": 5}  # records of the fake runs' sugarcrepe
@@ -20,8 +24,8 @@ backbones: {{vit: {{model: ViT-B-32}}}}
 data: {{scenes: {{source: karpathy, path: a.json, images: a, captioner: scenes}}}}
 benchmarks:
   sugarcrepe: {{path: {folder}, images: {folder}, split: "swap_att,swap_obj"}}
-  retrieval: {{path: {folder}, images: {folder}}}
-evaluate: {{benchmarks: [sugarcrepe]}}
+  counterfactuals: {{benchmark: coco_counterfactuals, path: {folder}, images: {folder}}}
+evaluate: {{benchmarks: [sugarcrepe, counterfactuals]}}
 """
 
 
@@ -37,7 +41,8 @@ def project(tmp_path):
         write_json(folder / f"{subset}.json", rows)
     (tmp_path / "params.yaml").write_text(PARAMS.format(folder=folder))
     fake_runs.make(tmp_path)
-    fingerprint = sugarcrepe.load(str(folder), str(folder), "swap_att,swap_obj").fingerprint()
+    section = read.load_params(str(tmp_path / "params.yaml")).benchmarks["sugarcrepe"]
+    fingerprint = benchmark_module.write_census("sugarcrepe", section, tmp_path)["fingerprint"]
     for path in tmp_path.glob("results/*/*/sugarcrepe.json"):
         write_json(path, json.loads(path.read_text()) | {"fingerprint": fingerprint})
     return tmp_path
@@ -54,10 +59,11 @@ def test_two_rows(project, capsys):
     assert document["items"] == 15 and document["means"]["ours"] == pytest.approx((9 + 3.5) / 15)
     assert document["means"]["theirs"] == pytest.approx(12 / 15)
     assert document["slices"] == []  # of ten pictures none can be found
-    assert [item["item"] for item in document["won"]] == ["swap_att/swap_att:9", "swap_obj/swap_obj:3"]
-    assert document["won"][0] | {"ours": 0.5, "theirs": 0.0} == document["won"][0]
+    won = {item["item"]: item for item in document["won"]}
+    assert won.keys() == {"swap_att/swap_att:9", "swap_obj/swap_obj:3"}
+    assert won["swap_att/swap_att:9"] | {"ours": 0.5, "theirs": 0.0} == won["swap_att/swap_att:9"]
     assert [item["item"] for item in document["lost"]] == ["swap_att/swap_att:8"]
-    assert document["won"][0]["texts"] == ["swap_att 9", "not 9"]
+    assert won["swap_att/swap_att:9"]["texts"] == ["swap_att 9", "not 9"]
 
 
 def test_a_row_against_the_pretrained_model(project, capsys):
@@ -73,7 +79,10 @@ def test_a_row_against_the_pretrained_model(project, capsys):
         (("clic", "--benchmark", "sugarcrep"), "--benchmark: unknown benchmark 'sugarcrep'.*sugarcrepe"),
         (("clik", "--benchmark", "sugarcrepe"), "grid.methods: unknown method 'clik'.*clic"),
         (("clic", "--benchmark", "sugarcrepe", "--data", "coco"), "clic: no result of sugarcrepe on vit and coco; run"),
-        (("clic", "--benchmark", "sugarcrepe", "--metric", "add"), "keeps no items of 'add'; give one of swap_att"),
+        (
+            ("clic", "--benchmark", "sugarcrepe", "--metric", "add"),
+            "--metric: sugarcrepe: unknown metric 'add'.*swap_att",
+        ),
     ],
 )
 def test_wrong_calls(project, words, message):
@@ -84,5 +93,64 @@ def test_wrong_calls(project, words, message):
 def test_other_files_than_those_that_were_scored(project):
     rows = {"swap_obj:0": {"filename": "0.png", "caption": "another", "negative_caption": "not 0"}}
     write_json(project / "official" / "swap_obj.json", rows)
+    section = read.load_params(str(project / "params.yaml")).benchmarks["sugarcrepe"]
+    benchmark_module.write_census("sugarcrepe", section, project)
     with pytest.raises(UserError, match="its files are not those that were scored"):
         run(project, "clic", "--benchmark", "sugarcrepe")
+
+
+CAPTIONS = ("a dog on grass", "a cat on grass", "a red car", "a red bus")
+
+
+@pytest.fixture
+def counterfactuals(project):
+    """The project, scored on two pairs too: CLIC sees dog and cat aright, the pretrained model the other way round."""
+    pairs = [
+        {
+            "id": str(p),
+            **{f"image_{i}": f"{p}_{i}" for i in (0, 1)},
+            **{f"caption_{i}": CAPTIONS[2 * p + i] for i in (0, 1)},
+        }
+        for p in (0, 1)
+    ]
+    (project / "official" / "examples.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    sections = read.load_params(str(project / "params.yaml")).benchmarks
+    benchmark_module.write_census("counterfactuals", sections["counterfactuals"], project)
+    loaded = score.load_benchmarks(sections, ["counterfactuals"])
+    benchmark = loaded.benchmarks["counterfactuals"]
+    text_TD = np.eye(4, dtype=np.float32)
+    rows = ({name: row for row, name in enumerate(names)} for names in (benchmark.images, benchmark.texts))
+    image_row, text_row = rows
+    for folder in project.glob("results/*/*"):
+        order = [1, 0, 2, 3] if folder.parent.name == "pretrained" else [0, 1, 2, 3]
+        image_ID = 0.8 * text_TD[order] + 0.25 * text_TD[[1, 0, 3, 2]]
+        outcomes = {"counterfactuals": benchmark.score(Embeddings(image_ID, text_TD, image_row, text_row, {}))}
+        (document,) = score.result_documents(outcomes, loaded, {}, 1.0).values()
+        write_json(folder / "counterfactuals.json", document)
+    return project
+
+
+def test_the_captions_that_both_rows_put_first(counterfactuals, capsys):
+    """A picture's own caption is marked; the scores are those that the metric was counted from."""
+    words = ("clic", "--benchmark", "counterfactuals", "--metric", "i2t_recall_at_1", "--retrieved", "2")
+    assert run(counterfactuals, *words, "--json") == 0
+    won = {item["item"]: item["retrieved"] for item in json.loads(capsys.readouterr().out)["won"]}
+    assert won.keys() == {"i2t_recall_at_1/0_0", "i2t_recall_at_1/0_1"}
+    first, second = won["i2t_recall_at_1/0_0"]["clic"]
+    assert first == {"text": "a dog on grass", "score": 0.8, "is_right": True}
+    assert second == {"text": "a cat on grass", "score": 0.25, "is_right": False}
+    assert won["i2t_recall_at_1/0_0"]["pretrained"][0] == {"text": "a cat on grass", "score": 1.05, "is_right": False}
+    assert run(counterfactuals, *words) == 0
+    assert "clic retrieves:\n      ✓ 0.800 a dog on grass\n      ✗ 0.250 a cat on grass" in capsys.readouterr().out
+
+
+def test_the_report_shows_them_beside_the_picture(counterfactuals):
+    """A picture that CLIC wins, with the first captions of both."""
+    out = counterfactuals / "reports"
+    arguments = ["--params", counterfactuals / "params.yaml", "--root", counterfactuals, "--out", out, "--partial"]
+    assert report_command.main(list(map(str, arguments))) == 0
+    html = (out / "index.html").read_text()
+    assert (
+        '<li class="right"><span>✓ 0.800</span> a dog on grass</li><li><span>✗ 0.250</span> a cat on grass</li>' in html
+    )
+    assert "pretrained puts first" in html and "counterfactuals/i2t_recall_at_1/0_0" in html

@@ -34,7 +34,8 @@ CONVERTED = {
     "config.json", "merges.txt", "model.safetensors", "preprocessor_config.json", "special_tokens_map.json",
     "text_encoder/config.json", "text_encoder/model.safetensors", "tokenizer/merges.txt",
     "tokenizer/special_tokens_map.json", "tokenizer/tokenizer_config.json", "tokenizer/vocab.json",
-    "tokenizer_config.json", "vocab.json",
+    "tokenizer_config.json", "vision_tower/config.json", "vision_tower/model.safetensors",
+    "vision_tower/preprocessor_config.json", "vocab.json",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import open_clip
 import pytest
 import torch
 from PIL import Image
+from timm.models import VisionTransformer
 
 from compclip.base.files import write_json
 from compclip.model import backbone, transformers_files
@@ -126,7 +127,7 @@ def test_nothing_is_left_and_the_tensors_come_back(exported):
     _, info = transformers.CLIPModel.from_pretrained(folder, output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     state = {name: tensor for name, tensor in model.clip.state_dict().items() if name != "logit_bias"}
-    renamed = transformers_files.rename_tensors(transformers_export.rename_to_transformers(state))
+    renamed = transformers_files.rename_tensors(transformers_files.rename_to_transformers(state))
     assert renamed.keys() == state.keys() and all(torch.equal(renamed[name], state[name]) for name in state)
 
 
@@ -167,7 +168,7 @@ def test_what_clip_model_cannot_express_is_named(tmp_path, change, message_part)
     model.model_cfg.update(change)
     obstacle = transformers_export.find_obstacle(model)
     assert message_part in obstacle
-    assert transformers_export.list_losses(model, obstacle)[0].endswith("open_clip's format alone was written")
+    assert "CLIPModel cannot express" in transformers_export.list_losses(model, obstacle)[0]
 
 
 def test_another_tokenizer_is_named(tmp_path):
@@ -182,3 +183,86 @@ def test_a_bias_is_spoken_of(tmp_path):
     model = make_model(tmp_path, TINY | {"init_logit_bias": -10.0})
     assert "CLIPModel has no logit_bias=" in " ".join(transformers_export.list_losses(model, ""))
     assert json.dumps(transformers_export.make_clip_config(model.model_cfg))
+
+
+# --- the image tower alone, in LLaVA ------------------------------------------------------------------------------------
+
+IMAGE_TOKEN = 63
+LANGUAGE = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "num_key_value_heads": 2}  # fmt: skip
+TOWERS = {
+    "clip": (TINY | {"quick_gelu": True}, "default", 4),  # class token left away
+    "another text tower": (TINY | {"custom_text": True}, "default", 4),
+    "siglip": (SIGLIP, "full", 49),
+}
+
+
+@pytest.fixture(params=TOWERS)
+def tower(request, tmp_path) -> tuple[ClipModel, Path, str, int]:
+    """A model, its folder, and how LLaVA takes its patches: by which name, and how many."""
+    cfg, strategy, patches = TOWERS[request.param]
+    model = make_model(tmp_path, cfg) if cfg is not SIGLIP else make_siglip(tmp_path)
+    assert transformers_export.find_tower_obstacle(model) == ""
+    transformers_export.write_vision_tower(model, tmp_path)
+    return model, tmp_path / "vision_tower", strategy, patches
+
+
+def make_siglip(folder: Path) -> ClipModel:
+    """SigLIP's tower as timm builds it, tiny: no class token, a head that looks at all patches, GELU by tanh."""
+    write_json(folder / "siglip.json", SIGLIP)
+    model = backbone.create(str(folder / "siglip.json"), seed=5, tokenizer="clip")
+    model.clip.visual.trunk = VisionTransformer(
+        224, 32, embed_dim=32, depth=2, num_heads=2, class_token=False, global_pool="map", num_classes=0,
+        act_layer="gelu_tanh",
+    )  # fmt: skip
+    return model
+
+
+def penultimate(model: ClipModel, pixels: torch.Tensor) -> torch.Tensor:
+    """The patches before the last block of open_clip's tower."""
+    features: list[torch.Tensor] = []
+    visual = model.clip.visual
+    blocks = visual.trunk.blocks if hasattr(visual, "trunk") else visual.transformer.resblocks
+    handle = blocks[-1].register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
+    model.clip.eval().encode_image(pixels)
+    handle.remove()
+    return features[0] if hasattr(visual, "trunk") else features[0][:, 1:]
+
+
+@torch.no_grad()
+def test_llava_sees_the_towers_patches_and_writes(tower):
+    """A tiny LLaVA with the tower in it: layer -2 is open_clip's, and tokens are generated."""
+    model, folder, strategy, patches = tower
+    vision, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    language = transformers.LlamaConfig(**LANGUAGE)
+    config = transformers.LlavaConfig(
+        vision_config=vision.config, text_config=language, image_token_index=IMAGE_TOKEN, image_seq_length=patches,
+        vision_feature_layer=-2, vision_feature_select_strategy=strategy,
+    )  # fmt: skip
+    llava = transformers.LlavaForConditionalGeneration(config).eval()
+    llava.model.vision_tower = vision
+    pictures = make_pictures((300, 260))
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    pixels = processor(pictures, return_tensors="pt").pixel_values
+    assert largest_difference(pixels, model.pixels(pictures)) <= WITHIN
+    features = torch.stack(llava.get_image_features(pixels).pooler_output)
+    expected = llava.model.multi_modal_projector(penultimate(model, pixels))
+    assert features.shape[1] == patches and largest_difference(features, expected) <= WITHIN
+    pooled = vision(pixels).pooler_output
+    projected = pooled @ model.clip.visual.proj if strategy == "default" else pooled
+    assert largest_difference(projected, model.clip.visual(pixels)) <= 5 * WITHIN
+    ids = torch.tensor([[1, *[IMAGE_TOKEN] * patches, 5]])
+    written = llava.generate(input_ids=ids, pixel_values=pixels[:1], max_new_tokens=3, min_new_tokens=3)
+    assert written.shape == (1, ids.shape[1] + 3)
+
+
+def test_a_tower_that_transformers_lacks_is_named(tmp_path):
+    """A pool of another kind, and a tower of timm that is not SigLIP's."""
+    model = make_model(tmp_path, TINY)
+    model.model_cfg["vision_cfg"] |= {"pool_type": "avg"}
+    assert transformers_export.find_tower_obstacle(model) == "vision_cfg.pool_type=avg"
+    cfg = SIGLIP | {"vision_cfg": SIGLIP["vision_cfg"] | {"timm_pool": "avg", "timm_proj": "linear"}}
+    write_json(tmp_path / "timm.json", cfg)
+    timm_model = backbone.create(str(tmp_path / "timm.json"), seed=5, tokenizer="clip")
+    assert transformers_export.find_tower_obstacle(timm_model).startswith("vision_cfg.timm_model_name: its visual.")

@@ -85,7 +85,7 @@ def test_other_files_than_those_that_were_scored(records):
 def test_seeds_are_averaged_and_items_that_a_row_lacks_left_out(records):
     group = planted()
     table = search_table(make_table({"pretrained": np.zeros((2, RECORDS))}, seeds=(0, 1)), records)
-    assert table.items[0].first_run["pretrained"].seed == 0 and len(table.items[0].ids) == 2 * RECORDS
+    assert table.items[0].first_run["pretrained"].cell.seed == 0 and len(table.items[0].ids) == 2 * RECORDS
     items = group.rows[2].runs[0].results["made"].items
     items["itt"] = items["itt"].at(range(RECORDS - 5))
     (joined,) = search_table(group, records).items

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from compclip.base.files import write_json
-from compclip.benchmarks import sugarcrepe
 from compclip.config.sections import BenchmarkSection
+from compclip.evaluate import benchmark_module
+from compclip.prepare import benchmark_records
 from compclip.runs import run_folder
 from compclip.track import sync
 from compclip.track.item_tables import COUNTS_TAG, TABLES_TAG, ItemTables
@@ -33,21 +34,21 @@ def section(tmp_path):
 
 @pytest.fixture
 def results(tmp_path, section):
-    """The results of a run that was scored on those files."""
+    """The results of a run that was scored on those files, and their records."""
     fake_runs.make(tmp_path, [fake_runs.cell("clic")])
     folder = tmp_path / "results" / "clic" / "vit-scenes-0"
     file = run_folder.result_path(folder, "sugarcrepe")
-    fingerprint = sugarcrepe.load(section.path, section.images, section.split).fingerprint()
+    fingerprint = benchmark_module.write_census("sugarcrepe", section, tmp_path)["fingerprint"]
     write_json(file, json.loads(file.read_text()) | {"fingerprint": fingerprint})
     return folder
 
 
-def make(section, results, rows=100):
-    return ItemTables({"sugarcrepe": section}, "wrong", rows).make(results)
+def make(results, rows=100):
+    return ItemTables(results.parents[2], rows).make(results)
 
 
-def test_each_outcome_stands_beside_its_texts(section, results):
-    (table,) = make(section, results)
+def test_each_outcome_stands_beside_its_texts(results):
+    (table,) = make(results)
     content = json.loads(table.text)
     assert (table.path, table.row_count, table.total) == ("items/sugarcrepe.json", 15, 15)
     assert content["columns"] == ["item", "outcome", "metric", "text 1", "text 2"]
@@ -55,13 +56,13 @@ def test_each_outcome_stands_beside_its_texts(section, results):
     assert [row[1] for row in content["data"]] == [*map(float, "111111111011100")]
 
 
-def test_won_and_lost_items_are_marked(tmp_path, section, results):
+def test_won_and_lost_items_are_marked(tmp_path, results):
     """Beside the pretrained model, which gets 5 of 10 and 2 of 5; of a result on other files there are no marks."""
     fake_runs.make(tmp_path, [fake_runs.cell("pretrained")])
     pretrained = tmp_path / "results" / "pretrained" / "vit-scenes-0"
     file, ours = (run_folder.result_path(folder, "sugarcrepe") for folder in (pretrained, results))
     fingerprint = json.loads(ours.read_text())["fingerprint"]
-    tables = ItemTables({"sugarcrepe": section}, "wrong", 100)
+    tables = ItemTables(tmp_path, 100)
     assert "to pretrained" not in json.loads(tables.make(results, pretrained)[0].text)["columns"]
     write_json(file, json.loads(file.read_text()) | {"fingerprint": fingerprint})
     content = json.loads(tables.make(results, pretrained)[0].text)
@@ -72,8 +73,8 @@ def test_won_and_lost_items_are_marked(tmp_path, section, results):
     assert [row[3] for row in lost].count("lost") == 5 and lost[8][4:] == ["swap_att 8", "not 8"]
 
 
-def test_rows_are_bounded_and_drawn_from_every_metric(section, results):
-    (table,) = make(section, results, rows=5)
+def test_rows_are_bounded_and_drawn_from_every_metric(results):
+    (table,) = make(results, rows=5)
     rows = json.loads(table.text)["data"]
     assert (table.row_count, table.total) == (5, 15)
     names = [row[0].partition("/")[2] for row in rows]
@@ -82,16 +83,17 @@ def test_rows_are_bounded_and_drawn_from_every_metric(section, results):
 
 def test_texts_that_were_not_scored_make_no_table(section, results):
     """Other files, or none at all, as on a machine that has no benchmarks."""
-    assert make(BenchmarkSection(path="absent", images="absent"), results) == []
-    file = next(iter((results.parents[2] / "official").glob("swap_obj.json")))
+    file = results.parents[2] / "official" / "swap_obj.json"
     file.write_text(file.read_text().replace("not 4", "no longer 4"))
-    assert make(section, results) == []
+    benchmark_module.write_census("sugarcrepe", section, results.parents[2])
+    assert make(results) == []
+    benchmark_records.records_file(results.parents[2], "sugarcrepe").unlink()
+    assert make(results) == []
 
 
-def test_the_run_has_them_where_the_ui_looks(tmp_path, section, results, uri):
+def test_the_run_has_them_where_the_ui_looks(tmp_path, results, uri):
     """As artifacts and in the tag of `log_table`."""
     project = source(tmp_path)
-    project.options.tables.sections["sugarcrepe"] = section
     assert sync.update_store(project, uri)["added"] == 1
     client, by_name = tracked(uri)
     run = by_name["clic-vit-scenes-0"]
