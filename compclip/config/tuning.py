@@ -1,7 +1,8 @@
 """The section `tune`: the study of each method of the grid, alike for all, and the values that it chose.
 
-A study is declared as in experiments/studies, with objectives on validation items. Its request (the study, and the
-settings that it starts from) goes into plan/tune/tune.json; the stage `tune` writes request and chosen values to
+A method is searched twice: its schedule, then with the chosen schedule its own parameters. Both are studies as those of
+experiments/studies, with objectives on validation items. The request (what the studies have in common, the spaces, and
+the settings that they start from) goes into plan/tune/tune.json; the stage `tune` writes request and chosen values to
 tuned/<method>.json. Values of another request than today's are stale, and no run takes them.
 """
 
@@ -86,36 +87,43 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
     settings = {"method": asdict(config), "train": asdict(train)}
     for name in ("snapshots", "choose"):  # a trial is judged by its end
         del settings["train"][name]
-    space, current = _make_space(params, cell, settings)
     study = {
         "method": str(cell.method),
         "backbone": str(cell.backbone),
         "data": str(cell.data),
         "seed": tune.seed,
-        "trials": tune.trials,
         "objectives": list(tune.objectives),
         "split": VALIDATION,
         "sampler": tune.sampler,
         "startup_trials": tune.startup_trials,
-        "space": space,
-        "paper": [current] if current else [],
     }
+    searches = _make_searches(params, cell, settings)
+    limits = {"widenings": tune.widenings, "device_hours": tune.device_hours}
     shares = {"benchmarks": list(params.evaluate.benchmarks), "validation_share": params.evaluate.validation_share}
-    return {"study": study, "settings": settings, "device_hours": tune.device_hours, **shares}
+    return {"study": study, "searches": searches, "settings": settings, **limits, **shares}
 
 
-def _make_space(params: Params, cell: Cell, settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the space of a method, and its present values where the space holds them all.
+def _make_searches(params: Params, cell: Cell, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the searches of a method: of its schedule, as many trials for all, then of its own parameters, by number.
 
-    `tune.space` is for all methods, or for one by its name; a method's own parts are searched around their values.
+    Each has its space, its trials, and the present values as `paper` where the space holds them all.
     """
-    ranges = _list_ranges(params, cell, settings["method"])
-    values = {name: get_value(settings, name) for name in ranges}
-    space = {name: declared for name, r in ranges.items() if (declared := r.around(values[name]))}
-    if not space:
+    dimensions = {}
+    for name, search_range in _list_ranges(params, cell, settings["method"]).items():
+        dimension = search_range.around(get_value(settings, name))
+        if dimension:
+            dimensions[name] = dimension
+    if not dimensions:
         raise UserError(f"tune.space: nothing to search for {cell.method}; name a parameter as train.lr")
-    is_inside = all(SearchRange.holds(space[name], values[name]) for name in space)
-    return space, {name: values[name] for name in space} if is_inside else {}
+    schedule = {name: dimension for name, dimension in dimensions.items() if name.startswith(TRAIN)}
+    own = {name: dimension for name, dimension in dimensions.items() if name not in schedule}
+    searches = []
+    for space, trials in ((schedule, params.tune.trials), (own, params.tune.part_trials * len(own))):
+        values = {name: get_value(settings, name) for name in space}
+        is_inside = all(SearchRange.holds(space[name], values[name]) for name in space)
+        if space:
+            searches.append({"space": space, "trials": trials, "paper": [values] if is_inside else []})
+    return searches
 
 
 def _list_ranges(params: Params, cell: Cell, config: Mapping[str, Any]) -> dict[str, SearchRange]:
