@@ -74,7 +74,7 @@ class GridResults:
     curves: Sequence[trajectories.TrainingCurve] = ()
     overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
     records: Mapping[str, BenchmarkRecords] = field(default_factory=dict)
-    tuned: Mapping[tuned_rows.RowName, str] = field(default_factory=dict)
+    tuned: Mapping[tables.RowName, str] = field(default_factory=dict)
     tuning: Sequence[tuned_rows.TunedMethod] = ()
     root: Path = Path()
 
@@ -178,20 +178,20 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
     columns = {c.name: c for c in (*main, *remaining)}
-    uncorrected = _build_tables(results, settings, main)
+    searches: dict[tables.RowName, str] = {}
+    build = functools.partial(_build_tables, results, settings, searches)
+    built = build(main)
+    searches |= tuned_rows.describe_searches(built, results.tuning)
+    uncorrected = [table.mark_rows({table_heads.SEARCHED: searches}) for table in built]
     contrasts = tables.build_contrasts(uncorrected, reference)
-    of_versions = _build_tables(results, settings, main, by_version=True)
+    of_versions = build(main, by_version=True)
     whole = []
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()), versions=settings.versions)
     page_tables = PageTables(
         main=_correct_tables(uncorrected, correction),
-        subsets=_correct_tables(
-            _build_tables(results, settings, [c for c in remaining if "/" in c.metric]), correction
-        ),
-        other_metrics=_correct_tables(
-            _build_tables(results, settings, [c for c in remaining if "/" not in c.metric]), correction
-        ),
+        subsets=_correct_tables(build([c for c in remaining if "/" in c.metric]), correction),
+        other_metrics=_correct_tables(build([c for c in remaining if "/" not in c.metric]), correction),
         contrasts=_correct_tables(contrasts, correction),
         of_versions=_correct_tables(of_versions, correction),
         version_contrasts=_correct_tables(tables.build_contrasts(of_versions, reference), correction),
@@ -204,19 +204,21 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
 
 
 def _build_tables(
-    results: GridResults, settings: PageSettings, columns: Sequence[Column], by_version: bool = False
+    results: GridResults,
+    settings: PageSettings,
+    searches: Mapping[tables.RowName, str],
+    columns: Sequence[Column],
+    by_version: bool = False,
 ) -> list[ResultTable]:
-    """Build the tables of some columns, with marks of tuned rows and chosen checkpoints; none without columns."""
+    """Build the tables of some columns, with the marks of their rows; none without columns."""
     if not columns:
         return []
     build = tables.build_version_tables if by_version else tables.build_tables
     checkpoints = trajectories.describe_checkpoints(results.curves)
     leaks = trajectories.find_leaks(checkpoints, settings.split.name)
-    built = []
-    for table in build(results.runs, columns, settings.split, settings.versions):
-        tuned = tuned_rows.mark_tuned(table, {**leaks, **results.tuned})
-        built.append(trajectories.mark_checkpoints(tuned, checkpoints))
-    return built
+    notes = dict(zip(table_heads.ROW_MARKS, ({**leaks, **results.tuned}, checkpoints, searches), strict=True))
+    built = build(results.runs, columns, settings.split, settings.versions)
+    return [table.mark_rows(notes) for table in built]
 
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:

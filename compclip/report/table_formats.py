@@ -26,7 +26,7 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
     "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
-    "tuned_on", "backbones", "checkpoint",
+    "tuned_on", "checkpoint", "search", "backbones",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
@@ -307,7 +307,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
                 group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
                 e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
                 *table_heads.backbone_names(group), group.split.name,
-                group.tuned.get(row.method, ""), e.backbones, group.checkpoints.get(row.method, ""),
+                *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS), e.backbones,
             ))  # fmt: skip
     return escape.format_csv([FIELDS, *lines])
 

@@ -98,7 +98,8 @@ def _make_row(
         points.append(MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time))
         if line["verdict"]:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
-    marks = {"tuned_on": lines[0].get("tuned_on"), "shown_checkpoint": lines[0].get("checkpoint")}
+    fields = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}
+    marks = {tag: lines[0].get(field) for tag, field in fields.items()}
     tags |= {tag: mark for tag, mark in marks.items() if mark}
     seeds = max(int(line["seeds"]) for line in lines)
     backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
@@ -113,8 +114,7 @@ def _make_row(
     )
     if marks["tuned_on"]:
         note += f" **Tuned on what is shown**: it {to_markdown(marks['tuned_on'])}."
-    if marks["shown_checkpoint"]:
-        note += f" It {to_markdown(marks['shown_checkpoint'])}."
+    note += "".join(f" It {to_markdown(text)}." for tag, text in marks.items() if text and tag != "tuned_on")
     note += f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
     starts = [run.start for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
     return MlflowEntry(
