@@ -46,7 +46,7 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     if "report.csv" not in files:
         return []
     time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)
-    note = "The page of `compclip report`."
+    note = f"{_format_notice(options)}The page of `compclip report`."
     page = MlflowEntry(
         "report", "report", options.experiment, options.project, {"kind": "report", **SOURCE}, note,
         files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
@@ -56,6 +56,10 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     blind = tables["blind"].items()
     rows += [_make_blind_row(name, lines, options, time) for name, lines in blind if name not in tables["report"]]
     return [page, *rows]
+
+
+def _format_notice(options: EntryOptions) -> str:
+    return f"**{options.notice}** " if options.notice else ""
 
 
 def set_parents(report: Sequence[MlflowEntry], cells: Sequence[MlflowEntry]) -> list[MlflowEntry]:
@@ -106,7 +110,7 @@ def _make_row(
     count = f"{format_count(seeds, 'seed')}, whose runs stand below"
     if backbones > 1:
         count = f"{seeds} checkpoints of {backbones} backbones, whose own rows have their runs"
-    note = (
+    note = _format_notice(options) + (
         f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}. "
         f"`mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
