@@ -95,7 +95,7 @@ def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_pa
         "was tuned to an edge of the search: nothing beyond train.lr 5e-06 was tried; it cannot be told from the "
         "pretrained model in summary/Comp, by which it was tuned"
     )
-    for name, mark in (("index.html", "negclip #"), ("report.md", "negclip #"), ("report.tex", r"negclip \#")):
+    for name, mark in (("index.html", "negclip ‖"), ("report.md", "negclip ‖"), ("report.tex", r"negclip $\parallel$")):
         text = (tmp_path / "reports" / name).read_text()
         assert mark in text and note in text and mark.replace("negclip", "clic") not in text.replace("negclip", "")
     lines = list(csv.DictReader((tmp_path / "reports" / "report.csv").open()))
