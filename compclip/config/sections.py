@@ -304,14 +304,12 @@ class Tune:
     """
 
     trials: NonNegativeInt = 0  # of each method's schedule, which is searched first; 0: nothing is tuned
-    part_trials: PositiveInt = 4  # then of each of its own parameters, with the chosen schedule
+    part_trials: NonNegativeInt = 4  # then of each of its own weights and exponents, with that schedule; 0: none
     widenings: NonNegativeInt = 3  # of a space whose best trial lies at an edge, each with half as many trials more
     device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
     objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
-    backbone: str = ""  # the grid's backbone on which all are tuned, for all backbones; "": each for itself
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
-    parts: bool = True  # also each method's own weights and exponents, from a quarter to four times their values
     sampler: str = "random"  # whose trials are the same however many run side by side
     startup_trials: PositiveInt = 5
     seed: Seed = 1000  # of the trials and of the sampler; none of the grid's

@@ -182,7 +182,7 @@ def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
     rows: dict[tuple[str, str], list[RowName]] = {}
     for cell in grid.list_cells(params):
         row = (cell.method, cell.backbone, cell.data)
-        rows.setdefault((cell.method, tuning.place_name(cell, params.tune.backbone)), []).append(row)
+        rows.setdefault((cell.method, tuning.place_name(cell)), []).append(row)
     return [
         _summarize(method, place, document, rows[method, place])
         for method, places in documents.items()

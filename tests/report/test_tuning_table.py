@@ -46,7 +46,7 @@ def methods(monkeypatch):
     monkeypatch.setattr(tuning, "read_current", lambda params, root: {"fsc_clip": {"b-d": DOCUMENT}, "finetune": {}})
     cells = [Cell("fsc_clip", "b", "d", seed) for seed in (0, 1)]
     monkeypatch.setattr(tuned_rows.grid, "list_cells", lambda params: cells)
-    return tuned_rows.read_tuned_methods(SimpleNamespace(tune=SimpleNamespace(backbone="")), None)
+    return tuned_rows.read_tuned_methods(SimpleNamespace(), None)
 
 
 def test_gains_flatness_and_ranges_by_hand(methods):

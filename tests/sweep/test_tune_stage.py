@@ -205,25 +205,6 @@ def test_values_of_another_request_are_nobody_s(project, capsys, monkeypatch):
     assert keys.write_keys(Path(".")) == 6
 
 
-def test_what_was_tuned_on_one_backbone_is_for_all(project, sender):
-    """No trial more; both ways to a run's key agree on either backbone, and so do its values."""
-    count = len(sender.sent)
-    shutil.copytree("models/tiny", "models/wide")
-    text = PARAMS.replace("backbones: [tiny]", "backbones: [tiny, wide]").replace(
-        "trials: 3", "trials: 3, backbone: tiny"
-    )
-    write_params(text.replace("{tiny: {model: tiny.json}}", "{tiny: {model: tiny.json}, wide: {model: tiny.json}}"))
-    tune_stage.main(["-j", "1"])
-    values = tuning.read_document("fsc_clip", Path("."))["tiny-scenes"]["values"]
-    assert len(sender.sent) == count and [*tuning.read_document("fsc_clip", Path("."))] == ["tiny-scenes"]
-    keys.write_keys(Path("."))
-    planned = run_store.load_planned("fsc_clip")
-    assert [run.cell.backbone for run in planned] == ["tiny", "tiny", "wide", "wide"]
-    assert {run.resolved["method"]["gamma"] for run in planned} == {values["gamma"]}
-    resolved = [run for run in grid.resolve_all(read.load_params("params.yaml")) if run.cell.method == "fsc_clip"]
-    assert [run.key for run in planned] == [run_store.locate_run(run).key for run in resolved]
-
-
 def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
     """No trial is begun when they are spent; what was chosen is the best until then."""
     write_params(PARAMS.replace("trials: 3", "trials: 6, device_hours: 1, seed: 7"))
@@ -238,7 +219,6 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
     [
         ("split: test", "tune: unknown key 'split'"),
         ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
-        ("backbone: tinny", "tune.backbone: unknown backbone 'tinny'; did you mean 'tiny'"),
         ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
         ("space: {train.lrr: {factor: [1, 2]}}", "tune.space: unknown parameter 'train.lrr'; did you mean 'train.lr'"),
         ("space: {fsc_clip.gama: {factor: [1, 2]}}", "unknown parameter 'fsc_clip.gama'; did you mean"),
