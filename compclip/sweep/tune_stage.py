@@ -98,16 +98,24 @@ class TuningRun:
     def run_search(self, search: Mapping[str, Any]) -> None:
         """Search a space, and what lies beyond it as long as the best trial lies at an edge."""
         chosen = self.best["params"] if self.trials else {}
-        space = dict(search["space"])
+        self.space |= search["space"]
+        if self.is_spent:
+            return
         self._drive(search, chosen)
         for _ in range(self.request["widenings"]):
+            space = {name: self.space[name] for name in search["space"]}
             strips = self.list_strips(space)
-            if not strips:
+            if self.is_spent or not strips:
                 break
             half = -(-search["trials"] // 2)  # rounded up
             self._drive({"space": space | strips, "trials": half, "paper": []}, chosen)
-            space |= {name: join_ranges(space[name], strip) for name, strip in strips.items()}
-        self.space |= space
+            self.space |= {name: join_ranges(space[name], strip) for name, strip in strips.items()}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the device-hours of all trials are spent, where they are limited."""
+        limit_s = 3600 * self.request["device_hours"]
+        return bool(limit_s) and sum(self.seconds_by_run.values()) >= limit_s
 
     def list_strips(self, space: Mapping[str, Any]) -> dict[str, Any]:
         """List the ranges beyond the edges at which the best trial lies, where the method takes such values."""
@@ -148,10 +156,7 @@ class TuningRun:
         from compclip.sweep.study_driver import StudyDriver, open_study
 
         params = Path(self.args.params)
-        limit_s = 3600 * self.request["device_hours"]
-        left_s = limit_s - sum(self.seconds_by_run.values())
-        if limit_s and left_s <= 0:
-            return
+        left_s = 3600 * self.request["device_hours"] - sum(self.seconds_by_run.values())
         study = name_study(self.place, self.request, search, chosen, params, self.root)
         with study_results.lock_study(study.name, self.root):
             fixed = sweep_command.fixed_params(study, params, [], self.root)

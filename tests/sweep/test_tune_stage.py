@@ -212,6 +212,7 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
     tune_stage.main(["-j", "1", "--method", "fsc_clip"])
     document = tuning.read_document("fsc_clip", Path("."))["tiny-scenes"]
     assert len(document["trials"]) == 3 and document["device_seconds"] == 3600
+    assert document["space"]["gamma"] == document["request"]["searches"][1]["space"]["gamma"]  # not widened untried
 
 
 @pytest.mark.parametrize(
