@@ -1,4 +1,4 @@
-"""Where the embedded scenes lie, and what a page with their numbers says first."""
+"""Where the embedded scenes lie, and the sentence that every page with their numbers says first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from compclip.config.sections import Params
 
 WORLD = "data/scenes_world"  # the out of the stage `scenes`
 NOTICE = (
-    "These numbers are of the embedded scenes, drawings of 64 pixels. They show whether code works and what a loss "
-    "does there; they do not rank methods (docs/claims.md)."
+    "These numbers are of the embedded scenes, drawings of 64 pixels for running everything anywhere, trying a loss "
+    "for faults, and teaching; they do not rank methods (docs/claims.md)."
 )
 
 

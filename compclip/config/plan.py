@@ -83,8 +83,7 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     tuning_code = (
         {"code": hash_stage_code("tune"), "runs": _hash_runs_code(params, requests)} if requests else {"code": ""}
     )
-    on_one = {"backbone": params.tune.backbone} if requests and params.tune.backbone else {}
-    yield "tune", "tune", {"studies": requests, **on_one, **tuning_code}
+    yield "tune", "tune", {"studies": requests, **tuning_code}
     for method, group in itertools.groupby(all_runs, key=lambda run: run.cell.method):
         runs = list(group)
         yield "train", method, _train_document(method, runs)

@@ -296,12 +296,7 @@ class SearchRange:
 
 
 def _search_schedule() -> dict[str, SearchRange]:
-    return {
-        "train.lr": SearchRange(factor=(0.2, 5.0)),
-        "train.epochs": SearchRange(factor=(0.5, 2.0)),
-        "train.weight_decay": SearchRange(factor=(0.1, 10.0)),
-        "train.average_alpha": SearchRange(float=(0.2, 1.0)),
-    }
+    return {"train.lr": SearchRange(factor=(0.2, 5.0)), "train.average_alpha": SearchRange(float=(0.0, 1.0))}
 
 
 @dataclass(frozen=True)
@@ -311,13 +306,13 @@ class Tune:
     What is shown must not choose: test items are for the report.
     """
 
-    trials: NonNegativeInt = 0  # of each method; 0: nothing is tuned
+    trials: NonNegativeInt = 0  # of each method's schedule, which is searched first; 0: nothing is tuned
+    part_trials: NonNegativeInt = 4  # then of each of its own weights and exponents, with that schedule; 0: none
+    widenings: NonNegativeInt = 3  # of a space whose best trial lies at an edge, each with half as many trials more
     device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
     objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
-    backbone: str = ""  # the grid's backbone on which all are tuned, for all backbones; "": each for itself
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
-    parts: bool = True  # also each method's own weights and exponents, from a quarter to four times their values
     sampler: str = "random"  # whose trials are the same however many run side by side
     startup_trials: PositiveInt = 5
     seed: Seed = 1000  # of the trials and of the sampler; none of the grid's

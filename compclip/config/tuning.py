@@ -1,7 +1,8 @@
 """The section `tune`: the study of each method of the grid, alike for all, and the values that it chose.
 
-A study is declared as in experiments/studies, with objectives on validation items. Its request (the study, and the
-settings that it starts from) goes into plan/tune/tune.json; the stage `tune` writes request and chosen values to
+A method is searched twice: its schedule, then with the chosen schedule its own parameters. Both are studies as those of
+experiments/studies, with objectives on validation items. The request (what the studies have in common, the spaces, and
+the settings that they start from) goes into plan/tune/tune.json; the stage `tune` writes request and chosen values to
 tuned/<method>.json. Values of another request than today's are stale, and no run takes them.
 """
 
@@ -38,8 +39,6 @@ def check_tune(params: Params) -> None:
         benchmark, _, metric = objective.partition("/")
         if not metric or benchmark not in ("summary", *evaluated):
             raise unknown("benchmark", benchmark, ["summary", *evaluated], f"tune.objectives: {objective!r}")
-    if tune.backbone and tune.backbone not in params.grid.backbones:
-        raise unknown("backbone", tune.backbone, params.grid.backbones, "tune.backbone")
     if tune.seed in params.grid.seeds:
         raise UserError(f"tune.seed={tune.seed}: is one of grid.seeds, whose luck would be chosen; give another")
     methods = list(dict.fromkeys(method.partition(".")[0] for method in list_methods(params)))
@@ -62,9 +61,9 @@ def list_methods(params: Params) -> list[str]:
     return [method for method in params.grid.methods if load_method(method).TRAINS]
 
 
-def place_name(cell: Cell, backbone: str = "") -> str:
-    """Return backbone-data: where a method is tuned once, for all seeds; `backbone` where one stands for all."""
-    return f"{backbone or cell.backbone}-{cell.data}"
+def place_name(cell: Cell) -> str:
+    """Return backbone-data: where a method is tuned once, for all seeds."""
+    return f"{cell.backbone}-{cell.data}"
 
 
 def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
@@ -74,8 +73,8 @@ def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
         methods = list_methods(params)
         for cell in list_cells(params):
             places = requests.setdefault(str(cell.method), {}) if cell.method in methods else {}
-            if cell.method in methods and cell.backbone == (params.tune.backbone or cell.backbone):
-                places.setdefault(place_name(cell), _make_request(params, cell))
+            if cell.method in methods and place_name(cell) not in places:
+                places[place_name(cell)] = _make_request(params, cell)
     return requests
 
 
@@ -86,44 +85,50 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
     settings = {"method": asdict(config), "train": asdict(train)}
     for name in ("snapshots", "choose"):  # a trial is judged by its end
         del settings["train"][name]
-    space, current = _make_space(params, cell, settings)
     study = {
         "method": str(cell.method),
         "backbone": str(cell.backbone),
         "data": str(cell.data),
         "seed": tune.seed,
-        "trials": tune.trials,
         "objectives": list(tune.objectives),
         "split": VALIDATION,
         "sampler": tune.sampler,
         "startup_trials": tune.startup_trials,
-        "space": space,
-        "paper": [current] if current else [],
     }
+    searches = _make_searches(params, cell, settings)
+    limits = {"widenings": tune.widenings, "device_hours": tune.device_hours}
     shares = {"benchmarks": list(params.evaluate.benchmarks), "validation_share": params.evaluate.validation_share}
-    return {"study": study, "settings": settings, "device_hours": tune.device_hours, **shares}
+    return {"study": study, "searches": searches, "settings": settings, **limits, **shares}
 
 
-def _make_space(params: Params, cell: Cell, settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the space of a method, and its present values where the space holds them all.
+def _make_searches(params: Params, cell: Cell, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the searches of a method: of its schedule, as many trials for all, then of its own parameters, by number.
 
-    `tune.space` is for all methods, or for one by its name; a method's own parts are searched around their values.
+    Each has its space, its trials, and the present values as `paper` where the space holds them all.
     """
-    ranges = _list_ranges(params, cell, settings["method"])
-    values = {name: get_value(settings, name) for name in ranges}
-    space = {name: declared for name, r in ranges.items() if (declared := r.around(values[name]))}
-    if not space:
+    dimensions = {}
+    for name, search_range in _list_ranges(params, cell, settings["method"]).items():
+        dimension = search_range.around(get_value(settings, name))
+        if dimension:
+            dimensions[name] = dimension
+    schedule = {name: dimension for name, dimension in dimensions.items() if name.startswith(TRAIN)}
+    own = {name: dimension for name, dimension in dimensions.items() if name not in schedule}
+    searches = []
+    for space, trials in ((schedule, params.tune.trials), (own, params.tune.part_trials * len(own))):
+        values = {name: get_value(settings, name) for name in space}
+        is_inside = all(SearchRange.holds(space[name], values[name]) for name in space)
+        if space and trials:
+            searches.append({"space": space, "trials": trials, "paper": [values] if is_inside else []})
+    if not searches:
         raise UserError(f"tune.space: nothing to search for {cell.method}; name a parameter as train.lr")
-    is_inside = all(SearchRange.holds(space[name], values[name]) for name in space)
-    return space, {name: values[name] for name in space} if is_inside else {}
+    return searches
 
 
 def _list_ranges(params: Params, cell: Cell, config: Mapping[str, Any]) -> dict[str, SearchRange]:
     base = cell.method.partition(".")[0]
     ranges = {key: r for key, r in params.tune.space.items() if key.startswith(TRAIN)}
-    if params.tune.parts:
-        parts = list_parts(load_method(base).Config)
-        ranges |= {name: PART_RANGE for name in parts if isinstance(config[name], float) and config[name] > 0}
+    parts = list_parts(load_method(base).Config)
+    ranges |= {name: PART_RANGE for name in parts if isinstance(config[name], float) and config[name] > 0}
     return ranges | {key.partition(".")[2]: r for key, r in params.tune.space.items() if key.partition(".")[0] == base}
 
 
@@ -138,12 +143,9 @@ def get_value(settings: Mapping[str, Any], name: str) -> Any:
 def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
     """Read the values of each method and each of the grid's places; those of another request are left out."""
     documents = read_current(params, root)
-    values: dict[str, dict[str, Values]] = {method: {} for method in documents}
-    for cell in list_cells(params):
-        tuned_at = place_name(cell, params.tune.backbone)
-        document = documents.get(str(cell.method), {}).get(tuned_at)
-        if document:
-            values[str(cell.method)][place_name(cell)] = document["values"]
+    values: dict[str, dict[str, Values]] = {}
+    for method, places in documents.items():
+        values[method] = {place: document["values"] for place, document in places.items()}
     return values
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 LATEX = {
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "&": r"\&", "%": r"\%",
     "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "<": "$<$", ">": "$>$", "−": "$-$", "–": "--",
-    "‡": r"$\ddagger$", "§": r"\S{}", "⊘": r"$\oslash$", "⊂": r"$\subset$",
+    "‡": r"$\ddagger$", "§": r"\S{}", "⊘": r"$\oslash$", "⊂": r"$\subset$", "‖": r"$\parallel$",
 }  # fmt: skip
 MARKDOWN = {"\\": "\\\\", "|": "\\|", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "<": "&lt;", "&": "&amp;"}
 FORMULA = tuple("=+-@\t\n＝＋－＠")  # what a spreadsheet takes for the beginning of one

@@ -4,8 +4,8 @@ Columns: paper, table, row, method, backbone, data, benchmark, metric, value, un
 (over seeds) and activation (a wrong one, with which the weights were scored); values as printed. A row without a method
 is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
 fingerprints of the official benchmarks. models/*.csv has a line a model, among which ours are ranked: model, weights,
-family, and the report's columns, in percent; an empty place is not known. A page of the embedded scenes, whose numbers
-do not rank methods, shows the authors' differences beside ours: how far they are from what was measured.
+family, and the report's columns, in percent; an empty place is not known. Below our difference of two methods in a
+column stands the authors', as far as it is of the same two.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from compclip.base.files import read_text
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import load_section
 from compclip.report import table_heads
-from compclip.report.escape import layout_markdown, to_markdown
-from compclip.report.table_formats import describe_interval, format_number
+from compclip.report.table_formats import PrintedRows, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
@@ -412,23 +411,20 @@ def compute_standings(group: ResultTable, models: Sequence[PublishedModel]) -> l
 
 # --- the authors' own differences beside ours
 
-FINETUNE = "finetune"
-PLAIN_FINE_TUNING = (FINETUNE, "clic.b1", "c2lip.finetune")  # what papers call fine-tuned by the contrastive loss alone
+TEXT_TOWER = "finetune.text"  # plain fine-tuning of the text tower alone
+# what papers call fine-tuned by the contrastive loss alone; CLIC trains the text tower
+PLAIN_FINE_TUNING = {"finetune": ("finetune", "c2lip.finetune"), TEXT_TOWER: ("clic.b1",)}
 
 
 @dataclass(frozen=True)
 class DifferenceBeside:
-    """Our difference of a method to `base` in a column, in its own unit, and those that a paper prints, in points.
-
-    `interval` is ours as text.
-    """
+    """Our difference of a method to `base` in a column, in its own unit, and those that a paper prints, in points."""
 
     method: str
     base: str
     column: Column
     paper: str
     ours: float
-    interval: str
     printed: tuple[float, ...]
 
     @property
@@ -436,17 +432,13 @@ class DifferenceBeside:
         """Whether our sign is that of the mean of the printed ones; a difference of 0 agrees with none."""
         return self.ours * sum(self.printed) > 0
 
-    def layout(self) -> tuple[str, ...]:
-        """Lay out the cells of a line: method, column, what is printed, ours, its interval, whether signs agree."""
+    @property
+    def text(self) -> str:
+        """What is printed, from the least to the largest, and whether its sign is ours."""
         unit = self.column.scale
         ends = (min(self.printed) / unit, max(self.printed) / unit)
         printed = " to ".join(dict.fromkeys(format_number(end, self.column, sign=True) for end in ends))
-        ours = format_number(self.ours, self.column, sign=True)
-        sign = "same sign" if self.agrees else "other sign"
-        return self.method, self.column.name, f"{printed} ({self.paper})", ours, self.interval, sign
-
-
-DIFFERENCE_HEAD = ("method", "column", "the authors'", "ours", "95 %", "")
+        return f"{printed} {'same' if self.agrees else 'other'} sign"
 
 
 def list_differences(
@@ -461,11 +453,10 @@ def list_differences(
     papers = list(dict.fromkeys(n.paper for n in usable))
     lines = []
     for method, column, statistic in _iterate_compared(contrasts):
-        interval = describe_interval(statistic, column)
         for paper in papers:
             printed = _list_printed(usable, paper, method, base, column.name)
             if printed and statistic.change is not None:
-                lines.append(DifferenceBeside(method, base, column, paper, statistic.change, interval, printed))
+                lines.append(DifferenceBeside(method, base, column, paper, statistic.change, printed))
     return lines
 
 
@@ -494,7 +485,7 @@ def _list_printed(
 
 def _list_published_names(method: str) -> tuple[str, ...]:
     """List the names that papers' tables have for a method of ours: plain fine-tuning has several."""
-    return PLAIN_FINE_TUNING if method == FINETUNE else (method,)
+    return PLAIN_FINE_TUNING.get(method, (method,))
 
 
 def summarize_differences(lines: Sequence[DifferenceBeside]) -> str:
@@ -505,9 +496,9 @@ def summarize_differences(lines: Sequence[DifferenceBeside]) -> str:
     return f"Of {len(lines)} differences to {lines[0].base} that the authors print, {agreeing} have the same sign here."
 
 
-def format_differences_markdown(lines: Sequence[DifferenceBeside]) -> str:
-    """Format the summary and the table in Markdown; empty without lines."""
-    if not lines:
-        return ""
-    table = layout_markdown(DIFFERENCE_HEAD, [[to_markdown(cell) for cell in line.layout()] for line in lines])
-    return f"\n## The authors' differences to {to_markdown(lines[0].base)}\n\n{summarize_differences(lines)}\n\n{table}"
+def layout_printed(lines: Sequence[DifferenceBeside]) -> PrintedRows:
+    """Lay out what is printed as rows below ours."""
+    rows: dict[str, dict[str, dict[Column, str]]] = {}
+    for line in lines:
+        rows.setdefault(line.method, {}).setdefault(line.paper, {})[line.column] = line.text
+    return rows

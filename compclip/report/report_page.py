@@ -74,7 +74,7 @@ class GridResults:
     curves: Sequence[trajectories.TrainingCurve] = ()
     overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
     records: Mapping[str, BenchmarkRecords] = field(default_factory=dict)
-    tuned: Mapping[tuned_rows.RowName, str] = field(default_factory=dict)
+    tuned: Mapping[tables.RowName, str] = field(default_factory=dict)
     tuning: Sequence[tuned_rows.TunedMethod] = ()
     root: Path = Path()
 
@@ -112,7 +112,8 @@ class PageSettings:
 class PageTables:
     """The tables: `main` has summary and chosen columns, `subsets` groups of items, `other_metrics` the rest.
 
-    `contrasts` are the main tables as differences to the reference. `of_versions` has the main columns of each backbone
+    `contrasts` are the main tables as differences to the reference, `text_contrasts` those of methods that train the
+    text tower alone to its plain fine-tuning. `of_versions` has the main columns of each backbone
     that is a version of one. `whole` has, of a split, the means over whole benchmarks, as papers print them. `blind`
     are comparisons of the main tables with rows that see no picture, by the table's name.
     """
@@ -121,6 +122,7 @@ class PageTables:
     subsets: tuple[ResultTable, ...]
     other_metrics: tuple[ResultTable, ...]
     contrasts: tuple[ResultTable, ...]
+    text_contrasts: tuple[ResultTable, ...]
     of_versions: tuple[ResultTable, ...]
     version_contrasts: tuple[ResultTable, ...]
     whole: tuple[ResultTable, ...]
@@ -152,14 +154,22 @@ class ReportPage:
         return bool(self.slices and self.settings.items)
 
     @property
-    def authors_lines(self) -> list[list[DifferenceBeside]]:
-        """List the authors' differences, to the reference and to the pretrained model; none without a notice."""
-        if not self.settings.notice:
-            return []
-        compared = [(self.tables.contrasts, self.settings.reference), (self.tables.main, PRETRAINED)]
-        printed = self.literature.numbers
-        lines = [published_numbers.list_differences(of_base, base, printed) for of_base, base in compared if base]
-        return [of_base for of_base in lines if of_base]
+    def contrasts(self) -> dict[str, Sequence[ResultTable]]:
+        """The tables of differences to trained methods, by what they are to."""
+        contrasts: dict[str, Sequence[ResultTable]] = {}
+        if self.settings.reference:
+            contrasts[self.settings.reference] = self.tables.contrasts
+        if self.tables.text_contrasts:
+            contrasts[published_numbers.TEXT_TOWER] = self.tables.text_contrasts
+        return contrasts
+
+    def layout_printed(self, group: ResultTable, base: str) -> table_formats.PrintedRows:
+        """Lay out what papers print of the differences of a table, as rows below ours."""
+        return published_numbers.layout_printed(self.list_printed([group], base))
+
+    def list_printed(self, groups: Sequence[ResultTable], base: str) -> list[DifferenceBeside]:
+        """List what papers print of the differences of some tables."""
+        return published_numbers.list_differences(groups, base, self.literature.numbers)
 
     @property
     def notes(self) -> dict[str, list[str]]:
@@ -178,21 +188,22 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
     columns = {c.name: c for c in (*main, *remaining)}
-    uncorrected = _build_tables(results, settings, main)
+    searches: dict[tables.RowName, str] = {}
+    build = functools.partial(_build_tables, results, settings, searches)
+    built = build(main)
+    searches |= tuned_rows.describe_searches(built, results.tuning)
+    uncorrected = [table.mark_rows({table_heads.SEARCHED: searches}) for table in built]
     contrasts = tables.build_contrasts(uncorrected, reference)
-    of_versions = _build_tables(results, settings, main, by_version=True)
+    of_versions = build(main, by_version=True)
     whole = []
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()), versions=settings.versions)
     page_tables = PageTables(
         main=_correct_tables(uncorrected, correction),
-        subsets=_correct_tables(
-            _build_tables(results, settings, [c for c in remaining if "/" in c.metric]), correction
-        ),
-        other_metrics=_correct_tables(
-            _build_tables(results, settings, [c for c in remaining if "/" not in c.metric]), correction
-        ),
+        subsets=_correct_tables(build([c for c in remaining if "/" in c.metric]), correction),
+        other_metrics=_correct_tables(build([c for c in remaining if "/" not in c.metric]), correction),
         contrasts=_correct_tables(contrasts, correction),
+        text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
         of_versions=_correct_tables(of_versions, correction),
         version_contrasts=_correct_tables(tables.build_contrasts(of_versions, reference), correction),
         whole=tuple(whole),
@@ -204,19 +215,33 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
 
 
 def _build_tables(
-    results: GridResults, settings: PageSettings, columns: Sequence[Column], by_version: bool = False
+    results: GridResults,
+    settings: PageSettings,
+    searches: Mapping[tables.RowName, str],
+    columns: Sequence[Column],
+    by_version: bool = False,
 ) -> list[ResultTable]:
-    """Build the tables of some columns, with marks of tuned rows and chosen checkpoints; none without columns."""
+    """Build the tables of some columns, with the marks of their rows; none without columns."""
     if not columns:
         return []
     build = tables.build_version_tables if by_version else tables.build_tables
     checkpoints = trajectories.describe_checkpoints(results.curves)
     leaks = trajectories.find_leaks(checkpoints, settings.split.name)
-    built = []
-    for table in build(results.runs, columns, settings.split, settings.versions):
-        tuned = tuned_rows.mark_tuned(table, {**leaks, **results.tuned})
-        built.append(trajectories.mark_checkpoints(tuned, checkpoints))
-    return built
+    notes = dict(zip(table_heads.ROW_MARKS, ({**leaks, **results.tuned}, checkpoints, searches), strict=True))
+    built = build(results.runs, columns, settings.split, settings.versions)
+    return [table.mark_rows(notes) for table in built]
+
+
+def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list[ResultTable]:
+    """Build the differences of methods that train the text tower alone to plain fine-tuning of that tower."""
+    if reference == published_numbers.TEXT_TOWER:
+        return []
+    contrasts = []
+    for group in tables.build_contrasts(groups, published_numbers.TEXT_TOWER):
+        rows = [row for row in group.rows if row.runs and row.runs[0].config["train"].get("trainable") == "text"]
+        if rows:
+            contrasts.append(replace(group, rows=tuple(rows)))
+    return contrasts
 
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
@@ -418,11 +443,19 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
     return joined
 
 
+def layout_contrasts(page: ReportPage, groups: Sequence[ResultTable], base: str) -> list[dict[str, Any]]:
+    """Lay out tables of differences to `base`, each row with what papers print of it; none without rows."""
+    laid_out = []
+    for group in groups:
+        laid_out.append(layout_differences(group) | {"printed": page.layout_printed(group, base)})
+    return [table for table in laid_out if table["rows"]]
+
+
 # What the template calls, by these names.
 TEMPLATE_MODULES = (claims, decisions, method_stories, published_numbers, run_details, slice_tables, tuned_rows)
 TEMPLATE_FUNCTIONS = (
-    layout_means, list_facts, describe_summaries, tell_stories, draw_tradeoffs, draw_wise_ft, draw_losses,
-    lay_out_curves, compare_published, rank_among_models, list_not_published, list_not_among,
+    layout_means, layout_contrasts, list_facts, describe_summaries, tell_stories, draw_tradeoffs, draw_wise_ft,
+    draw_losses, lay_out_curves, compare_published, rank_among_models, list_not_published, list_not_among,
 )  # fmt: skip
 
 
@@ -444,7 +477,11 @@ def write_report(page: ReportPage, out: Path) -> None:
         "report.csv": table_formats.format_results_csv(all_tables),
         "report.tex": table_formats.format_latex(groups, page.notes, blind)
         + table_formats.format_blind_latex(list(page.tables.blind.values()))
-        + table_formats.format_contrasts_latex(page.tables.contrasts, reference)
+        + "".join(
+            table_formats.format_contrasts_latex([group], base, page.layout_printed(group, base))
+            for base, of_base in page.contrasts.items()
+            for group in of_base
+        )
         + claims.format_claims_latex(page.findings),
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
@@ -488,8 +525,14 @@ def _format_markdown(page: ReportPage, blind: Mapping[str, Sequence[MethodRow]])
     ]
     for name, stories in tell_stories(page):
         parts.append(f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_stories_markdown(stories)}")
-    parts += [published_numbers.format_differences_markdown(lines) for lines in page.authors_lines]
-    parts.append(table_formats.format_contrasts_markdown(page.tables.contrasts, reference))
+    compared = {**page.contrasts, PRETRAINED: page.tables.main}
+    for base, compared_groups in compared.items():
+        lines = page.list_printed(compared_groups, base)
+        if lines or base != PRETRAINED:
+            for group in compared_groups:
+                printed = page.layout_printed(group, base)
+                parts.append(table_formats.format_contrasts_markdown([group], base, printed))
+            parts.append(f"\n{published_numbers.summarize_differences(lines)}\n" if lines else "")
     parts += [method_stories.format_verdicts_markdown(group, reference) for group in page.tables.contrasts]
     parts.append(slice_tables.format_slices_markdown(page.slices))
     parts.append(tuned_rows.format_tuning_markdown(page.results.tuning))

@@ -27,7 +27,7 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
     "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
-    "tuned_on", "backbones", "checkpoint",
+    "tuned_on", "checkpoint", "search", "backbones",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
@@ -45,6 +45,7 @@ CONTRAST_LEGEND = (
     "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
     "where a metric keeps no items."
 )
+PRINTED = "{} prints"  # names the row of a paper's differences, below ours
 LEAST = "decided from"  # names the row of least differences
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
@@ -53,6 +54,7 @@ WIDEST = 4.0  # times the median end of a column's intervals: where its small ax
 SPARK = 46  # pixels of half such an axis
 RANK = {0: "", 1: "best", 2: "second"}
 FormatCell = Callable[[Statistic | None, Column], str]
+PrintedRows = Mapping[str, Mapping[str, Mapping[Column, str]]]  # by method and paper a text for each column
 
 
 def format_number(value: float, column: Column, sign: bool = False) -> str:
@@ -183,6 +185,7 @@ def _layout_table(
         "scored": table_heads.benchmark_coverage(group),
         "seen": {},
         "least": [],
+        "printed": {},
     }
 
 
@@ -269,12 +272,12 @@ def format_markdown(
     return "\n\n".join(sections) + "\n"
 
 
-def format_contrasts_markdown(groups: Sequence[ResultTable], method: str) -> str:
-    """Format a table of differences for each group in Markdown; empty without rows."""
+def format_contrasts_markdown(groups: Sequence[ResultTable], method: str, printed: PrintedRows | None = None) -> str:
+    """Format a table of differences for each group in Markdown, `printed` below its rows; empty without rows."""
     name = to_markdown(method)
     return "".join(
         f"\n## Difference to {name}: {to_markdown(group.name)}\n\n{CONTRAST_LEGEND.format(name)}\n\n"
-        f"{_markdown_table(group, _markdown_contrast)}\n{_least_line(group)}"
+        f"{_markdown_table(group, _markdown_contrast, printed)}\n{_least_line(group)}"
         for group in groups
         if group.rows
     )
@@ -286,11 +289,16 @@ def _least_line(group: ResultTable) -> str:
     return f"| {LEAST} | | {' | '.join(text or '–' for text in least)} |\n" if least else ""
 
 
-def _markdown_table(group: ResultTable, cell: FormatCell) -> str:
+def _markdown_table(group: ResultTable, cell: FormatCell, printed: PrintedRows | None = None) -> str:
     marks = table_heads.column_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
     lines = [["method", table_heads.name_count(group), *names], ["---", *["---:"] * (len(names) + 1)]]
-    rows = [_markdown_row(row, table_heads.row_label(row, group), group, cell) for row in group.rows]
+    rows = []
+    for row in group.rows:
+        rows.append(_markdown_row(row, table_heads.row_label(row, group), group, cell))
+        for paper, texts in (printed or {}).get(row.method, {}).items():
+            cells = [PRINTED.format(to_markdown(paper)), "", *(texts.get(column, "") for column in group.columns)]
+            rows.append("| " + " | ".join(cells) + " |")
     return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), *rows])
 
 
@@ -338,7 +346,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
                 group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
                 e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
                 *table_heads.backbone_names(group), group.split.name,
-                group.tuned.get(row.method, ""), e.backbones, group.checkpoints.get(row.method, ""),
+                *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS), e.backbones,
             ))  # fmt: skip
     return escape.format_csv([FIELDS, *lines])
 
@@ -407,13 +415,13 @@ def format_latex(
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
 
 
-def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
-    """Format a booktabs table of differences for each group and section of columns; empty without rows."""
+def format_contrasts_latex(groups: Sequence[ResultTable], method: str, printed: PrintedRows | None = None) -> str:
+    """Format booktabs tables of differences, a group and section of columns each, `printed` below their rows."""
     caption = (
         rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
         r"together, unless it says less; $\ast$ marks one that excludes 0."
     )
-    return "".join(_latex_sections(group, _latex_contrast, caption) for group in groups)
+    return "".join(_latex_sections(group, _latex_contrast, caption, printed) for group in groups)
 
 
 def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
@@ -432,10 +440,13 @@ def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
     )
 
 
-def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
+def _latex_sections(group: ResultTable, cell: FormatCell, caption: str, printed: PrintedRows | None = None) -> str:
     """Format a table for each section of a group's columns; empty without rows."""
     sections = split_sections(group).items() if group.rows else ()
-    return "".join("\n" + _latex_table(group.select(indices), cell, caption, section) for section, indices in sections)
+    return "".join(
+        "\n" + _latex_table(group.select(indices), cell, caption, section, printed=printed)
+        for section, indices in sections
+    )
 
 
 def split_sections(group: ResultTable) -> dict[str, list[int]]:
@@ -452,7 +463,12 @@ def split_sections(group: ResultTable) -> dict[str, list[int]]:
 
 
 def _latex_table(
-    group: ResultTable, cell: FormatCell, caption: str, section: str, foot: ResultTable | None = None
+    group: ResultTable,
+    cell: FormatCell,
+    caption: str,
+    section: str,
+    foot: ResultTable | None = None,
+    printed: PrintedRows | None = None,
 ) -> str:
     """Format a booktabs table: a line a row, `cell` of each statistic, and the rows of `foot` below a line, in italics.
 
@@ -467,21 +483,24 @@ def _latex_table(
         first += n
     marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.column_marks(group).items()}
     names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
-    rows = _latex_rows(group, cell, "{}")
-    last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []
+    rows = _latex_rows(group, cell, "{}", printed or {})
+    last_rows = _latex_rows(foot, cell, r"\textit{{{}}}", {}) if foot else []
     head = [["", *spans], ["Method", *names]]
     return layout_latex(
         "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules), last_rows
     )
 
 
-def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[list[str]]:
-    """Return each row's cells, the first its name in the form of `label`."""
-    return [
-        [label.format(to_latex(table_heads.row_label(row, group)))]
-        + [cell(statistic, column) for statistic, column in zip(row.statistics, group.columns, strict=True)]
-        for row in group.rows
-    ]
+def _latex_rows(group: ResultTable, cell: FormatCell, label: str, printed: PrintedRows) -> list[list[str]]:
+    """Return each row's cells, the first its name in the form of `label`, with what papers print below."""
+    rows = []
+    for row in group.rows:
+        cells = [cell(statistic, column) for statistic, column in zip(row.statistics, group.columns, strict=True)]
+        rows.append([label.format(to_latex(table_heads.row_label(row, group))), *cells])
+        for paper, texts in printed.get(row.method, {}).items():
+            cells = [to_latex(texts.get(column, "")) for column in group.columns]
+            rows.append([to_latex(PRINTED.format(paper)), *cells])
+    return rows
 
 
 def layout_latex(

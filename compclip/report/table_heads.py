@@ -29,6 +29,8 @@ MANY_REPLACED = 0.1  # of a row's training samples: a larger share is said besid
 PICTURES = "pictures"  # all of them, besides those by each criterion
 CHOSEN = "¶"  # the mark of a row that shows a chosen checkpoint
 TUNED = "§"  # the mark of a row that was tuned on what the table shows
+SEARCHED = "‖"  # the mark of a row whose search ended at an edge, or found nothing
+ROW_MARKS = (TUNED, CHOSEN, SEARCHED)
 STALLED = "⊘"  # the mark of a row with a run that stopped learning
 CRITERIA = {"sha256": "by SHA-256", "bytes": "by length and first bytes", "coco_id": "by COCO's number"}
 SharedPictures = Mapping[str, Mapping[str, int]]  # benchmark -> how many pictures, and of them by criterion
@@ -123,10 +125,9 @@ def describe_lost_names(runs: Sequence[FinishedRun]) -> list[str]:
 
 def describe_marks(group: ResultTable) -> list[str]:
     """Describe what the marks mean, where there are any, and which results do not say what shows one picture."""
-    notes = [f"{TUNED} {method} {how}" for method, how in group.tuned.items()]
-    if notes:
+    notes = [f"{mark} {method} {why}" for mark in ROW_MARKS for method, why in group.row_marks.get(mark, {}).items()]
+    if group.row_marks.get(TUNED):
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
-    notes += [f"{CHOSEN} {method} {which}" for method, which in group.checkpoints.items()]
     notes += [f"{STALLED} {row.method}: {which}" for row in group.rows if (which := describe_stalls(row))]
     notes += _list_replaced(group)
     marks = column_marks(group).values()
@@ -222,12 +223,10 @@ def row_label(row: MethodRow, group: ResultTable) -> str:
     """Return the label of a row: random weights are not called pretrained; a row bears its marks."""
     if row.method == PRETRAINED and tables.has_random_weights(group):
         return RANDOM
-    marks = {
-        TUNED: row.method in group.tuned,
-        CHOSEN: row.method in group.checkpoints,
-        STALLED: bool(describe_stalls(row)),
-    }
-    return " ".join([row.method, *(mark for mark, is_borne in marks.items() if is_borne)])
+    marks = [mark for mark in ROW_MARKS if group.get_note(mark, row.method)]
+    if describe_stalls(row):
+        marks.append(STALLED)
+    return " ".join([row.method, *marks])
 
 
 def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:

@@ -26,6 +26,7 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 Training = tuple[str, int]  # the backbone and the seed of a run
+RowName = tuple[str, str, str]  # method, backbone, data
 SINGLE_ITEMS = "results of an earlier version do not say which items show one picture; each counts by itself"
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
@@ -119,9 +120,8 @@ class ResultTable:
     columns: tuple[Column, ...]
     rows: tuple[MethodRow, ...]
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
-    tuned: Mapping[str, str] = field(default_factory=dict)  # methods that were tuned on what is shown: how, in words
+    row_marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by mark the methods that bear it: why
     versions: tuple[str, ...] = ()  # the backbones that its rows are over, where they are declared as versions of one
-    checkpoints: Mapping[str, str] = field(default_factory=dict)  # methods whose checkpoint was chosen: which, in words
 
     @property
     def name(self) -> str:
@@ -148,6 +148,22 @@ class ResultTable:
             for column, statistic in zip(self.columns, row.statistics, strict=True):
                 if statistic is not None:
                     yield row, column, statistic
+
+    def get_note(self, mark: str, method: str) -> str:
+        """Return why a row bears a mark; empty where it does not."""
+        return self.row_marks.get(mark, {}).get(method, "")
+
+    def mark_rows(self, notes_by_mark: Mapping[str, Mapping[RowName, str]]) -> ResultTable:
+        """Return the table with marks of rows; a row over several versions has the notes of each."""
+        row_marks: dict[str, dict[str, str]] = {}
+        for mark, notes in notes_by_mark.items():
+            row_marks[mark] = {}
+            for row in self.rows:
+                names = [(row.method, backbone, self.data) for backbone in self.backbones]
+                of_row = dict.fromkeys(notes[name] for name in names if name in notes)
+                if of_row:
+                    row_marks[mark][row.method] = "; ".join(of_row)
+        return replace(self, row_marks={**self.row_marks, **row_marks})
 
     def select(self, indices: Sequence[int]) -> ResultTable:
         """Return the table with some of its columns alone."""

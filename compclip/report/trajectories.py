@@ -19,12 +19,11 @@ from compclip.base.files import read_json, read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
-from compclip.report import escape
+from compclip.report import escape, table_heads
 from compclip.report.escape import format_csv, layout_markdown, to_markdown
 from compclip.report.report_figures import TradeoffPoint, Trajectory, draw_against_comp
 from compclip.report.run_details import MissingResult
-from compclip.report.tables import Column, ResultTable, column_value, format_summaries, summary_names
-from compclip.report.tuned_rows import RowName
+from compclip.report.tables import Column, ResultTable, RowName, column_value, format_summaries, summary_names
 from compclip.runs import result_files, run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
@@ -253,17 +252,6 @@ def find_leaks(checkpoints: Mapping[RowName, str], report_split: str) -> dict[Ro
     return {row: f"{text}; these items are among those shown" for row, text in checkpoints.items()}
 
 
-def mark_checkpoints(table: ResultTable, checkpoints: Mapping[RowName, str]) -> ResultTable:
-    """Return a table that knows which of its rows show a chosen checkpoint."""
-    texts = {}
-    for row in table.rows:
-        names = [(row.method, backbone, table.data) for backbone in table.backbones]
-        row_checkpoints = [checkpoints[name] for name in names if name in checkpoints]
-        if row_checkpoints:
-            texts[row.method] = "; ".join(row_checkpoints)
-    return replace(table, checkpoints=texts)
-
-
 # --- curves
 
 
@@ -324,7 +312,7 @@ def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list
         if row_curves:
             shares = sorted(row_curves[0].steps)
             cells = [f"{format_share(share)}: {_describe_means(group, row_curves, share)}" for share in shares]
-            checkpoint = group.checkpoints.get(row.method, "shows the end of the training")
+            checkpoint = group.get_note(table_heads.CHOSEN, row.method) or "shows the end of the training"
             lines.append({"method": row.method, "values": "; ".join(cells), "shows": checkpoint})
     return lines
 

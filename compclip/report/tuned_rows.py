@@ -6,30 +6,30 @@ of validation items and the other of test items. What was copied from another pr
 
 The gain of a trial is the sum of its objectives less that of the pretrained model, in points, on validation items. A
 trial within `FLAT_POINTS` of the best gain could have been chosen as well: many of them, over a wide range of a
-parameter, say that its value matters little.
+parameter, say that its value matters little. A row says where its search left doubts: the best value of a parameter is
+the outermost that was tried, or the tuned model's intervals hold the pretrained one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.config import tuning
+from compclip.config import grid, tuning
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import TEST, VALIDATION, WHOLE, Params
 from compclip.report.escape import format_csv, layout_markdown, to_markdown
-from compclip.report.tables import ResultTable
+from compclip.report.tables import MethodRow, ResultTable, RowName
 from compclip.runs.result_files import FinishedRun
 
 STUDIES = Path("studies")
 ROUNDED = 5e-3  # relative; a value that was copied by hand
-RowName = tuple[str, str, str]  # method, backbone, data
 
 
 @dataclass(frozen=True)
@@ -107,35 +107,41 @@ def find_tuned_rows(
     return rows
 
 
-def mark_tuned(table: ResultTable, tuned: Mapping[RowName, str]) -> ResultTable:
-    """Return a table that knows which of its rows were tuned on what it shows."""
-    names = [(row.method, backbone, table.data) for row in table.rows for backbone in reversed(table.backbones)]
-    return replace(table, tuned={name[0]: tuned[name] for name in names if name in tuned})
-
-
 # --- what the stage `tune` spent on each method, what it chose, and how flat the optimum is
 
 FLAT_POINTS = 1.0
 TUNING_FIELDS = [
     *("method", "backbone-data", "study", "objectives", "trials", "failed", "device_seconds", "gain_before"),
     *("gain", "flat_trials", "parameter", "before", "chosen", "flat_low", "flat_high"),
+    *("declared_low", "declared_high", "searched_low", "searched_high", "at_edge"),
 ]
 
 
 @dataclass(frozen=True)
 class ChosenParameter:
-    """A parameter before and after tuning, and its least and largest value among the flat trials; "" of no number."""
+    """A parameter before and after tuning, and its least and largest value among the flat trials; "" of no number.
+
+    Its range as declared, and as searched in the end; `at_edge`: nothing beyond the chosen value was tried on a side.
+    """
 
     name: str
     before: Any
     chosen: Any
     flat_low: Any
     flat_high: Any
+    declared_low: Any = ""
+    declared_high: Any = ""
+    searched_low: Any = ""
+    searched_high: Any = ""
+    at_edge: bool = False
 
     def describe(self) -> str:
-        """Describe it in words: name, chosen value, value before, and what the flat trials had."""
+        """Describe it in words: name, chosen value, value before, what the flat trials had, and a widened range."""
         text = f"{self.name} {_format_value(self.chosen)} (before {_format_value(self.before)}"
-        return f"{text}; {_format_value(self.flat_low)} to {_format_value(self.flat_high)})"
+        text += f"; {_format_value(self.flat_low)} to {_format_value(self.flat_high)}"
+        if (self.searched_low, self.searched_high) != (self.declared_low, self.declared_high):
+            text += f"; widened to {_format_value(self.searched_low)} to {_format_value(self.searched_high)}"
+        return f"{text}; at an edge)" if self.at_edge else f"{text})"
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,7 @@ class TunedMethod:
     gain: float
     flat_trials: int
     parameters: tuple[ChosenParameter, ...]
+    rows: tuple[RowName, ...] = ()  # that have its values
 
     def layout(self) -> dict[str, str]:
         """Return the cells of its line."""
@@ -172,24 +179,29 @@ class TunedMethod:
 def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
     """Read what was chosen for the present section `tune`; empty where nothing is tuned."""
     documents = tuning.read_current(params, root)
+    rows: dict[tuple[str, str], list[RowName]] = {}
+    for cell in grid.list_cells(params):
+        row = (cell.method, cell.backbone, cell.data)
+        rows.setdefault((cell.method, tuning.place_name(cell)), []).append(row)
     return [
-        _summarize(method, place, document)
+        _summarize(method, place, document, rows[method, place])
         for method, places in documents.items()
         for place, document in places.items()
     ]
 
 
-def _summarize(method: str, place: str, document: Mapping[str, Any]) -> TunedMethod:
+def _summarize(method: str, place: str, document: Mapping[str, Any], rows: Sequence[RowName]) -> TunedMethod:
     reference = sum(document["reference"])
     gains = [100 * (sum(trial["values"]) - reference) for trial in document["trials"]]
-    best = gains[[trial["number"] for trial in document["trials"]].index(document["best"])]
+    best = gains[document["best"]]
     declared = (gain for trial, gain in zip(document["trials"], gains, strict=True) if trial["paper"])
     flat = [t["params"] for t, gain in zip(document["trials"], gains, strict=True) if gain >= best - FLAT_POINTS]
     settings = document["request"]["settings"]
+    declared_space = {name: ends for s in document["request"]["searches"] for name, ends in s["space"].items()}
     return TunedMethod(
         method=method,
         place=place,
-        study=document["study"],
+        study=", ".join(document["studies"]),
         objectives=tuple(document["request"]["study"]["objectives"]),
         trials=len(gains),
         failed=document["failed"],
@@ -198,10 +210,56 @@ def _summarize(method: str, place: str, document: Mapping[str, Any]) -> TunedMet
         gain=best,
         flat_trials=len(flat),
         parameters=tuple(
-            ChosenParameter(name, tuning.get_value(settings, name), value, *_range([p[name] for p in flat]))
+            ChosenParameter(
+                name,
+                tuning.get_value(settings, name),
+                value,
+                *_range([p[name] for p in flat]),
+                *_list_ends(declared_space[name]),
+                *_list_ends(document["space"][name]),
+                at_edge=name in document["edges"],
+            )
             for name, value in document["values"].items()
         ),
+        rows=tuple(rows),
     )
+
+
+def _list_ends(dimension: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the ends of a searched range; empty texts of choices."""
+    low, high = dimension.get("float") or dimension.get("int") or ("", "")
+    return low, high
+
+
+def describe_searches(tables: Iterable[ResultTable], methods: Sequence[TunedMethod]) -> dict[RowName, str]:
+    """Say where the search of a row left doubts: at an edge, or with a model like the pretrained one."""
+    tuned = {row: method for method in methods for row in method.rows}
+    notes: dict[RowName, list[str]] = {}
+    for row_name, method in tuned.items():
+        edges = [f"{p.name} {_format_value(p.chosen)}" for p in method.parameters if p.at_edge]
+        if edges:
+            notes[row_name] = [f"was tuned to an edge of the search: nothing beyond {', '.join(edges)} was tried"]
+    for table in tables:
+        for row in table.rows:
+            names = [(row.method, backbone, table.data) for backbone in table.backbones]
+            objectives = tuned[names[0]].objectives if names[0] in tuned else ()
+            undecided = _list_undecided(table, row, objectives)
+            if undecided:
+                note = f"cannot be told from the pretrained model in {', '.join(undecided)}, by which it was tuned"
+                for name in names:
+                    notes.setdefault(name, []).append(note)
+    return {name: "; it ".join(texts) for name, texts in notes.items()}
+
+
+def _list_undecided(table: ResultTable, row: MethodRow, objectives: Collection[str]) -> list[str]:
+    """List the objectives of which the difference to the pretrained model is open; empty where one is decided."""
+    undecided = []
+    for column, statistic in zip(table.columns, row.statistics, strict=True):
+        if column.name in objectives and statistic and statistic.difference:
+            if statistic.verdict:
+                return []
+            undecided.append(column.name)
+    return undecided
 
 
 def _range(values: Sequence[Any]) -> tuple[Any, Any]:
@@ -221,7 +279,9 @@ def describe_tuning(methods: Sequence[TunedMethod]) -> str:
     objectives = " + ".join(dict.fromkeys(name for method in methods for name in method.objectives))
     minutes = sum(method.device_seconds for method in methods) / 60
     return (
-        f"All methods had the same number of trials, with a seed of their own; {minutes:.0f} device-minutes in all. "
+        "All methods had the same number of trials of their schedule, then as many for each parameter of their own, "
+        "and half as many more each time that a space was widened, since its best trial lay at an edge. "
+        f"All had a seed of their own; {minutes:.0f} device-minutes in all. "
         f"They were chosen by {objectives} on validation items. A gain is the sum over these columns less that of the "
         "pretrained model, in points: before, of the values that the grid declares, and of the chosen ones. Flat are "
         f"trials within {FLAT_POINTS:g} point of the best gain; behind each chosen value stand the one before and the "

@@ -289,18 +289,17 @@ def write_trained(method: SafeName, cells: Iterable[StoredRun], root: Path = Pat
 
 
 def compute_keys(
-    plan: Mapping[str, Any], root: Path, chosen: Mapping[str, Mapping[str, Any]] | None = None, tuned_backbone: str = ""
+    plan: Mapping[str, Any], root: Path, chosen: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Compute each cell's run key and the fingerprint of its data from a method's plan.
 
-    `chosen` are the values that `tune` found, by backbone and data, or on `tuned_backbone` for all backbones; they
-    are in the keys' file as `tuned`.
+    `chosen` are the values that `tune` found, by backbone and data; they are in the keys' file as `tuned`.
     """
     from compclip.config import tuning
 
     keys: dict[str, dict[str, Any]] = {}
     for name, planned in plan["cells"].items():
-        values = (chosen or {}).get(tuning.place_name(Cell(**planned["cell"]), tuned_backbone), {})
+        values = (chosen or {}).get(tuning.place_name(Cell(**planned["cell"])), {})
         run = tuning.apply_values(planned, values)
         reads = plan.get("reads", {}).get(name, {})
         needs_neighbours = name in plan["near"]

@@ -4,7 +4,9 @@
     compclip sweep tune --profile slurm/a100.yaml -j 8    each trial a job of a cluster
     compclip sweep tune --method negclip                  of one method
 
-The studies are those of plan/tune/tune.json, one for each trained method, backbone and data set, driven as `compclip
+plan/tune/tune.json has the searches of each trained method, backbone and data set: of its schedule, then with the
+chosen schedule of its own parameters. Where nothing beyond the best trial was tried on a side of a range, the space is
+widened there, and a further study searches what is new; `widenings` bounds how often. Studies are driven as `compclip
 sweep` drives one: the same command goes on where a killed one was, and equal runs of the store are shared. A study has
 a name of its own for all that its trials depend on. tuned/<method>.json has the chosen values, which the runs of all
 seeds take, and what the report says of them.
@@ -15,9 +17,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +30,14 @@ from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, update_json
 from compclip.base.safe_names import SafeName
 from compclip.config import tuning
-from compclip.runs import run_store
+from compclip.runs import progress, run_store
 
 if TYPE_CHECKING:
     from compclip.launch.profiles import Profile
     from compclip.sweep.study_declaration import Study
 
 NAME_DIGITS = 8
+WIDENED_BY = (0.5, 0.25, 0.125)  # of its length: the largest with which the method still takes the new end
 
 
 def main(argv: list[str], root: Path = Path(".")) -> int:
@@ -63,69 +67,205 @@ def tune_method(method: str, places: Mapping[str, Any], args: argparse.Namespace
     profile = profiles.load_profile(args.profile) if args.profile else profiles.Profile(executor="local")
     values_by_place = {}
     for place, request in places.items():
-        values_by_place[place] = {"request": request, **choose_values(place, request, profile, args, root)}
+        tuning_run = TuningRun(place, request, profile, args, root)
+        for search in request["searches"]:
+            tuning_run.run_search(search)
+        values_by_place[place] = {"request": request, **tuning_run.describe()}
     update_json(root / tuning.TUNED / f"{SafeName(method, 'method')}.json", values_by_place)
 
 
-def choose_values(
-    place: str, request: Mapping[str, Any], profile: Profile, args: argparse.Namespace, root: Path
-) -> dict[str, Any]:
-    """Drive one study to its budget and return the best trial's values, as training has them, and all trials."""
+@dataclass
+class TuningRun:
+    """The studies of one method at one place. `trials` are the finished ones, each with every searched parameter."""
+
+    place: str
+    request: Mapping[str, Any]
+    profile: Profile
+    args: argparse.Namespace
+    root: Path
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    studies: list[Study] = field(default_factory=list)
+    space: dict[str, Any] = field(default_factory=dict)  # what was searched, in the end
+    reference: list[float] = field(default_factory=list)  # the pretrained model's objectives
+    seconds_by_run: dict[str, float] = field(default_factory=dict)
+    failed: int = 0
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The finished trial with the largest sum of objectives; the earliest of equals."""
+        return max(self.trials, key=lambda trial: sum(trial["values"]))
+
+    def run_search(self, search: Mapping[str, Any]) -> None:
+        """Search a space, and what lies beyond it as long as the best trial lies at an edge."""
+        chosen = self.best["params"] if self.trials else {}
+        self.space |= search["space"]
+        if self.is_spent:
+            return
+        self._drive(search, chosen)
+        for _ in range(self.request["widenings"]):
+            space = {name: self.space[name] for name in search["space"]}
+            strips = self.list_strips(space)
+            if self.is_spent or not strips:
+                break
+            half = -(-search["trials"] // 2)  # rounded up
+            self._drive({"space": space | strips, "trials": half, "paper": []}, chosen)
+            self.space |= {name: join_ranges(space[name], strip) for name, strip in strips.items()}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the device-hours of all trials are spent, where they are limited."""
+        limit_s = 3600 * self.request["device_hours"]
+        return bool(limit_s) and sum(self.seconds_by_run.values()) >= limit_s
+
+    def list_strips(self, space: Mapping[str, Any]) -> dict[str, Any]:
+        """List the ranges beyond the edges at which the best trial lies, where the method takes such values."""
+        best = self.best["params"]
+        strips = {}
+        for name, dimension in space.items():
+            tried = [trial["params"][name] for trial in self.trials]
+            for end, strip in extend_range(dimension, find_edge(dimension, best[name], tried)):
+                if self._is_allowed(name, end):
+                    strips[name] = strip
+                    break
+        return strips
+
+    def _is_allowed(self, name: str, value: Any) -> bool:
+        try:
+            self._resolve({**self.best["params"], name: value})
+        except UserError:
+            return False
+        return True
+
+    def _resolve(self, trial_values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return drawn values as the run has them: a whole number for a float is one."""
+        from compclip.config import read
+        from compclip.sweep import study_declaration
+
+        params = Path(self.args.params)
+        study = self.studies[-1]
+        overrides = study_declaration.trial_overrides(study, trial_values, read.load_params(params).methods)
+        run = study_declaration.trial_run(study, read.load_params(params, overrides))
+        settings = {"method": run.plain["method"], "train": run.plain["train"]}
+        return {name: tuning.get_value(settings, name) for name in trial_values}
+
+    def _drive(self, search: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+        """Drive one study to its number of trials, with the values chosen before, and take over its trials."""
+        from compclip.config import read
+        from compclip.sweep import __main__ as sweep_command
+        from compclip.sweep import study_declaration, study_results
+        from compclip.sweep.study_driver import StudyDriver, open_study
+
+        params = Path(self.args.params)
+        left_s = 3600 * self.request["device_hours"] - sum(self.seconds_by_run.values())
+        study = name_study(self.place, self.request, search, chosen, params, self.root)
+        with study_results.lock_study(study.name, self.root):
+            fixed = sweep_command.fixed_params(study, params, [], self.root)
+            study_declaration.check_study(study, read.load_params(fixed), str(params))
+            url = sweep_command.storage_url("", study.name, self.root)
+            opened = open_study(study, url, sweep_command.base_key(study, fixed))
+            workers = self.args.jobs or (self.profile.jobs if self.args.profile else _count_slots(self.request))
+            sender = sweep_command.make_sender(self.profile)
+            driver = StudyDriver(study, opened, sender, fixed, self.root, workers, limit_s=max(left_s, 0.0))
+            driver.drive(study.trials)
+            document = driver.document()
+        if document["best"] is None:
+            raise UserError(f"study {study.name}: no trial was finished; see studies/{study.name}/trials.json")
+        self.studies.append(study)
+        self.reference = document["reference"]["values"]
+        self._take_trials(document["trials"], chosen)
+
+    def _take_trials(self, trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> None:
+        searched = [name for search in self.request["searches"] for name in search["space"]]
+        present = {name: tuning.get_value(self.request["settings"], name) for name in searched}
+        for trial in trials:
+            if trial["run_key"]:
+                folder = run_store.find_folder(trial["run_key"], self.root)
+                self.seconds_by_run[trial["run_key"]] = progress.sum_device_seconds(folder)
+            if trial["state"] == "complete":
+                values = {**present, **chosen, **trial["params"]}
+                self.trials.append({"params": values, "values": trial["values"], "paper": values == present})
+            else:
+                self.failed += 1
+
+    def describe(self) -> dict[str, Any]:
+        """Return what tuned/<method>.json has of a place, beside the request; `best` counts the trials from 0."""
+        best = self.best
+        return {
+            "values": self._resolve(best["params"]),
+            "studies": [str(study.name) for study in self.studies],
+            "best": self.trials.index(best),
+            "space": self.space,
+            "edges": list(self.list_strips(self.space)),  # whose best value lies at an edge after all widenings
+            "reference": self.reference,
+            "trials": self.trials,
+            "failed": self.failed,
+            "device_seconds": sum(self.seconds_by_run.values()),
+        }
+
+
+def name_study(
+    place: str,
+    request: Mapping[str, Any],
+    search: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+    params: Path,
+    root: Path,
+) -> Study:
+    """Return a search's study under a name for all that its trials depend on: declaration, code, data, parameters.
+
+    `chosen` are values of an earlier search, with which all trials of this one run.
+    """
     from compclip.config import read
-    from compclip.sweep import __main__ as sweep_command
-    from compclip.sweep import study_declaration, study_results
-    from compclip.sweep.study_driver import StudyDriver, open_study
-
-    params = Path(args.params)
-    study = name_study(place, request, params, root)
-    with study_results.lock_study(study.name, root):
-        fixed = sweep_command.fixed_params(study, params, [], root)
-        study_declaration.check_study(study, read.load_params(fixed), str(params))
-        opened = open_study(
-            study, sweep_command.storage_url("", study.name, root), sweep_command.base_key(study, fixed)
-        )
-        workers = args.jobs or (profile.jobs if args.profile else _count_slots(request))
-        limit_s = 3600 * request["device_hours"]
-        driver = StudyDriver(study, opened, sweep_command.make_sender(profile), fixed, root, workers, limit_s=limit_s)
-        driver.drive(study.trials)
-        document = driver.document()
-    if document["best"] is None:
-        raise UserError(f"study {study.name}: no trial was finished; see studies/{study.name}/trials.json")
-    trials = {trial["number"]: trial for trial in document["trials"]}
-    values = _resolve_values(study, trials[document["best"]]["params"], fixed)
-    complete = [trial for trial in document["trials"] if trial["state"] == "complete"]
-    return {
-        "values": values,
-        "study": str(study.name),
-        "best": document["best"],
-        "reference": document["reference"]["values"],
-        "trials": [{key: trial[key] for key in ("number", "params", "values", "paper")} for trial in complete],
-        "failed": len(document["trials"]) - len(complete),
-        "device_seconds": driver.sum_device_seconds(),
-    }
-
-
-def name_study(place: str, request: Mapping[str, Any], params: Path, root: Path) -> Study:
-    """Return a request's study under a name for all that its trials depend on: declaration, code, data, parameters."""
     from compclip.sweep import __main__ as sweep_command
     from compclip.sweep import study_declaration
 
-    study = study_declaration.parse_study(f"tune.{request['study']['method']}-{place}", request["study"])
+    name = f"tune.{request['study']['method']}-{place}"
+    study = study_declaration.parse_study(name, {**request["study"], **search})
+    fixed_values = {key: value for key, value in chosen.items() if key not in search["space"]}
+    overrides = study_declaration.trial_overrides(study, fixed_values, read.load_params(params).methods)
+    study = replace(study, overrides=tuple(overrides))
     fixed = sweep_command.fixed_params(study, params, [], root)
     identity = json.dumps([study.identity(), sweep_command.base_key(study, fixed)], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()[:NAME_DIGITS]
     return replace(study, name=SafeName(f"{study.name}-{digest}", "study"))
 
 
-def _resolve_values(study: Study, trial_values: Mapping[str, Any], params: Path) -> dict[str, Any]:
-    """Return drawn values as the run has them: a whole number for a float is one."""
-    from compclip.config import read
-    from compclip.sweep import study_declaration
+# --- the edges of a space: a dimension is as a study's file has it
 
-    overrides = study_declaration.trial_overrides(study, trial_values, read.load_params(params).methods)
-    run = study_declaration.trial_run(study, read.load_params(params, overrides))
-    settings = {"method": run.plain["method"], "train": run.plain["train"]}
-    return {name: tuning.get_value(settings, name) for name in trial_values}
+
+def find_edge(dimension: Mapping[str, Any], best: Any, tried: Sequence[Any]) -> int:
+    """Return 1 where no tried value lies above the best one, -1 where none lies below it, else 0."""
+    if "categorical" in dimension:
+        return 0
+    return 1 if best >= max(tried) else -1 if best <= min(tried) else 0
+
+
+def extend_range(dimension: Mapping[str, Any], side: int) -> list[tuple[Any, dict[str, Any]]]:
+    """List what can lie beyond one end of a range, the widest first: the new end, and the range up to it."""
+    if not side:
+        return []
+    kind = "int" if "int" in dimension else "float"
+    old_end = dimension[kind][side > 0]
+    low, high = (_to_scale(dimension, end) for end in dimension[kind])
+    extensions = []
+    for share in WIDENED_BY:
+        scaled = _to_scale(dimension, old_end) + side * share * (high - low)
+        end = float(f"{math.exp(scaled) if dimension['log'] else scaled:.6g}")
+        end = round(end) if kind == "int" else end
+        if end != old_end:
+            extensions.append((end, {**dimension, kind: sorted([old_end, end])}))
+    return extensions
+
+
+def join_ranges(dimension: Mapping[str, Any], strip: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the range that holds both of two neighbours."""
+    kind = "int" if "int" in dimension else "float"
+    both = [*dimension[kind], *strip[kind]]
+    return {**dimension, kind: [min(both), max(both)]}
+
+
+def _to_scale(dimension: Mapping[str, Any], value: float) -> float:
+    return math.log(value) if dimension["log"] else value
 
 
 def _count_slots(request: Mapping[str, Any]) -> int:

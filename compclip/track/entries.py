@@ -248,6 +248,7 @@ class EntryOptions:
     columns: tuple[Column, ...] = ()
     checkpoint_mib: float = 64.0
     tables: ItemTables | None = None
+    notice: str = ""  # what a reader must know before any number
 
 
 @dataclass(frozen=True)
@@ -449,10 +450,12 @@ def describe_cell(run: FinishedRun, pretrained: Sequence[FinishedRun], columns: 
 
 
 def describe_grid(
-    methods: Sequence[str], runs: Sequence[FinishedRun], winners: Mapping[str, tuple[FinishedRun, float]], model: str
-) -> str:
-    """Describe how to read an experiment, what it cost, and its best checkpoints."""
+    methods: Sequence[str], runs: Sequence[FinishedRun], winners: Mapping[str, tuple[FinishedRun, float]], model: str,
+    notice: str = "",
+) -> str:  # fmt: skip
+    """Describe how to read an experiment, what it cost, and its best checkpoints; `notice` comes first."""
     lines = [
+        *([f"**{notice}**", ""] if notice else []),
         f"Methods: {to_markdown(', '.join(methods))}. One run a cell (method, backbone, data, seed); sweeps are runs "
         "of their own with their trials below them. Made from the run directories by `compclip track`.",
         "",

@@ -46,7 +46,7 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     if "report.csv" not in files:
         return []
     time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)
-    note = "The page of `compclip report`."
+    note = f"{_format_notice(options)}The page of `compclip report`."
     page = MlflowEntry(
         "report", "report", options.experiment, options.project, {"kind": "report", **SOURCE}, note,
         files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
@@ -56,6 +56,10 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     blind = tables["blind"].items()
     rows += [_make_blind_row(name, lines, options, time) for name, lines in blind if name not in tables["report"]]
     return [page, *rows]
+
+
+def _format_notice(options: EntryOptions) -> str:
+    return f"**{options.notice}** " if options.notice else ""
 
 
 def set_parents(report: Sequence[MlflowEntry], cells: Sequence[MlflowEntry]) -> list[MlflowEntry]:
@@ -98,14 +102,15 @@ def _make_row(
         points.append(MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time))
         if line["verdict"]:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
-    marks = {"tuned_on": lines[0].get("tuned_on"), "shown_checkpoint": lines[0].get("checkpoint")}
+    fields = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}
+    marks = {tag: lines[0].get(field) for tag, field in fields.items()}
     tags |= {tag: mark for tag, mark in marks.items() if mark}
     seeds = max(int(line["seeds"]) for line in lines)
     backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
     count = f"{format_count(seeds, 'seed')}, whose runs stand below"
     if backbones > 1:
         count = f"{seeds} checkpoints of {backbones} backbones, whose own rows have their runs"
-    note = (
+    note = _format_notice(options) + (
         f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}. "
         f"`mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
         f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
@@ -113,8 +118,7 @@ def _make_row(
     )
     if marks["tuned_on"]:
         note += f" **Tuned on what is shown**: it {to_markdown(marks['tuned_on'])}."
-    if marks["shown_checkpoint"]:
-        note += f" It {to_markdown(marks['shown_checkpoint'])}."
+    note += "".join(f" It {to_markdown(text)}." for tag, text in marks.items() if text and tag != "tuned_on")
     note += f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
     starts = [run.start for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
     return MlflowEntry(

@@ -25,8 +25,8 @@ from compclip.base.files import hold_exclusively, read_mapping, replace_lone, wr
 from compclip.base.messages import format_count
 from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
+from compclip.config import drawn_scenes, read
 from compclip.config import grid as config_grid
-from compclip.config import read
 from compclip.runs import jobs, run_folder
 from compclip.track import entries as track_entries
 from compclip.track import live, report_rows, studies, tracking_store
@@ -101,7 +101,8 @@ def load_project(
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
     tables = ItemTables(root, TABLE_ROWS)
-    options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables)
+    notice = drawn_scenes.describe_drawings(params)
+    options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables, notice)
     entries = track_entries.make_cell_entries(cells, options)
     grid = tuple((cell.run, e.scores) for cell, e in zip(cells, entries, strict=True) if e.at_home)
     report = report_rows.make_report_entries(root, grid_runs, options)

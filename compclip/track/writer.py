@@ -141,7 +141,7 @@ class StoreWriter:
             set_aliases(self._client, name, aliases)
             best = {benchmark: winner for benchmark, winner in best.items() if keys[benchmark] in versions}
         runs = [run for run, _ in project.grid]
-        note = entries.describe_grid(project.methods, runs, best if registered else {}, name)
+        note = entries.describe_grid(project.methods, runs, best if registered else {}, name, project.options.notice)
         scores = list(dict.fromkeys(name for _, scores in project.grid for name in scores))  # the summary's first
         experiment = self._experiments[project.options.experiment]
         for key, value in {NOTE: note, **entries.view_tags(scores)}.items():

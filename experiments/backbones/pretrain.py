@@ -1,9 +1,9 @@
 """Make the scenes world's pretrained models again, from random weights.
 
-python experiments/backbones/pretrain.py                    make the model `scenes` again, and replace its weights
-python experiments/backbones/pretrain.py scenes_b scenes_c  the same of others of MODELS, one after another
-python experiments/backbones/pretrain.py --missing NAME     a backbone of params.yaml, if its weights are one of MODELS'
-                                                            and not there: the stage `backbone`
+python experiments/backbones/pretrain.py                   make the model `scenes` again, and replace its weights
+python experiments/backbones/pretrain.py scenes_like_clip  the same of others of MODELS, one after another
+python experiments/backbones/pretrain.py --missing NAME    a backbone of params.yaml, if its weights are one of MODELS'
+                                                           and not there: the stage `backbone`
 
 A small ViT trained contrastively on pictures and alt-text as the web has them, which name what is there and bind next
 to nothing, so that it retrieves and names well and is near chance on swaps, as CLIP is. It takes an hour or two;
@@ -108,7 +108,6 @@ class Pretrain:
     collages: float = 0.15  # share of pictures that are made of two or four
     noise: float = 0.05  # share of captions that say nothing of their picture
     bound_steps: int = 600  # first steps, in which every text tells what stands with what
-    bound_every: int = 1  # of the first steps every so many is one of these; the others are the web's
     paired: float = 0.25  # share of short texts that name one symbol with its colour, and of true relations
     siblings: float = 0.06  # share of draws that give two pictures with colours or places exchanged, each told as it is
     sibling_places: float = 0.5  # share of these pairs that differ in places; the others differ in colours
@@ -142,19 +141,9 @@ class WorldModel:
 
 
 SHIPPED = "scenes"  # its weights are in git
-HERE, MADE = "experiments/backbones", "pretrained"  # the other: what is not in git
+HERE = "experiments/backbones"
 MODELS = {
     SHIPPED: WorldModel(f"{HERE}/scenes.json", f"{HERE}/scenes.fp16.safetensors"),
-    # Versions of it (experiments/grids/fair_worlds.yaml), each of another seed.
-    "scenes_b": WorldModel(  # wider; fewer texts that bind
-        f"{HERE}/scenes_b.json", f"{MADE}/scenes_b.fp16.safetensors", 1, Pretrain(steps=2100, paired=0.15)
-    ),
-    "scenes_c": WorldModel(  # narrower; more texts that bind
-        f"{HERE}/scenes_c.json", f"{MADE}/scenes_c.fp16.safetensors", 2, Pretrain(steps=2100, paired=0.35)
-    ),
-    "scenes_d": WorldModel(  # binding and other texts in turn
-        f"{HERE}/scenes_d.json", f"{MADE}/scenes_d.fp16.safetensors", 3, Pretrain(steps=2100, bound_every=2)
-    ),
     # A start that is like CLIP where the shipped one is not (experiments/grids/scenes_like_clip.yaml).
     "scenes_like_clip": WorldModel(
         f"{HERE}/scenes.json",
@@ -184,8 +173,7 @@ def draw_batch(cfg: Pretrain, seed: int, step: int) -> tuple[list[np.ndarray], l
     rng = np.random.default_rng((seed, 2, step))
     if step >= cfg.steps:
         return samples(rng, replace(cfg, paired=0.0, siblings=0.0), cfg.batch_size)
-    bound = step < cfg.bound_steps * cfg.bound_every and step % cfg.bound_every == 0
-    return samples(rng, cfg, cfg.batch_size, bound=bound)
+    return samples(rng, cfg, cfg.batch_size, bound=step < cfg.bound_steps)
 
 
 def pixels(pictures: list[np.ndarray], model: ClipModel) -> Tensor:

@@ -80,7 +80,7 @@ def test_every_paper_grid_is_known_here():
         "claims",
         "every_benchmark",
         "fair_coco",
-        "fair_worlds",
+        "fair_scenes",
         "field",
         "first_hour",
         "hybrid",
@@ -190,15 +190,31 @@ def test_every_published_column_is_shown(name):
     assert set(params.benchmarks) == set(params.evaluate.benchmarks)
 
 
-def test_the_fair_grid_chooses_on_validation_items_alone():
-    """One budget and space for all trained methods, searched with another seed; test items are shown; COCO's are left out."""
+@pytest.mark.parametrize(("name", "trials", "part_trials"), [("fair_coco", 16, 4), ("fair_scenes", 6, 1)])
+def test_the_fair_grids_search_all_methods_alike(name, trials, part_trials):
+    """Rate and averaging with one budget, then own parameters by their number; validation items alone choose."""
+    params = read.load_params(GRIDS[name])
+    requests = [r for places in config_tuning.list_requests(params).values() for r in places.values()]
+    assert {request["study"]["method"] for request in requests} == set(params.grid.methods) - {"pretrained"}
+    assert {(r["study"]["split"], r["study"]["seed"], r["widenings"]) for r in requests} == {("validation", 1000, 3)}
+    for request in requests:
+        schedule, *own = request["searches"]
+        assert schedule["space"].keys() == {"train.lr", "train.average_alpha"} and schedule["trials"] == trials
+        assert all(search["trials"] == part_trials * len(search["space"]) for search in own)
+    trained_text = {
+        cell.method
+        for cell in config_grid.list_cells(params)
+        if config_grid.method_config(params, cell.method)[1].trainable == "text"
+    }
+    assert trained_text == {"clic", "finetune.text"} and params.report.split == "test"
+    fsc_clip, _ = config_grid.method_config(params, "fsc_clip")
+    assert (fsc_clip.swap, fsc_clip.replace, fsc_clip.shuffle) == ("negclip_released", "clove", "tokens")
+
+
+def test_the_fair_grid_shows_test_items_alone():
+    """Test items are shown; COCO's pictures are left out of training; five epochs have the same snapshots."""
     params = read.load_params(GRIDS["fair_coco"])
-    requests = config_tuning.list_requests(params)
-    studies = [request["study"] for places in requests.values() for request in places.values()]
-    assert {study["method"] for study in studies} == set(params.grid.methods) - {"pretrained"}
-    assert {(study["trials"], study["split"], study["seed"]) for study in studies} == {(16, "validation", 1000)}
-    assert all({"train.lr", "train.epochs", "train.average_alpha"} <= study["space"].keys() for study in studies)
-    assert params.report.split == "test" and params.grid.seeds == [0, 1, 2] and len(params.grid.backbones) == 2
+    assert params.grid.seeds == [0, 1, 2] and len(params.grid.backbones) == 2
     shows_coco = {name for name, section in params.benchmarks.items() if "coco" in f"{section.path} {section.images}"}
     assert shows_coco <= set(params.data["coco"].exclude)
     runs = {run.cell.method: run.train for run in config_grid.resolve_all(params)}

@@ -81,6 +81,20 @@ def test_commands_exist(path):
     assert commands <= COMMANDS.keys() | FORMER.keys() | {name.partition(" ")[0] for name in BELOW}
 
 
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "params.yaml", "experiments/grids/README.md", "experiments/grids/fair_scenes.yaml"]
+    + [
+        f"docs/{name}.md"
+        for name in ("scenes", "scenes_world", "findings", "claims", "fair_comparison", "report", "sweeps")
+    ],
+)
+def test_a_page_of_the_scenes_says_first_what_they_are_for(page):
+    """Numbers of drawings never stand without the sentence that they do not rank methods."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").replace("#", " ").split())
+    assert re.search("not (rank|for ranking) methods", text[:3000])
+
+
 def test_every_daily_command_is_documented():
     commands = {command for path in DOCUMENTS for text in read_code(path) for command in TYPED_COMMAND.findall(text)}
     assert commands >= COMMANDS.keys()

@@ -1,7 +1,10 @@
 """The authors' differences beside ours: the numbers of fake_runs and two printed tables that a person can check."""
 
+from dataclasses import replace
+
 import pytest
 
+from compclip.base.safe_names import SafeName
 from compclip.config import drawn_scenes, read
 from compclip.report import published_numbers, report_page
 from compclip.report.published_numbers import PublishedNumber
@@ -31,7 +34,9 @@ def build(root, notice=drawn_scenes.NOTICE, reference="clic"):
 
 def test_each_printed_difference_stands_beside_ours(tmp_path):
     """To the reference and to the pretrained model; no mean over benchmarks, and no number of a wrong activation."""
-    to_reference, to_start = build(tmp_path).authors_lines
+    page = build(tmp_path)
+    to_reference = page.list_printed(page.tables.contrasts, "clic")
+    to_start = page.list_printed(page.tables.main, "pretrained")
     assert [(line.method, line.column.name, line.paper, line.printed) for line in to_reference] == [
         ("negclip", "sugarcrepe/swap", "A", (-11.3,))
     ]
@@ -46,7 +51,7 @@ def test_each_printed_difference_stands_beside_ours(tmp_path):
 )
 def test_signs_agree_where_both_move_the_same_way(tmp_path, ours, printed, agrees):
     column = build(tmp_path).tables.main[0].columns[0]
-    line = published_numbers.DifferenceBeside("m", "base", column, "A", ours, "", printed)
+    line = published_numbers.DifferenceBeside("m", "base", column, "A", ours, printed)
     assert line.agrees is agrees
     assert published_numbers.summarize_differences([line]).startswith(
         f"Of 1 differences to base that the authors print, {int(agrees)} "
@@ -54,27 +59,56 @@ def test_signs_agree_where_both_move_the_same_way(tmp_path, ours, printed, agree
 
 
 def test_plain_fine_tuning_has_the_papers_names():
-    """Table 10 of CLIC and Table 2 of C2LIP print ten differences to it that the shipped grid has columns for."""
+    """Table 10 of CLIC prints differences to that of the text tower, Table 2 of C2LIP to that of both towers."""
     numbers = published_numbers.read_numbers(ROOT / "experiments" / "published")
-    columns = ("add", "replace", "swap")
+    pairs = (("CLIC", "clic", "finetune.text"), ("C2LIP", "c2lip", "finetune"))
     printed = {
-        (method, column): published_numbers._list_printed(numbers, paper, method, "finetune", column)
-        for paper, method in (("CLIC", "clic"), ("C2LIP", "c2lip"))
-        for column in (*(f"sugarcrepe/{c}" for c in columns), "sugarcrepe_pp/replace_itt", "sugarcrepe_pp/swap_itt")
+        (method, column): published_numbers._list_printed(numbers, paper, method, base, column)
+        for paper, method, base in pairs
+        for column in ("sugarcrepe/add", "sugarcrepe/swap", "sugarcrepe_pp/replace_itt", "sugarcrepe_pp/swap_itt")
     }
     assert printed["clic", "sugarcrepe_pp/swap_itt"] == (11.3,) and printed["c2lip", "sugarcrepe/add"] == (6.3, 5.4)
-    assert all(values for values in printed.values()) and len(printed) == 10
+    assert all(printed.values())
+    assert published_numbers._list_printed(numbers, "CLIC", "clic", "finetune", "sugarcrepe/add") == ()
+
+
+def test_a_paper_s_row_stands_below_ours(tmp_path):
+    """In the page's tables and in Markdown, with the sign compared and a line that counts."""
+    report_page.write_report(build(tmp_path / "project"), tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text()
+    below = page.index('<tr class="printed"><th scope="row">A prints')
+    assert page.rindex('<tr data-name="', 0, below) == page.index(
+        '<tr data-name="negclip"', page.index('id="intervals"')
+    )
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    [ours] = [i for i, line in enumerate(lines) if line.startswith("| negclip") and "[" in line and "+5.0" in line]
+    assert lines[ours + 1].startswith("| A prints |") and "−11.3 other sign" in lines[ours + 1]
+    assert "Of 1 differences to clic that the authors print, 0 have the same sign here." in lines
+
+
+def test_methods_that_train_the_text_tower_are_compared_with_its_plain_fine_tuning(tmp_path):
+    """By their runs' parameters; none where the grid has no such row."""
+    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+    for index, run in enumerate(runs):
+        train = {**run.config.get("train", {}), "trainable": "text" if run.cell.method == "clic" else "all"}
+        runs[index] = replace(run, config={**run.config, "train": train})
+    assert made_page.build_page(runs, fake_runs.BENCHMARKS, reference="negclip").tables.text_contrasts == ()
+    for index, run in enumerate(runs):
+        if run.cell.method == "negclip":
+            cell = run.cell._replace(method=SafeName("finetune.text", "method"))
+            runs[index] = replace(run, cell=cell)
+    [table] = made_page.build_page(runs, fake_runs.BENCHMARKS).tables.text_contrasts
+    assert [row.method for row in table.rows] == ["clic"]
 
 
 def test_the_notice_comes_before_any_number(tmp_path):
-    """In the page and in Markdown; without one neither it nor the authors' differences are there."""
+    """In the page and in Markdown; without one it is not there."""
     report_page.write_report(build(tmp_path / "drawn"), tmp_path / "with")
     page = (tmp_path / "with" / "index.html").read_text()
-    assert page.index(drawn_scenes.NOTICE) < page.index("<dl") and "−11.3 (A)" in page
-    markdown = (tmp_path / "with" / "report.md").read_text()
-    assert markdown.startswith(drawn_scenes.NOTICE) and "−11.3 (A)" in markdown
+    assert page.index(drawn_scenes.NOTICE) < page.index("<dl")
+    assert (tmp_path / "with" / "report.md").read_text().startswith(drawn_scenes.NOTICE)
     report_page.write_report(build(tmp_path / "real", notice=""), tmp_path / "without")
-    assert "−11.3" not in (tmp_path / "without" / "report.md").read_text()
+    assert drawn_scenes.NOTICE not in (tmp_path / "without" / "report.md").read_text()
 
 
 def test_a_grid_shows_drawings_by_what_it_scores():

@@ -8,21 +8,30 @@ from types import SimpleNamespace
 import pytest
 
 from compclip.config import tuning
+from compclip.config.cell import Cell
 from compclip.report import tuned_rows
+from compclip.report.statistics import Interval
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 TRIALS = [  # shares of two objectives; the pretrained model has 0.5 and 0.8
-    {"number": 0, "params": {"train.lr": 1e-4, "gamma": 2.0}, "values": [0.55, 0.79], "paper": True},
-    {"number": 1, "params": {"train.lr": 2e-4, "gamma": 4.0}, "values": [0.60, 0.80], "paper": False},
-    {"number": 2, "params": {"train.lr": 3e-4, "gamma": 1.0}, "values": [0.60, 0.795], "paper": False},
-    {"number": 3, "params": {"train.lr": 9e-4, "gamma": 1.0}, "values": [0.40, 0.70], "paper": False},
+    {"params": {"train.lr": 1e-4, "gamma": 2.0}, "values": [0.55, 0.79], "paper": True},
+    {"params": {"train.lr": 2e-4, "gamma": 4.0}, "values": [0.60, 0.80], "paper": False},
+    {"params": {"train.lr": 3e-4, "gamma": 1.0}, "values": [0.60, 0.795], "paper": False},
+    {"params": {"train.lr": 9e-4, "gamma": 1.0}, "values": [0.40, 0.70], "paper": False},
 ]
 DOCUMENT = {
     "request": {
         "study": {"objectives": ["summary/Comp", "summary/General"]},
+        "searches": [
+            {"space": {"train.lr": {"float": [5e-5, 2e-4], "log": True}}},
+            {"space": {"gamma": {"float": [1.0, 4.0], "log": True}}},
+        ],
         "settings": {"method": {"gamma": 2.0}, "train": {"lr": 1e-4}},
     },
     "values": {"train.lr": 2e-4, "gamma": 4.0},
-    "study": "tune.fsc_clip-b-d-1234",
+    "studies": ["tune.fsc_clip-b-d-1234", "tune.fsc_clip-b-d-5678"],
+    "space": {"train.lr": {"float": [5e-5, 1e-3], "log": True}, "gamma": {"float": [1.0, 4.0], "log": True}},
+    "edges": ["gamma"],
     "best": 1,
     "reference": [0.5, 0.8],
     "trials": TRIALS,
@@ -35,6 +44,8 @@ DOCUMENT = {
 def methods(monkeypatch):
     """One method that was tuned."""
     monkeypatch.setattr(tuning, "read_current", lambda params, root: {"fsc_clip": {"b-d": DOCUMENT}, "finetune": {}})
+    cells = [Cell("fsc_clip", "b", "d", seed) for seed in (0, 1)]
+    monkeypatch.setattr(tuned_rows.grid, "list_cells", lambda params: cells)
     return tuned_rows.read_tuned_methods(SimpleNamespace(), None)
 
 
@@ -49,7 +60,8 @@ def test_gains_flatness_and_ranges_by_hand(methods):
     assert tuned.layout() == {
         "method": "fsc_clip", "place": "b-d", "trials": "4 + 1 failed", "minutes": "1.5", "before": "+4.0",
         "gain": "+10.0", "flat": "2 of 4",
-        "parameters": "train.lr 0.0002 (before 0.0001; 0.0002 to 0.0003); gamma 4 (before 2; 1 to 4)",
+        "parameters": "train.lr 0.0002 (before 0.0001; 0.0002 to 0.0003; widened to 5e-05 to 0.001); "
+        "gamma 4 (before 2; 1 to 4; at an edge)",
     }  # fmt: skip
 
 
@@ -60,6 +72,7 @@ def test_markdown_and_csv(methods):
     assert text.splitlines()[-1].startswith("| fsc_clip | b-d | 4 + 1 failed | 1.5 | +4.0 | +10.0 | 2 of 4 |")
     rows = list(csv.DictReader(tuned_rows.format_tuning_csv(methods).splitlines()))
     assert [row["parameter"] for row in rows] == ["train.lr", "gamma"]
+    assert [row["at_edge"] for row in rows] == ["False", "True"] and float(rows[0]["searched_high"]) == 1e-3
     assert float(rows[1]["chosen"]) == 4 and float(rows[1]["flat_low"]) == 1 and rows[0]["flat_trials"] == "2"
     assert tuned_rows.format_tuning_markdown([]) == "" and tuned_rows.format_tuning_csv([]) == ""
 
@@ -68,3 +81,17 @@ def test_choices_are_listed():
     """Values that are no numbers have no range: all that the flat trials had."""
     assert tuned_rows._range(["last", "mean", "last"]) == ("last, mean", "last, mean")
     assert tuned_rows._range([True, False]) == ("False, True", "False, True")
+
+
+@pytest.mark.parametrize(("verdicts", "is_like_pretrained"), [((0, 0), True), ((1, 0), False), ((0, -1), False)])
+def test_a_row_says_where_its_search_left_doubts(methods, verdicts, is_like_pretrained):
+    """At an edge, and where none of the columns that chose tells the row from the pretrained model."""
+    columns = (Column("summary", "Comp"), Column("summary", "General"), Column("sugarcrepe", "swap"))
+    gap = Interval(0.0, -0.1, 0.1, 10)
+    cells = tuple(Statistic(0.5, None, 2, difference=gap, verdict=verdict) for verdict in (*verdicts, 1))
+    table = ResultTable("b", "d", columns, (MethodRow("fsc_clip", (), cells),))
+    notes = tuned_rows.describe_searches([table], methods)
+    [note] = notes.values()
+    assert [*notes] == [("fsc_clip", "b", "d")] and "nothing beyond gamma 4 was tried" in note
+    like_pretrained = "cannot be told from the pretrained model in summary/Comp, summary/General"
+    assert (like_pretrained in note) is is_like_pretrained

@@ -4,7 +4,8 @@ import pytest
 
 from compclip.report import report_page
 from compclip.report.run_details import collect_runs
-from compclip.track import sync
+from compclip.track import report_rows, sync
+from compclip.track.entries import EntryOptions, describe_grid
 from tests import fake_runs
 from tests.report import made_page
 from tests.track import live
@@ -135,3 +136,16 @@ def test_slices_stand_in_the_rows_descriptions(reported, uri):
     assert "| word: above | sugarcrepe | pretrained | -25.0 | +12.5 |" in note and "word: cup" not in note
     assert "| slice |" not in runs["pretrained-vit-scenes"].data.tags["mlflow.note.content"]
     assert "slices.csv" in {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
+
+
+def test_the_notice_comes_before_any_number(tmp_path):
+    """In the notes of the experiment, of the report and of its rows; without one nothing is there."""
+    notes = {}
+    for notice in ("They do not rank methods.", ""):
+        write_report(tmp_path)
+        options = EntryOptions("e", frozenset(), "p", (), notice=notice)
+        entries = report_rows.make_report_entries(tmp_path, (), options)
+        notes[notice] = [describe_grid(["clic"], (), {}, "m", notice), *(entry.note for entry in entries)]
+    with_notice, without = notes.values()
+    assert len(with_notice) == 4 and all(note.startswith("**They do not rank methods.**") for note in with_notice)
+    assert not any("rank" in note for note in without)
