@@ -36,6 +36,16 @@ def test_an_axis_holds_all_its_values_within_its_pixels(values):
     assert all(10 - 0.1 <= axis(v) <= 110 + 0.1 for v in values)
 
 
+def test_terms_leave_out_what_is_no_loss(clic):
+    assert report_figures.list_terms(clic) == ["clip", "local"]
+
+
+def test_series_of_both_seeds(clic):
+    steps, values = report_figures.collect_series(clic, "clip")
+    assert steps == [10, 20, 30]
+    assert values.tolist() == [[2.5, 2.0, 1.5], [3.5, 3.0, 2.5]]
+
+
 def test_thinning_takes_means_of_neighbours():
     at, values = report_figures.average_neighbours([1, 2, 3, 4], np.array([[1.0, 3.0, 5.0, 9.0]]), points=2)
     assert at.tolist() == [1.5, 3.5]
