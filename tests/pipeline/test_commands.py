@@ -63,13 +63,6 @@ def test_every_program_is_a_command():
     assert listed == programs().keys() - NOT_FOR_PEOPLE
 
 
-@pytest.mark.parametrize("name", sorted(programs().keys() - NOT_FOR_PEOPLE))
-def test_every_program_has_a_main(name):
-    """It takes the arguments behind the command's name."""
-    main = next(n for n in programs()[name].body if isinstance(n, ast.FunctionDef) and n.name == "main")
-    assert main.args.args[0].arg == "argv"
-
-
 class HelpShown(Exception):
     """The parser whose help is asked for."""
 

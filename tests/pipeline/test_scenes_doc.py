@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
@@ -63,19 +62,6 @@ def params() -> str:
     tiny_grid = OmegaConf.merge(grid, little)
     tiny_grid.backbones = {"tiny": {"model": "tiny.json"}}
     return OmegaConf.to_yaml(tiny_grid)
-
-
-def test_the_printed_file_is_short():
-    assert len(block("python").splitlines()) <= 40
-
-
-def test_the_page_names_the_commands_in_order():
-    """Set up, take the grid, check, run."""
-    text = DOC.read_text(encoding="utf-8")
-    positions = [
-        text.index(c) for c in ("make setup", "config use experiments/grids/try.yaml", "config check", "dvc repro")
-    ]
-    assert all(a < b for a, b in pairwise(positions))
 
 
 def test_the_hinge_against_loops(hinge):

@@ -54,13 +54,6 @@ def test_runs_that_are_there_cost_no_calls(tmp_path, runs, uri, monkeypatch):
     assert spent[0] == spent[1]
 
 
-def test_a_second_sync_adds_nothing(tmp_path, runs, uri):
-    update(tmp_path, uri)
-    run_ids = {name: run.info.run_id for name, run in tracked(uri)[1].items()}
-    assert update(tmp_path, uri) == {"unchanged": 4}
-    assert {name: run.info.run_id for name, run in tracked(uri)[1].items()} == run_ids
-
-
 def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
     """Another process orders its sets in another way."""
     code = ("import sys; from pathlib import Path; from compclip.track import sync;"
