@@ -8,12 +8,9 @@ colour-blind; in the page ink, paper and rules are the page's own, so that they 
 from __future__ import annotations
 
 import io
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -32,22 +29,13 @@ from compclip.field.published_field import (
     name_without_data,
     to_letters,
 )
+from compclip.report.svg_plots import DPI, PAPER, SOFT, STYLE, boxes_overlap, export_svg
 
 # a family's colour, matplotlib's mark and the same mark as a character, in the order of field.yaml
 STYLES = (
     ("#1c2430", "o", "○"), ("#737373", "X", "✖"), ("#0072b2", "o", "●"), ("#009e73", "D", "◆"), ("#cc79a7", "v", "▼"),
     ("#d55e00", "^", "▲"), ("#e69f00", "s", "■"), ("#56b4e9", "P", "✚"), ("#8c6d31", "h", "⬢"),
 )  # fmt: skip
-LISTED_COLOUR = "#a9b1bb"
-INK = "#1c2430"
-PAPER = "#ffffff"
-RULE = "#d9dee5"
-PAGE_COLOURS = {INK: "var(--ink)", PAPER: "var(--paper)", RULE: "var(--rule)", LISTED_COLOUR: "var(--soft)"}
-SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "compclip", "font.family": "sans-serif", "font.size": 10,
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
-    "axes.facecolor": PAPER, "figure.facecolor": PAPER, "axes.spines.top": False, "axes.spines.right": False,
-}  # fmt: skip
 PANEL = (4.6, 4.3)  # inches
 LEAST = 5  # points of a panel that is drawn
 OFFSETS = ((6, 4), (6, -10), (-6, 4), (-6, -10), (6, 14), (-6, 14), (6, -20), (-6, -20))  # of a label, in points
@@ -78,11 +66,6 @@ class Panel:
         """The points within the axes."""
         left, right, bottom, top = self.limits
         return [p for p in self.points if left <= p.x <= right and bottom <= p.y <= top]
-
-    @property
-    def name(self) -> str:
-        """A name for its parts in the page."""
-        return re.sub(r"[^a-z0-9]+", "-", f"{self.backbone} {self.y} {self.x}".lower())
 
 
 def list_panels(published: PublishedField, picture: Picture, backbone: str) -> list[Panel]:
@@ -129,11 +112,9 @@ def draw_panel(ax: Axes, panel: Panel, published: PublishedField) -> None:
     styles = dict(zip(published.facts.families, STYLES, strict=True))
     axes = published.facts.axes
     ax.set(xlim=panel.limits[:2], ylim=panel.limits[2:], xlabel=axes[panel.x].title, ylabel=axes[panel.y].title)
-    ax.grid(color=RULE, linewidth=0.8)
-    ax.set_axisbelow(True)
     for index, point in enumerate(panel.inside):
         model = point.model
-        colour, mark, _ = styles.get(published.facts.find_family(model.method), (LISTED_COLOUR, "o", ""))
+        colour, mark, _ = styles.get(published.facts.find_family(model.method), (SOFT, "o", ""))
         is_small = model.is_ablation or not model.method
         if point.base and not model.is_ablation:
             arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.45, "linewidth": 1.0, "shrinkA": 4, "shrinkB": 4}
@@ -141,7 +122,7 @@ def draw_panel(ax: Axes, panel: Panel, published: PublishedField) -> None:
         ax.plot(
             point.x, point.y, "*" if model.source == OURS else mark, color=colour, markersize=4 if is_small else 8,
             markerfacecolor=PAPER if model.method == PRETRAINED else colour, alpha=0.6 if is_small else 1.0,
-            zorder=3 if is_small else 4, gid=f"point-{index}",
+            zorder=3 if is_small else 4, gid=f"mark{index}",
         )  # fmt: skip
     write_names(ax, panel)
 
@@ -174,7 +155,7 @@ def write_names(ax: Axes, panel: Panel) -> None:
         for right, up in OFFSETS:
             left = x + right * scale if right > 0 else x + right * scale - width
             box = (left, y + (up - 2) * scale, left + width, y + (up + 8) * scale)
-            if box[0] > frame.x0 and box[2] < frame.x1 and not any(_overlap(box, other) for other in taken):
+            if box[0] > frame.x0 and box[2] < frame.x1 and not any(boxes_overlap(box, other) for other in taken):
                 side = "left" if right > 0 else "right"
                 ax.annotate(
                     name, (point.x, point.y), (right, up), textcoords="offset points", ha=side, fontsize=8.5, zorder=5
@@ -183,35 +164,19 @@ def write_names(ax: Axes, panel: Panel) -> None:
                 break
 
 
-def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
 def render_panel(panel: Panel, published: PublishedField) -> Markup:
-    """Return a panel as SVG for the page: text as text, each mark with its name and numbers, the page's colours."""
-    with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=PANEL)
+    """Return a panel as SVG for the page: each mark shows its name and numbers."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=PANEL, dpi=DPI)
         figure.subplots_adjust(left=0.13, right=0.98, top=0.98, bottom=0.13)
         draw_panel(figure.add_subplot(), panel, published)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    text = stream.getvalue()
-    svg = text[text.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{panel.name}-", svg)
-    for colour, variable in PAGE_COLOURS.items():
-        svg = svg.replace(colour, variable)
-    for index, point in enumerate(panel.inside):
-        title = escape(f"{point.model.row} ({point.model.source}): {point.x:.1f}, {point.y:.1f}")
-        mark = f'<g id="{panel.name}-point-{index}">'
-        svg = svg.replace(mark, f"{mark}<title>{title}</title>", 1)
-    label = escape(f"{panel.backbone}: {panel.y} against {panel.x}")
-    return Markup(svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', 1))
+        titles = [f"{p.model.row} ({p.model.source}): {p.x:.1f}, {p.y:.1f}" for p in panel.inside]
+        return export_svg(figure, f"{panel.backbone}: {panel.y} against {panel.x}", titles)
 
 
 def render_picture(published: PublishedField, panels: Sequence[Panel], caption: str, form: str) -> bytes:
     """Return panels side by side with legend and caption, as a file of its own: png, svg or pdf."""
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(PANEL[0] * len(panels), PANEL[1] + 1.1), dpi=110)
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         figure.subplots_adjust(left=0.05, right=0.99, top=0.97, bottom=0.29, wspace=0.17)
@@ -227,7 +192,7 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
         figure.legend(loc="lower center", ncols=5, frameon=False, bbox_to_anchor=(0.5, 0.05))
         figure.text(0.5, 0.02, caption, ha="center")
         stream = io.BytesIO()
-        figure.savefig(stream, format=form)
+        figure.savefig(stream, format=form, facecolor=PAPER)
     if form == "png":  # few colours: a quarter of the bytes
         image = Image.open(stream).convert("RGB").quantize(96)
         stream = io.BytesIO()
@@ -253,4 +218,4 @@ def count_numbers(published: PublishedField, panels: Sequence[Panel]) -> dict[st
 def list_legend(published: PublishedField) -> list[tuple[str, tuple[str, str, str]]]:
     """List the families, each with colour, matplotlib's mark, and the mark as a character."""
     styles = list(zip(published.facts.families, STYLES, strict=True))
-    return [*styles, (f"other models of {LIST}", (LISTED_COLOUR, "o", "●"))]
+    return [*styles, (f"other models of {LIST}", (SOFT, "o", "●"))]

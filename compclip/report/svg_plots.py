@@ -96,9 +96,7 @@ class SvgPlot:
                 text.set_parse_math(False)
                 text.set_text(_encodable(text.get_text()))
             self._write_names()
-            stream = io.StringIO()
-            self.figure.savefig(stream, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
-        return Markup(_adapt(stream.getvalue(), self.label, self._titles))
+            return export_svg(self.figure, self.label, self._titles)
 
     def _write_names(self) -> None:
         """Write each name at the first of a few places that overlaps least with what is drawn."""
@@ -113,7 +111,7 @@ class SvgPlot:
             x_px, y_px = to_pixel((x, y))
             boxes = [_name_box(x_px + right, y_px + up, right < 0, name) for right, up in PLACES]
             inside = [b for b in boxes if b[0] > frame.x0 and b[2] < self.figure.bbox.x1 and frame.y0 < b[1] < frame.y1]
-            box = min(inside or boxes, key=lambda b: sum(_overlap(b, other) for other in occupied))
+            box = min(inside or boxes, key=lambda b: sum(boxes_overlap(b, other) for other in occupied))
             occupied.append(box)
             right, up = PLACES[boxes.index(box)]
             arrow = {"arrowstyle": "-", "color": SOFT} if max(abs(right), abs(up)) > NEAR else None
@@ -133,12 +131,16 @@ def _name_box(x: float, y: float, ends: bool, name: str) -> Box:
     return left, y - 6, left + width, y + 7
 
 
-def _overlap(a: Box, b: Box) -> bool:
+def boxes_overlap(a: Box, b: Box) -> bool:
+    """Return whether two boxes have a pixel in common."""
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def _adapt(text: str, label: str, titles: Sequence[str]) -> str:
-    """Return matplotlib's SVG with the page's colours, ids of its own, one decimal, and the marks' titles."""
+def export_svg(figure: Figure, label: str, titles: Sequence[str]) -> Markup:
+    """Return a figure with the page's colours, ids of its own, and a title for each mark, whose gid is mark<number>."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
     svg = text[text.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</defs>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
@@ -151,4 +153,4 @@ def _adapt(text: str, label: str, titles: Sequence[str]) -> str:
         svg = svg.replace(colour, f"var(--{variable})")
     svg = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', svg, count=2)
     svg = re.sub(r"\n\s*", "\n", svg)
-    return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{escape(label)}" ', 1)
+    return Markup(svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{escape(label)}" ', 1))
