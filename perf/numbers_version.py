@@ -4,7 +4,7 @@
     python -m perf.numbers_version --base v0.2.0    beside another one
 
 Each side's code trains every method and variant of the field's grid (experiments/grids/field.yaml), six steps of a tiny
-model on 64 drawings. Equal bits, of the weights and of all logged numbers: the tree's hashes are written, and runs keep
+model on 64 drawings, each side by its own grid; methods that one side alone has are new. Equal bits, of the weights and of all logged numbers: the tree's hashes are written, and runs keep
 their keys. Other bits: that method's version goes up as well. What is not trained counts as other numbers.
 """
 
@@ -132,7 +132,8 @@ def main(argv: Sequence[str]) -> int:
     base = args.base or git("log", "-1", "--format=%H", "--", FILE)
     with check_out(base) as tree, tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
         sides = [Path(folder, "base"), Path(folder, "here")]
-        rows = [make_project(side, ROOT / GRID) for side in sides][0]
+        of_sides = [make_project(side, code / GRID) for side, code in zip(sides, (tree, ROOT), strict=True)]
+        rows = [row for row in of_sides[0] if row in of_sides[1]]
         list(pool.map(train, (tree, ROOT), sides, (rows, rows)))
         equal_rows = {row for row in rows if read_numbers(sides[0], row) == read_numbers(sides[1], row) is not None}
     changed = sorted({row.partition(".")[0] for row in rows if row not in equal_rows})
