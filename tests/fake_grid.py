@@ -8,6 +8,7 @@ from pathlib import Path
 from compclip.base.files import write_atomic, write_json
 from compclip.benchmarks import (
     aro,
+    bivlc,
     crepe,
     eqben,
     half_truths,
@@ -49,6 +50,7 @@ METRICS = {
     "sugarcrepe": SUGARCREPE,
     "sugarcrepe_pp": (*(f"{s}_{task}" for s in sugarcrepe_pp.SUBSETS for task in ("itt", "tot")), *sugarcrepe_pp.MEANS),
     "winoground": ("text", "image", "group"),
+    "bivlc": (*bivlc.NAMES, *bivlc.CHOICES),
     "negbench": tuple(m for m in negbench.METRICS if m.startswith(("coco_mcq", "voc2007_mcq")) and "template" not in m),
     "half_truths": tuple(m for m in half_truths.METRICS if "ordered" not in m),
     "retrieval": RECALLS,
