@@ -4,8 +4,9 @@
     python -m perf.numbers_version --base v0.2.0    beside another one
 
 Each side's code trains every method and variant of the field's grid (experiments/grids/field.yaml), six steps of a tiny
-model on 64 drawings, each side by its own grid; methods that one side alone has are new. Equal bits, of the weights and of all logged numbers: the tree's hashes are written, and runs keep
-their keys. Other bits: that method's version goes up as well. What is not trained counts as other numbers.
+model on 64 drawings, each side by its own grid; a method that one side alone has is new. Equal bits, of the weights and
+of all logged numbers: the tree's hashes are written, and runs keep their keys. Other bits: that method's version goes up
+as well. What is not trained counts as other numbers.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def render_panel(panel: Panel, published: PublishedField) -> Markup:
 
 def render_picture(published: PublishedField, panels: Sequence[Panel], caption: str, form: str) -> bytes:
     """Return panels side by side with legend and caption, as a file of its own: png, svg or pdf."""
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE | {"font.size": 9.5}):
         figure = Figure(figsize=(PANEL[0] * len(panels), PANEL[1] + 1.1), dpi=110)
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         figure.subplots_adjust(left=0.05, right=0.99, top=0.97, bottom=0.29, wspace=0.17)
