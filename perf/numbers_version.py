@@ -5,8 +5,8 @@
 
 Each side's code trains every method and variant of the field's grid (experiments/grids/field.yaml), six steps of a tiny
 model on 64 drawings, each side by its own grid; a method that one side alone has is new. Equal bits, of the weights and
-of all logged numbers: the tree's hashes are written, and runs keep their keys. Other bits: that method's version goes up
-as well. What is not trained counts as other numbers.
+of all logged numbers: the tree's hashes are written, and runs keep their keys. Other bits: that method's version goes
+up as well. What is not trained counts as other numbers.
 """
 
 from __future__ import annotations
@@ -113,9 +113,14 @@ def read_numbers(project: Path, method: str) -> list[Any] | None:
     return [*logged, json.loads((folder / "environment.json").read_text(encoding="utf-8"))["weights_fingerprint"]]
 
 
-def renew(numbers: dict[str, Any], modules: dict[str, list[str]], changed: Sequence[str]) -> dict[str, Any]:
-    """Return the contents of the file: the tree's hashes, and a further version of the methods that changed."""
-    versions = {name: version + (name in changed) for name, version in numbers["versions"].items()}
+def renew(
+    numbers: dict[str, Any], modules: dict[str, list[str]], changed: Sequence[str], methods: Sequence[str]
+) -> dict[str, Any]:
+    """Return the contents of the file: the tree's hashes, and a further version of the methods that changed.
+
+    A new method begins with version 0.
+    """
+    versions = {name: numbers["versions"].get(name, 0) + (name in changed) for name in methods}
     older = {name: code for name, code in numbers["older"].items() if name not in changed}
     return {"versions": versions, "modules": modules, "older": older}
 
@@ -142,7 +147,7 @@ def main(argv: Sequence[str]) -> int:
     modules: dict[str, list[str]] = {}
     for module, digest in sorted(hashes):
         modules.setdefault(module, []).append(digest)
-    write_json(ROOT / FILE, renew(read_mapping(ROOT / FILE), modules, changed))
+    write_json(ROOT / FILE, renew(read_mapping(ROOT / FILE), modules, changed, methods))
     print(f"{len(equal_rows)} of {len(rows)} runs are equal; a new version of: {', '.join(changed) or 'no method'}")
     return 0
 

@@ -130,7 +130,7 @@ NUMERICAL = {
     "a text rule": ("compclip.text.shuffle", "return", "yield", {"degla", "fsc_clip", "hybrid", "labclip"}),
     "the captions of composites": ("compclip.text.composite_captions", "return", "yield", {"clic", "hybrid"}),
     "words of masks": ("compclip.text.masked_words", "return", "yield", {"ahnpl", "ce_clip", "dac", "hybrid", "svlc"}),
-    "a second text rule": ("compclip.text.negate", "return", "yield", {"con_clip", "crepe", "hybrid"}),
+    "a second text rule": ("compclip.text.negate", "return", "yield", {"con_clip", "crepe", "hybrid", "omni_negclip", "semclip"}),
     "collation": ("compclip.train.loader", '"grey"', '"black"', TRAINED),
     "reading of shards": ("compclip.data.shard_files", "return", "yield", TRAINED),
     "decoder": ("compclip.train.decoders", "return", "yield", {"read_clip"}),

@@ -23,6 +23,7 @@ BUDGETS = {
     "doctor": 863,
     "evaluate": 2972,
     "fetch": 815,
+    "field": 572,
     "interface": 220,
     "items": 112,
     "launch": 1036,
