@@ -79,6 +79,8 @@ data:
     relatives: true
     texts:
       negative: {{file: beside.jsonl, on: image, column: [text_1, text_2]}}
+      paraphrase: {{file: beside.jsonl, on: image, column: caption}}
+      absent: {{file: beside.jsonl, on: image, column: caption}}
     negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: {at}/coco/val2017}}
     regions: {{file: beside.jsonl, on: image, column: regions, negatives: negatives}}
 benchmarks: {{sugarcrepe: {{path: sugarcrepe, images: {at}/coco/val2017, split: swap_obj}}}}

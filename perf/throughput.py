@@ -62,6 +62,7 @@ data:
     texts:
       negative: {{file: beside.jsonl, on: image, column: [text_1, text_2, text_3, text_4]}}
       paraphrase: {{file: beside.jsonl, on: image, column: paraphrase}}
+      absent: {{file: beside.jsonl, on: image, column: paraphrase}}
     negative_images: {{file: beside.jsonl, on: image, column: [image_1, image_2], images: photos}}
     regions: {{file: beside.jsonl, on: image, column: regions, negatives: negatives}}
 benchmarks: {{}}

@@ -109,20 +109,22 @@ def select_split(runs: Sequence[FinishedRun], split: PictureSplit) -> list[Finis
 def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partial: bool) -> list[MissingResult]:
     """Find runs whose parameters are not the grid's: their mean with other seeds would be of two methods.
 
-    Raises UserError naming the first unless `partial`.
+    An option that is newer than a run counts at its default. Raises UserError naming the first unless `partial`.
     """
     stale = []
-    settings_of: dict[tuple[str, str, str], dict[str, Any]] = {}
+    settings_of: dict[tuple[str, str, str], tuple[dict[str, Any], dict[str, Any]]] = {}
     for run in (run for run in runs if run.cell.method != PRETRAINED and run.config):
         method = run.cell.method
         key = (method, run.cell.backbone, run.cell.data)
         if key not in settings_of:
             resolved = grid.resolve_cell(params, run.cell)
-            settings_of[key] = _flatten_settings(
-                {"method": asdict(resolved.method), "train": asdict(resolved.train)}, method
+            defaults = {"method": asdict(type(resolved.method)()), "train": asdict(sections.Train())}
+            settings_of[key] = (
+                _flatten_settings({"method": asdict(resolved.method), "train": asdict(resolved.train)}, method),
+                _flatten_settings(defaults, method),
             )
-        declared = settings_of[key]
-        used = _flatten_settings(run.config, method)
+        declared, defaults_of_method = settings_of[key]
+        used = defaults_of_method | _flatten_settings(run.config, method)
         names = sorted(declared.keys() | used.keys())
         changed = [name for name in names if declared.get(name) != used.get(name)]
         if changed:

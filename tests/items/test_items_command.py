@@ -144,12 +144,11 @@ def test_the_captions_that_both_rows_put_first(counterfactuals, capsys):
     assert "clic retrieves:\n      ✓ 0.800 a dog on grass\n      ✗ 0.250 a cat on grass" in capsys.readouterr().out
 
 
-def test_the_report_shows_them_beside_the_picture(counterfactuals):
+def test_the_report_shows_them_beside_the_picture(counterfactuals, monkeypatch):
     """A picture that CLIC wins, with the first captions of both."""
-    out = counterfactuals / "reports"
-    arguments = ["--params", counterfactuals / "params.yaml", "--root", counterfactuals, "--out", out, "--partial"]
-    assert report_command.main(list(map(str, arguments))) == 0
-    html = (out / "index.html").read_text()
+    monkeypatch.chdir(counterfactuals)
+    assert report_command.main(["--partial"]) == 0
+    html = (counterfactuals / "reports" / "index.html").read_text()
     assert (
         '<li class="right"><span>✓ 0.800</span> a dog on grass</li><li><span>✗ 0.250</span> a cat on grass</li>' in html
     )

@@ -2,8 +2,10 @@
 
 import pytest
 
+from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import grid, read
+from compclip.interface.method import load_method
 from compclip.report import run_details
 from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
@@ -54,3 +56,19 @@ def test_where_a_run_was_made_is_no_difference(params, tmp_path):
     path.write_text(path.read_text().replace("workers: 12", "workers: 3"))
     assert "workers: 3" in path.read_text()
     assert run_details.find_stale_runs(params, runs(params, tmp_path), partial=False) == []
+
+
+def test_an_option_that_is_newer_than_a_run_counts_at_its_default(params, tmp_path):
+    """A run from before it is not stale; where the grid sets it to something else it is."""
+    path = config(fake_grid.make(params, tmp_path))
+    lines = path.read_text().splitlines(keepends=True)
+    without = [line for line in lines if line.strip() not in ("text_layers: 0", "epochs: 1.0")]
+    assert len(lines) - len(without) == 2  # the grid sets epochs
+    path.write_text("".join(without))
+    [stale] = run_details.find_stale_runs(params, runs(params, tmp_path), partial=True)
+    assert stale.reason == "trained with train.epochs=5.0 where the grid has 1.0"
+
+
+@pytest.mark.parametrize("method", sorted(plugins.list_plugins(plugins.METHODS)))
+def test_every_method_has_a_default_for_each_option(method):
+    assert load_method(method).Config()

@@ -169,9 +169,7 @@ def test_a_cell_on_two_processes(here, one):
     facts = json.loads((work / "environment.json").read_text())
     assert facts["processes"] == 2
     assert facts["device_seconds"] > 2 * facts["seconds"]  # both devices, and the life before the signal
-    rows = steps(trained(here, name) / "metrics.jsonl")
-    close(rows, steps(trained(one, name) / "metrics.jsonl"))
-    assert any(0 < value < 1 for key, value in rows[-1].items() if key.startswith("share/"))
+    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(one, name) / "metrics.jsonl"))
 
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):

@@ -31,6 +31,7 @@ from compclip.train import fine_tuning, view_shares
 from compclip.train.batch import View
 from tests.small_training import train
 from tests.tiny_project import at, trained
+from tests.train.test_distributed import two
 
 PIXELS = np.zeros((1, 1, 3), np.uint8)
 
@@ -192,6 +193,15 @@ def test_a_run_says_what_its_samples_had(with_method, how):
     assert shares == pytest.approx(expected, abs=1e-6) and len(set(shares.values())) > 1
     last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
     assert {k: v for k, v in last.items() if k.startswith("share/")} == {f"share/{k}": v for k, v in shares.items()}
+
+
+def test_two_processes_count_together(with_method):
+    """Each makes half of every batch; the log has the shares of the whole."""
+    processes = two("-m", "compclip.train", "--cell", CELL, *SHORT, cwd=with_method)
+    assert [p.wait(timeout=120) for p in processes] == [0, 0]
+    shares = at(CELL, *SHORT).folder.final.facts()["view_shares"]
+    expected = direct_shares(with_method, grid.resolve(read.load_params("params.yaml", SHORT), CELL))
+    assert shares == pytest.approx(expected, abs=1e-6)
 
 
 class Stop(Exception):
