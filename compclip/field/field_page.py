@@ -22,7 +22,7 @@ from compclip.report import claims
 from compclip.report.claims import Claim
 from compclip.report.escape import format_csv, format_name, to_latex
 from compclip.report.published_numbers import PublishedNumber
-from compclip.report.table_formats import layout_latex
+from compclip.report.table_formats import LATEX_PACKAGES, layout_latex
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def format_latex(published: PublishedField) -> str:
         if rows:
             alignment = "llll" + "r" * len(axes)
             latex_tables.append(layout_latex(alignment, [head], rows, to_latex(backbone), to_latex(caption)))
-    return "\n".join(latex_tables)
+    return LATEX_PACKAGES + "\n".join(latex_tables)
 
 
 def draw_pictures(published: PublishedField) -> list[tuple[str, str, list[Panel]]]:

@@ -46,6 +46,7 @@ CONTRAST_LEGEND = (
     "where a metric keeps no items."
 )
 PRINTED = "{} prints"  # names the row of a paper's differences, below ours
+LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 LEAST = "decided from"  # names the row of least differences
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
@@ -412,7 +413,7 @@ def format_latex(
             foot = replace(group, rows=tuple(blind_rows)).select(indices)
             latex_tables.append(_latex_table(group.select(indices), _latex_cell, caption, section, foot))
             caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
-    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(latex_tables)
+    return LATEX_PACKAGES + "\n".join(latex_tables)
 
 
 def format_contrasts_latex(groups: Sequence[ResultTable], method: str, printed: PrintedRows | None = None) -> str:

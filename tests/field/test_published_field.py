@@ -320,6 +320,7 @@ def test_files_and_picture(written):
         "index.html", "numbers.csv", "models.csv", "conflicts.csv", "claims.csv", "field.tex",
     }  # fmt: skip
     latex = (written / "out" / "field.tex").read_text(encoding="utf-8")
+    assert latex.startswith("% needs \\usepackage{booktabs,graphicx}\n")
     assert latex.count("\\toprule") == len(facts()["backbones"])
     assert (written / "a.png").read_bytes().startswith(b"\x89PNG")
 

@@ -32,7 +32,7 @@ BUDGETS = {
     "model": 2489,
     "prepare": 2297,
     "publish": 632,
-    "report": 4064,
+    "report": 4065,
     "runs": 2808,
     "scenes": 765,
     "sweep": 1298,
