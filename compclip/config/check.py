@@ -120,26 +120,10 @@ def _check_grid(params: Params) -> None:
             load_method(method).check(config, params.backbones[name], where)
         for name in grid.data:
             _check_method_on_data(params, method, name)
-    _check_versions(params)
     names = [cell.name for cell in list_cells(params)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise UserError(f"the names of the grid's cells: {twice[0]!r} stands twice; rename one")
-
-
-def _check_versions(params: Params) -> None:
-    """Raise UserError for groups of backbones that cannot be averaged over, or that a table cannot be called by."""
-    members = [backbone for backbones in params.grid.versions.values() for backbone in backbones]
-    for name, backbones in params.grid.versions.items():
-        where = f"grid.versions.{SafeName(name, 'versions')}"
-        _check_names("backbone", backbones, params.grid.backbones, where)
-        if name in params.backbones:
-            raise UserError(f"{where}: is a backbone's name, and so a table's; give the versions another")
-        if len(backbones) < 2:
-            raise UserError(f"{where}={backbones}: must name two or more backbones of the grid; or remove it")
-        twice = [backbone for backbone in backbones if members.count(backbone) > 1]
-        if twice:
-            raise UserError(f"{where}: {twice[0]} is a version of another group as well; name it once")
 
 
 def _check_method_on_data(params: Params, method: str, name: str) -> None:

@@ -32,8 +32,6 @@ class Grid:
     backbones: Axis[str] = field(default_factory=list)
     data: Axis[str] = field(default_factory=list)
     seeds: Axis[Seed] = field(default_factory=list)
-    # groups of backbones that are versions of one, by a name of the group: a sample, over which the report averages
-    versions: dict[str, Distinct[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@
 A difference as large as the printed one has a 95 % interval that excludes 0 in about 8 of 10 repeats. Items and their
 pictures are those of the benchmarks' files; no model is needed. By assumption two models disagree on a share of items
 (--discordance), disagreements on one picture correlate (--correlation), and a method's mean varies from seed to seed
-(--seed-std, in points); where backbones are versions of one (`grid.versions`), a difference varies from backbone to
-backbone (--backbone-std). With --runs all of that is measured, over the methods' differences to `report.reference`, or
+(--seed-std, in points). With --runs all of that is measured, over the methods' differences to `report.reference`, or
 to the pretrained model. Where `report.correction` is set, the level is that of the smallest p value of a table.
 """
 
@@ -32,7 +31,7 @@ from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module
 from compclip.report import decisions, run_details, statistics, tables
-from compclip.report.statistics import LEVEL, BackboneSpread, ItemDifferences, Spread, Variance
+from compclip.report.statistics import LEVEL, ItemDifferences, Spread, Variance
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun, Result, make_items
 from compclip.runs.run_folder import Trained
@@ -42,22 +41,18 @@ POINTS = 100.0
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What differences vary by: shares of 1, a method's deviation over seeds, and a difference's over backbones."""
+    """What differences vary by: shares of 1, and a method's deviation over seeds."""
 
     discordance: float = 0.2
     correlation: float = 0.1
     seed_std: float = 0.005
-    backbone_std: float = 0.01
 
-    def describe(self, backbones: int = 1) -> str:
+    def describe(self) -> str:
         """Describe them in a line."""
-        text = (
+        return (
             f"Assumed, not measured: two models disagree on {self.discordance:.0%} of items, disagreements on one "
             f"picture correlate by {self.correlation:g}, seeds of a method differ by {POINTS * self.seed_std:g} points"
         )
-        if backbones == 1:
-            return text
-        return f"{text}, differences of two methods by {POINTS * self.backbone_std:g} from backbone to backbone"
 
 
 @dataclass(frozen=True)
@@ -96,9 +91,7 @@ def _plan_result(name: str, params: Params) -> Result:
     )  # fmt: skip
 
 
-def assume_spread(
-    differences: Sequence[ItemDifferences], seeds: int, assumed: Assumptions, backbones: int = 1
-) -> Spread:
+def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: Assumptions) -> Spread:
     """Return the spread of the difference of two trained methods, by assumption; of two models where there is one seed.
 
     With w an item's weight, the variance over pictures is discordance x ((1 - correlation) sum w^2 + correlation x sum
@@ -113,12 +106,8 @@ def assume_spread(
         together = float(weight_U @ weight_U)
         share = (1 - assumed.correlation) * independent + assumed.correlation * together
         by_unit.append(Variance(assumed.discordance * share, max(len(weight_U) - 1, 1)))
-    of_training = 2 * assumed.seed_std**2 / (seeds * backbones)
-    seed = Variance(of_training, seeds - 1) if seeds > 1 else None
-    if backbones == 1:
-        return Spread(seeds, seed, tuple(by_unit))
-    backbone = Variance(assumed.backbone_std**2 / backbones + of_training, backbones - 1)
-    return Spread(seeds, seed, tuple(by_unit), 0.0, BackboneSpread(backbones, backbone, of_training))
+    seed = Variance(2 * assumed.seed_std**2 / seeds, seeds - 1) if seeds > 1 else None
+    return Spread(seeds, seed, tuple(by_unit))
 
 
 def measure_spreads(params: Params, root: Path) -> dict[str, list[Spread]]:
@@ -126,7 +115,7 @@ def measure_spreads(params: Params, root: Path) -> dict[str, list[Spread]]:
     runs, _ = run_details.collect_runs(grid.list_cells(params), params.evaluate.benchmarks, root, partial=True)
     selected = tables.select_columns(runs, params.report.columns, list(params.evaluate.benchmarks))
     columns = (*tables.summary_columns(selected, runs), *selected)
-    groups = tables.build_tables(runs, columns, versions=params.grid.versions)
+    groups = tables.build_tables(runs, columns)
     if params.report.reference:
         groups = tables.build_contrasts(groups, params.report.reference)
     spreads: dict[str, list[Spread]] = {}
@@ -146,22 +135,16 @@ def compute_power(
     selected = tables.select_columns([run], params.report.columns, list(params.evaluate.benchmarks))
     columns = [c for c in (*tables.summary_columns(selected, [run]), *selected) if not c.score]
     rows = max(len(params.grid.methods) - 1, 1)
-    backbones = count_versions(params)
     level = LEVEL / (rows * len(columns) if params.report.correction in decisions.NAMES else 1)
     powers = []
     for column in columns:
         differences = tables.collect_item_differences(column, [(run, run)])
         if differences:
             units = len({(d.benchmark if isinstance(u, str) else "", u) for d in differences for u in d.units})
-            least = {n: _least(differences, measured.get(column.name, ()), n, assumed, level, backbones) for n in seeds}
+            least = {n: _least(differences, measured.get(column.name, ()), n, assumed, level) for n in seeds}
             items = sum(len(d.ids) for d in differences)
             powers.append(ColumnPower(column, items, units, least, column.name in measured))
     return powers
-
-
-def count_versions(params: Params) -> int:
-    """Return how many backbones the grid's largest group of versions has; 1 without any."""
-    return max(map(len, params.grid.versions.values()), default=1)
 
 
 def _least(
@@ -170,11 +153,10 @@ def _least(
     seeds: int,
     assumed: Assumptions,
     level: float,
-    backbones: int,
 ) -> float:
     """Return the least difference: the median over measured spreads, else by assumption."""
     spreads = [spread.with_seeds(seeds) for spread in measured if spread.seed and seeds > 1]
-    spreads = spreads or [assume_spread(differences, seeds, assumed, backbones)]
+    spreads = spreads or [assume_spread(differences, seeds, assumed)]
     return float(np.median([decisions.least_difference(spread, level) for spread in spreads]))
 
 
@@ -194,7 +176,7 @@ def main(argv: list[str]) -> int:
     """Print each column's least differences."""
     args = _parse_arguments(argv)
     params = read.load_params(args.params, args.overrides, together=True)
-    assumed = Assumptions(args.discordance, args.correlation, args.seed_std / POINTS, args.backbone_std / POINTS)
+    assumed = Assumptions(args.discordance, args.correlation, args.seed_std / POINTS)
     seeds = args.seeds or sorted({len(params.grid.seeds), 3, 5, 10})
     measured = measure_spreads(params, args.runs) if args.runs else {}
     powers = compute_power(params, seeds, assumed, measured)
@@ -205,12 +187,9 @@ def main(argv: list[str]) -> int:
         return 0
     print(*format_table(powers, seeds), sep="\n")
     print("The least difference of two methods, in points, that is decided in about 8 of 10 repeats.")
-    backbones = count_versions(params)
-    if backbones > 1:
-        print(f"Over {backbones} backbones that are versions of one (grid.versions), with so many seeds each.")
     if not all(power.is_measured for power in powers):
-        print(f"{assumed.describe(backbones)}.")
-    if 1 in seeds and backbones == 1:
+        print(f"{assumed.describe()}.")
+    if 1 in seeds:
         messages.note("of one seed the difference is that of two models, and nothing of other trainings")
     return 0
 
@@ -232,19 +211,13 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed-std", type=float, default=POINTS * defaults.seed_std, help="a method's deviation over seeds, in points"
     )
-    parser.add_argument(
-        "--backbone-std",
-        type=float,
-        default=POINTS * defaults.backbone_std,
-        help="a difference's deviation over backbones that are versions of one, in points",
-    )
     parser.add_json("print JSON, in the metrics' own unit")
     args = parser.parse_intermixed_args(argv)
     for name in ("discordance", "correlation"):
         if not 0 <= getattr(args, name) <= 1:
             parser.error(f"--{name} {getattr(args, name):g}: must be from 0 to 1")
-    if any(number < 1 for number in args.seeds or ()) or min(args.seed_std, args.backbone_std) < 0:
-        parser.error("--seeds, --seed-std and --backbone-std: must not be less than 1, 0 and 0")
+    if any(number < 1 for number in args.seeds or ()) or args.seed_std < 0:
+        parser.error("--seeds and --seed-std: must not be less than 1 and 0")
     return args
 
 

@@ -90,7 +90,6 @@ def main(argv: list[str]) -> int:
         reference=params.report.reference,
         correction=params.report.correction,
         split=split,
-        versions=params.grid.versions,
         items=args.items,
         notice=drawn_scenes.describe_drawings(params),
     )

@@ -18,7 +18,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.report import tables
 from compclip.report.escape import format_csv
-from compclip.report.tables import Column, MethodRow, ResultTable, RunsByTraining, Statistic
+from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
 from compclip.runs.picture_splits import select_items
@@ -115,7 +115,7 @@ def find_best(column: Column, blind: Sequence[FinishedRun]) -> FinishedRun:
     return max(blind, key=lambda run: -1.0 if (v := tables.column_value(run, column)) is None else v)
 
 
-def compute_above(column: Column, runs: RunsByTraining, blind: Sequence[FinishedRun]) -> Statistic | None:
+def compute_above(column: Column, runs: RunsBySeed, blind: Sequence[FinishedRun]) -> Statistic | None:
     """Compute the difference of a method's runs to the best blind row, on the items that each run has."""
     if not runs:
         return None
@@ -126,7 +126,7 @@ def compute_above(column: Column, runs: RunsByTraining, blind: Sequence[Finished
     return tables.compute_difference(column, runs, {t: match_items(best, run) for t, run in runs.items()})
 
 
-def compute_score(column: Column, runs: RunsByTraining) -> Statistic | None:
+def compute_score(column: Column, runs: RunsBySeed) -> Statistic | None:
     """Compute a method's own number with its interval: its difference to a row that gets nothing right."""
     score = tables.compute_difference(column, runs, {t: _get_nothing(run) for t, run in runs.items()})
     if score is None or score.difference is None:

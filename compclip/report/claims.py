@@ -2,9 +2,8 @@
 
 An inequality reads `clic > negclip + 1 on sugarcrepe/swap`; the margin, in the column's unit (points, or score), may be
 left out. Its difference left - right - margin has one 95 % interval over seeds and items together of
-the seeds that both methods have; the pretrained model is one model, the same under every seed. Where backbones are
-declared as versions of one (`grid.versions`), it is over backbones, seeds and items. Where a column keeps no items the
-interval is over the trainings alone, and where there is one training over the items alone.
+the seeds that both methods have; the pretrained model is one model, the same under every seed. Where a column keeps no
+items the interval is over the seeds alone, and where there is one seed over the items alone.
 
 The rule. An inequality holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
 side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality
@@ -33,7 +32,7 @@ from compclip.report import decisions, escape, published_numbers, tables
 from compclip.report.escape import layout_markdown, to_code, to_latex, to_markdown
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
 from compclip.report.table_formats import format_interval, format_number, layout_latex
-from compclip.report.tables import Column, ResultTable, RunsByTraining, Training
+from compclip.report.tables import Column, ResultTable, RunsBySeed
 from compclip.runs.result_files import FinishedRun
 
 HOLDS = "holds"
@@ -200,16 +199,16 @@ def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evid
     ]
 
 
-def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[Training, FinishedRun]]:
-    """Return the group's runs, method -> training -> run; those of the pretrained model as the tables have it."""
+def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[int, FinishedRun]]:
+    """Return the group's runs, method -> seed -> run; those of the pretrained model as the tables have it."""
     by_method = {row.method: tables.index_runs(row.runs) for row in group.rows}
-    base = tables.select_pretrained_runs(runs, group.backbones, group.data)
-    trainings = [training for of_method in by_method.values() for training in of_method]
-    return by_method | ({PRETRAINED: tables.repeat_pretrained(base, trainings)} if base else {})
+    base = tables.select_pretrained_runs(runs, group.backbone, group.data)
+    seeds = [seed for of_method in by_method.values() for seed in of_method]
+    return by_method | ({PRETRAINED: tables.repeat_pretrained(base, seeds)} if base else {})
 
 
 def judge_inequality(
-    inequality: Inequality, runs: Mapping[str, RunsByTraining], column: Column,
+    inequality: Inequality, runs: Mapping[str, RunsBySeed], column: Column,
     printed: tuple[float, ...] = (), is_measured: bool = True,
 ) -> Evidence:  # fmt: skip
     """Judge one inequality on the runs of one group, method -> training -> run.

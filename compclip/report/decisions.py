@@ -17,7 +17,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
 from compclip.report import tables
 from compclip.report.statistics import LEVEL, Interval, Spread, student_quantile
-from compclip.report.tables import Column, MethodRow, ResultTable, RunsByTraining, Statistic, Training
+from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
 
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100
@@ -103,10 +103,6 @@ def describe_seeds(interval: Interval, margin: float, column: Column) -> str:
     spread = interval.spread
     if spread is None or spread.seed is None:
         return ""
-    if spread.over_backbones:
-        half = column.scale * spread.with_seeds(MOST_SEEDS).half_width()
-        least = f"±{half:.{column.digits}f}"
-        return f"no number of seeds would decide a difference this small: its items and backbones leave {least}"
     units = max(spread.unit.value - spread.noise, 0.0)
     half = column.scale * student_quantile(np.inf) * sqrt(units)
     return f"no number of seeds would decide a difference this small: its items leave ±{half:.{column.digits}f}"
@@ -174,7 +170,7 @@ def list_comparisons(table: ResultTable) -> list[OrderComparison]:
     return comparisons
 
 
-def _index_row(row: MethodRow, trainings: Collection[Training]) -> RunsByTraining:
+def _index_row(row: MethodRow, trainings: Collection[int]) -> RunsBySeed:
     """Return a row's runs by training; the pretrained model is beside every one of its backbone."""
     runs = tables.index_runs(row.runs)
     return tables.repeat_pretrained(row.runs, trainings or runs) if row.method == PRETRAINED else runs

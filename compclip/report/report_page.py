@@ -94,8 +94,8 @@ class PageSettings:
     """How the page is made: the methods' defaults, the chosen columns, and what rows are compared with.
 
     All methods are compared with `reference`, beside the pretrained model; "" for none. `correction` is over all
-    comparisons of a table. `versions` are groups of backbones that are versions of one. The page shows `items` won, and
-    lost, of each method. `notice` is what a reader must know before any number.
+    comparisons of a table. The page shows `items` won, and lost, of each method. `notice` is what a reader must know
+    before any number.
     """
 
     defaults: Callable[[FinishedRun], dict[str, Any]]
@@ -103,7 +103,6 @@ class PageSettings:
     reference: str = ""
     correction: str = ""
     split: PictureSplit = field(default_factory=PictureSplit)
-    versions: tables.Versions = field(default_factory=dict)
     items: int = ITEMS
     notice: str = ""
 
@@ -113,9 +112,8 @@ class PageTables:
     """The tables: `main` has summary and chosen columns, `subsets` groups of items, `other_metrics` the rest.
 
     `contrasts` are the main tables as differences to the reference, `text_contrasts` those of methods that train the
-    text tower alone to its plain fine-tuning. `of_versions` has the main columns of each backbone
-    that is a version of one. `whole` has, of a split, the means over whole benchmarks, as papers print them. `blind`
-    are comparisons of the main tables with rows that see no picture, by the table's name.
+    text tower alone to its plain fine-tuning. `whole` has, of a split, the means over whole benchmarks, as papers print
+    them. `blind` are comparisons of the main tables with rows that see no picture, by the table's name.
     """
 
     main: tuple[ResultTable, ...]
@@ -123,8 +121,6 @@ class PageTables:
     other_metrics: tuple[ResultTable, ...]
     contrasts: tuple[ResultTable, ...]
     text_contrasts: tuple[ResultTable, ...]
-    of_versions: tuple[ResultTable, ...]
-    version_contrasts: tuple[ResultTable, ...]
     whole: tuple[ResultTable, ...]
     blind: Mapping[str, BlindTable]
 
@@ -194,18 +190,15 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     searches |= tuned_rows.describe_searches(built, results.tuning)
     uncorrected = [table.mark_rows({table_heads.SEARCHED: searches}) for table in built]
     contrasts = tables.build_contrasts(uncorrected, reference)
-    of_versions = build(main, by_version=True)
     whole = []
     if settings.split.name != WHOLE:
-        whole = tables.build_tables(results.whole_runs, tuple(columns.values()), versions=settings.versions)
+        whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
         main=_correct_tables(uncorrected, correction),
         subsets=_correct_tables(build([c for c in remaining if "/" in c.metric]), correction),
         other_metrics=_correct_tables(build([c for c in remaining if "/" not in c.metric]), correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
-        of_versions=_correct_tables(of_versions, correction),
-        version_contrasts=_correct_tables(tables.build_contrasts(of_versions, reference), correction),
         whole=tuple(whole),
         blind=_compare_blind(uncorrected, results.blind, correction),
     )
@@ -219,16 +212,14 @@ def _build_tables(
     settings: PageSettings,
     searches: Mapping[tables.RowName, str],
     columns: Sequence[Column],
-    by_version: bool = False,
 ) -> list[ResultTable]:
     """Build the tables of some columns, with the marks of their rows; none without columns."""
     if not columns:
         return []
-    build = tables.build_version_tables if by_version else tables.build_tables
     checkpoints = trajectories.describe_checkpoints(results.curves)
     leaks = trajectories.find_leaks(checkpoints, settings.split.name)
     notes = dict(zip(table_heads.ROW_MARKS, ({**leaks, **results.tuned}, checkpoints, searches), strict=True))
-    built = build(results.runs, columns, settings.split, settings.versions)
+    built = tables.build_tables(results.runs, columns, settings.split)
     return [table.mark_rows(notes) for table in built]
 
 
@@ -469,8 +460,8 @@ def write_report(page: ReportPage, out: Path) -> None:
     groups = page.tables.main
     reference = page.settings.reference
     blind = {group.name: page.blind_rows(group) for group in groups}
-    all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics, *page.tables.of_versions)
-    contrasts = (*page.tables.contrasts, *page.tables.version_contrasts)
+    all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics)
+    contrasts = page.tables.contrasts
     plots = _format_plots(page)
     files = {
         "report.md": _format_markdown(page, blind),

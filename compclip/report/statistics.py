@@ -7,15 +7,10 @@ it, in all metrics and benchmarks that a column is the mean of (`evaluate.benchm
 The mean's variance is that of a random layout, seed + unit - noise: `seed` is the spread of the seeds' means, `unit`
 that of the units' means over seeds, and the noise of one seed on one unit is in both, so that it is taken off `unit`.
 (To draw seeds and units anew, Owen's pigeonhole bootstrap, 2007, counts that noise more than once, and the seeds'
-spread too little by 1 / S.) Backbones that are declared as versions of one are a third sample, crossed with both: T
-trainings are those of B backbones with S seeds each.
-
-A backbone and a seed add something together (`together`), and one seed, one backbone, or one of both, have a noise of
-their own on one unit. Of seeds and backbones, the fewer keep what is theirs together; it is taken off the others, and
-all noise off the units. What remains are independent variances, and their interval is Banerjee's (Sankhya, 1960 and
-1961): the square of its half width is the sum of each variance times the square of its own Student's factor. With
+spread too little by 1 / S.) The variances that remain are independent, and their interval is Banerjee's (Sankhya, 1960
+and 1961): the square of its half width is the sum of each variance times the square of its own Student's factor. With
 Satterthwaite's degrees of freedom (1946) for their sum, 92 to 98 of 100 intervals of three seeds held the truth. How
-often these do, with all benchmarks' pictures, is in perf/coverage.py and perf/backbone_coverage.py.
+often these do, with all benchmarks' pictures, is in perf/coverage.py.
 """
 
 from __future__ import annotations
@@ -40,9 +35,6 @@ TABLES = 512  # of so many degrees of freedom are remembered
 # So they do by Banerjee's rule alone, with which seeds that agree by chance leave an interval of almost no width.
 NOISE_OFF = 0.1
 LEAST_FACTOR = 0.9
-# What seeds and backbones have together is taken off the more numerous of them a little more than whole: an estimate
-# that is cut at 0 is too large in the mean. 94 to 98.5 of 100 intervals of 4 backbones and 3 seeds hold the truth.
-TOGETHER_OFF = 1.2
 
 
 @dataclass(frozen=True)
@@ -51,21 +43,6 @@ class Variance:
 
     value: float
     freedom: float
-
-
-@dataclass(frozen=True)
-class BackboneSpread:
-    """What a mean over several backbones varies by, each of them with the same seeds.
-
-    `together` is the variance of a backbone and a seed beyond both, `noise` that of one backbone on one unit, and
-    `noise_together` that of one backbone and seed on one unit, which is in all others.
-    """
-
-    backbones: int
-    backbone: Variance
-    together: float = 0.0
-    noise: float = 0.0
-    noise_together: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +56,6 @@ class Spread:
     seed: Variance | None
     by_unit: tuple[Variance, ...]
     noise: float = 0.0
-    over_backbones: BackboneSpread | None = None  # of one backbone: None
 
     @property
     def shift(self) -> float:
@@ -95,22 +71,12 @@ class Spread:
     def variances(self) -> tuple[Variance, ...]:
         """The independent variances of the mean that are not 0: trainings with their noise, and units without it."""
         units = self.unit
-        over = self.over_backbones
-        trainings = [(self.seed, self.noise)] if self.seed else []
-        trainings += [(over.backbone, over.noise)] if over else []
-        trainings.sort(key=lambda training: training[0].freedom)
-        if not trainings:
+        if not self.seed:
             return (units,) if units.value else ()
-        first, noise = trainings[0]
-        factor = LEAST_FACTOR * student_quantile(units.freedom) / student_quantile(first.freedom)
-        first = replace(first, value=max(first.value - NOISE_OFF * noise, factor**2 * noise))
-        second_training = []
-        if over and self.seed:
-            noise += trainings[1][1] - over.noise_together
-            together = TOGETHER_OFF * max(over.together, over.noise_together)
-            second_training = [replace(trainings[1][0], value=max(trainings[1][0].value - together, 0.0))]
-        crossed = replace(units, value=max(units.value - noise, 0.0))
-        return tuple(variance for variance in (first, *second_training, crossed) if variance.value > 0)
+        factor = LEAST_FACTOR * student_quantile(units.freedom) / student_quantile(self.seed.freedom)
+        seed = replace(self.seed, value=max(self.seed.value - NOISE_OFF * self.noise, factor**2 * self.noise))
+        crossed = replace(units, value=max(units.value - self.noise, 0.0))
+        return tuple(variance for variance in (seed, crossed) if variance.value > 0)
 
     def half_width(self, level: float = LEVEL) -> float:
         """Return half the width of an interval that leaves out the truth in a share `level`, by Banerjee's rule."""
@@ -126,40 +92,9 @@ class Spread:
 
     def with_seeds(self, seeds: int) -> Spread:
         """Return what the spread of so many seeds would be, by the variances of these; two or more."""
-        if self.over_backbones:
-            return self.with_sizes(self.over_backbones.backbones, seeds)
         noise = self.noise * self.seeds / seeds
         scaled = self._scale_units(self.unit.value - self.noise + noise)
         return Spread(seeds, Variance(self.shift / seeds + noise, seeds - 1), scaled, noise)
-
-    def with_sizes(self, backbones: int, seeds: int) -> Spread:
-        """Return what the spread of so many backbones and seeds would be, by the variances of several of both."""
-        over = self.over_backbones
-        assert over and self.seed, "of one backbone or seed nothing is known of others"
-        per_backbone = over.backbones / backbones
-        per_seed = self.seeds / seeds
-        both = over.noise_together * per_backbone * per_seed
-        of_seed = max(self.noise - over.noise_together, 0.0)  # the noise that is not of both
-        of_backbone = max(over.noise - over.noise_together, 0.0)
-        together = max(over.together - over.noise_together, 0.0) * per_backbone * per_seed + both
-        seed = max(self.seed.value - over.together - of_seed, 0.0) * per_seed
-        backbone = max(over.backbone.value - over.together - of_backbone, 0.0) * per_backbone
-        items = self.unit.value - of_seed - of_backbone - over.noise_together
-        of_seed = of_seed * per_seed
-        of_backbone = of_backbone * per_backbone
-        return Spread(
-            seeds,
-            Variance(seed + together + of_seed, seeds - 1),
-            self._scale_units(items + of_seed + of_backbone + both),
-            of_seed + both,
-            BackboneSpread(
-                backbones,
-                Variance(backbone + together + of_backbone, backbones - 1),
-                together,
-                of_backbone + both,
-                both,
-            ),
-        )
 
     def _scale_units(self, total: float) -> tuple[Variance, ...]:
         """Return the units' variances with another sum."""
@@ -194,7 +129,6 @@ BOTH = "seeds and items"
 SEEDS_ALONE = "seeds alone"
 ITEMS_ALONE = "items alone"
 NEITHER = ""
-ALL_THREE = "backbones, seeds and items"  # what an interval is over where backbones are versions of one
 Units = tuple[int | str, ...]  # of each item: a picture's number, which all benchmarks share, or a name in its own
 LISTS = 256  # the pictures, and the units, of so many lists of ids are remembered
 
@@ -290,40 +224,28 @@ class ItemDifferences:
     units: Units
 
 
-def estimate_spread(
-    gap_T: Sequence[float], differences: Sequence[ItemDifferences] | None, backbones: int = 1
-) -> Spread:
-    """Estimate what the mean of the trainings' differences varies by; of several backbones each has the same seeds."""
-    gap_BS = np.reshape(gap_T, (backbones, -1))
-    seeds = gap_BS.shape[1]
-    by_unit, (noise, noise_backbone, noise_both) = _estimate_unit_variances(differences or (), backbones)
-    seed = _variance_of_mean(gap_BS.mean(axis=0)) if backbones > 1 else _variance_of_mean(gap_T)
-    backbone = _variance_of_mean(gap_BS.mean(axis=1))
-    together = 0.0
-    if seed and backbone:
-        beyond_BS = gap_BS - gap_BS.mean(axis=0) - gap_BS.mean(axis=1)[:, None] + gap_BS.mean()
-        together = float((beyond_BS**2).sum()) / (gap_BS.size * seed.freedom * backbone.freedom)
-    over = BackboneSpread(backbones, backbone, together, noise_backbone, noise_both) if backbone else None
-    return Spread(seeds, seed, tuple(by_unit), noise, over)
+def estimate_spread(gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None) -> Spread:
+    """Estimate what the mean of the seeds' differences varies by."""
+    by_unit, noise = _estimate_unit_variances(differences or ())
+    return Spread(len(gap_S), _variance_of_mean(gap_S), tuple(by_unit), noise)
 
 
-def _variance_of_mean(values: Sequence[float] | np.ndarray) -> Variance | None:
+def _variance_of_mean(values: Sequence[float]) -> Variance | None:
     """Return the variance of a mean over independent values; None for one."""
-    _, std = mean_std(list(values))
+    _, std = mean_std(values)
     return None if std is None else Variance(std**2 / len(values), len(values) - 1)
 
 
 def compute_interval(
-    gap_T: Sequence[float], differences: Sequence[ItemDifferences] | None, backbones: int = 1
+    gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None
 ) -> tuple[Interval | None, str]:
-    """Compute the interval of the mean of the trainings' differences, and what it is over.
+    """Compute the interval of the mean of the seeds' differences, and what it is over.
 
-    Of several backbones, the trainings of one stand after those of the other, each with the same seeds. Without items
-    it is over the trainings alone. With one training it is over the items alone, and then of these two models, not of
-    their methods; with one training and no items there is none.
+    Without items it is over the seeds alone. With one seed it is over the items alone, and then of these two models,
+    not of their methods; with one seed and no items there is none.
     """
-    mean = mean_std(gap_T)[0]
-    spread = estimate_spread(gap_T, differences, backbones)
+    mean = mean_std(gap_S)[0]
+    spread = estimate_spread(gap_S, differences)
     basis = _name_basis(spread)
     if not basis:
         return None, NEITHER
@@ -333,49 +255,34 @@ def compute_interval(
 
 
 def _name_basis(spread: Spread) -> str:
-    present = (("backbones", spread.over_backbones), ("seeds", spread.seed), ("items", spread.by_unit))
-    names = [name for name, variance in present if variance]
-    if len(names) < 2:
-        return f"{names[0]} alone" if names else NEITHER
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    if spread.seed and spread.by_unit:
+        return BOTH
+    if spread.seed:
+        return SEEDS_ALONE
+    return ITEMS_ALONE if spread.by_unit else NEITHER
 
 
 def describe_basis(basis: str) -> str:
-    """Return the note beside an interval; empty for one over seeds and items, or over backbones, seeds and items."""
-    return "" if basis in (BOTH, ALL_THREE) else basis
+    """Return the note beside an interval; empty for one over seeds and items."""
+    return "" if basis == BOTH else basis
 
 
-def _estimate_unit_variances(
-    differences: Sequence[ItemDifferences], backbones: int
-) -> tuple[list[Variance], tuple[float, float, float]]:
-    """Return the variance of the mean over the units of each source of pictures, and the noise on units.
-
-    The noise is that of seeds, of backbones, and of one of both together.
-    """
+def _estimate_unit_variances(differences: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:
+    """Return the variance of the mean over the units of each source of pictures, and the seeds' noise on units."""
     by_unit = []
-    noises = np.zeros(3)
+    noise = 0.0
     for same_source in group_by_source(differences):
-        error_TU = unit_errors(same_source)
-        mean_U = error_TU.mean(axis=0)
-        by_unit.append(Variance(float(mean_U @ mean_U), error_TU.shape[1] - 1))
-        noises += _estimate_noise(error_TU.reshape(backbones, -1, error_TU.shape[1]))
-    return by_unit, (float(noises[0]), float(noises[1]), float(noises[2]))
+        error_SU = unit_errors(same_source)
+        mean_U = error_SU.mean(axis=0)
+        by_unit.append(Variance(float(mean_U @ mean_U), error_SU.shape[1] - 1))
+        noise += _estimate_noise(error_SU)
+    return by_unit, noise
 
 
-def _estimate_noise(error_BSU: np.ndarray) -> tuple[float, float, float]:
-    """Return the noise of one seed, of one backbone, and of one of both, in the mean of a source's units."""
-    backbones, seeds, _ = error_BSU.shape
-    error_SU = error_BSU.mean(axis=0)
-    error_BU = error_BSU.mean(axis=1)
-    mean_U = error_SU.mean(axis=0)
-    both_BSU = error_BSU - error_SU - error_BU[:, None] + mean_U
-    of_seeds = max(seeds - 1, 1)
-    of_backbones = max(backbones - 1, 1)
-    return (
-        float(((error_SU - mean_U) ** 2).sum()) / (seeds * of_seeds),
-        float(((error_BU - mean_U) ** 2).sum()) / (backbones * of_backbones),
-        float((both_BSU**2).sum()) / (backbones * seeds * of_backbones * of_seeds),
-    )
+def _estimate_noise(error_SU: np.ndarray) -> float:
+    """Return the noise of one seed in the mean of a source's units."""
+    seeds = len(error_SU)
+    return float(((error_SU - error_SU.mean(axis=0)) ** 2).sum()) / (seeds * max(seeds - 1, 1))
 
 
 def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDifferences]]:

@@ -27,7 +27,7 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
     "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
-    "tuned_on", "checkpoint", "search", "backbones",
+    "tuned_on", "checkpoint", "search",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
@@ -37,8 +37,7 @@ LEGEND = (
     "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u> where that order "
     "is decided, ≈ where a row cannot be told from the best; ▲ ▼ better or "
     "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
-    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one. Where "
-    "backbones are versions of one, means, deviations and intervals are over them too."
+    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
 )
 CONTRAST_LEGEND = (
     "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
@@ -76,8 +75,6 @@ def describe_basis(statistic: Statistic) -> str:
 
 def _count_checkpoints(statistic: Statistic) -> str:
     """Return how many checkpoints, or pairs of them, a number is the mean of."""
-    if statistic.backbones > 1:
-        return f"{statistic.seeds} checkpoints of {statistic.backbones} backbones"
     return format_count(statistic.seeds, "seed")
 
 
@@ -85,7 +82,6 @@ def describe_head(group: ResultTable) -> dict[str, str]:
     """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
     head = {
         "Backbone": table_heads.describe_backbone(group),
-        "Versions": table_heads.describe_versions(group),
         "Scores of": "" if group.split.name == WHOLE else group.split.describe(),
         "Scored": table_heads.describe_records(group),
     }
@@ -177,7 +173,7 @@ def _layout_table(
         "labels": {row.method: table_heads.row_label(row, group) for row in rows},
         "notes": [],
         "blind": [],
-        "count": table_heads.name_count(group),
+        "count": "seeds",
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
         "starts": {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark},
@@ -293,7 +289,7 @@ def _least_line(group: ResultTable) -> str:
 def _markdown_table(group: ResultTable, cell: FormatCell, printed: PrintedRows | None = None) -> str:
     marks = table_heads.column_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
-    lines = [["method", table_heads.name_count(group), *names], ["---", *["---:"] * (len(names) + 1)]]
+    lines = [["method", "seeds", *names], ["---", *["---:"] * (len(names) + 1)]]
     rows = []
     for row in group.rows:
         rows.append(_markdown_row(row, table_heads.row_label(row, group), group, cell))
@@ -347,7 +343,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
                 group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
                 e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
                 *table_heads.backbone_names(group), group.split.name,
-                *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS), e.backbones,
+                *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS),
             ))  # fmt: skip
     return escape.format_csv([FIELDS, *lines])
 

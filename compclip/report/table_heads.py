@@ -206,19 +206,6 @@ def describe_backbone(group: ResultTable) -> str:
     return "; ".join(texts)
 
 
-def describe_versions(group: ResultTable) -> str:
-    """Describe the backbones that a table's rows are over; empty for one backbone."""
-    if not group.versions:
-        return ""
-    names = ", ".join(group.versions)
-    return f"{names}; numbers are means over them and their seeds, intervals over backbones, seeds and items"
-
-
-def name_count(group: ResultTable) -> str:
-    """Return the head of the column that counts a row's checkpoints."""
-    return "runs" if group.versions else "seeds"
-
-
 def row_label(row: MethodRow, group: ResultTable) -> str:
     """Return the label of a row: random weights are not called pretrained; a row bears its marks."""
     if row.method == PRETRAINED and tables.has_random_weights(group):

@@ -1,9 +1,8 @@
 """The tables of the report: rows are methods, columns are metrics, one table for each backbone and data set.
 
 A column is a metric of a benchmark, or the mean of other columns (the summary columns Comp, ZS, I2T, T2I, General).
-A difference has the interval of the claims and of the reference table: over seeds and items together, and over
-backbones too where these are declared as versions of one. The pretrained model is one model; its scores stand beside
-every seed of the other method.
+A difference has the interval of the claims and of the reference table: over seeds and items together. The pretrained
+model is one model; its scores are compared with every seed of the other method.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, 
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
-Training = tuple[str, int]  # the backbone and the seed of a run
 RowName = tuple[str, str, str]  # method, backbone, data
 SINGLE_ITEMS = "results of an earlier version do not say which items show one picture; each counts by itself"
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
@@ -94,7 +92,6 @@ class Statistic:
     verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
     basis: str = ""  # what `difference` is over: `statistics.compute_interval`
     equal_to: str = ""  # the best row, where this one cannot be told from it; of the best, the nearest such row
-    backbones: int = 1  # that the checkpoints are of
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """The comparable rows: same backbone, or same versions of one, and same data."""
+    """The comparable rows: same backbone and same data."""
 
     backbone: str
     data: str
@@ -121,21 +118,15 @@ class ResultTable:
     rows: tuple[MethodRow, ...]
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
     row_marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by mark the methods that bear it: why
-    versions: tuple[str, ...] = ()  # the backbones that its rows are over, where they are declared as versions of one
 
     @property
     def name(self) -> str:
         """The heading of its table."""
         return f"{self.backbone} / {self.data}"
 
-    @property
-    def backbones(self) -> tuple[str, ...]:
-        """The backbones of its runs: the versions, or the one that it is called by."""
-        return self.versions or (self.backbone,)
-
     def holds(self, cell: Cell) -> bool:
-        """Return whether a cell is of the table's backbones and data set."""
-        return cell.data == self.data and cell.backbone in self.backbones
+        """Return whether a cell is of the table's backbone and data set."""
+        return (cell.data, cell.backbone) == (self.data, self.backbone)
 
     @property
     def runs(self) -> tuple[FinishedRun, ...]:
@@ -154,15 +145,14 @@ class ResultTable:
         return self.row_marks.get(mark, {}).get(method, "")
 
     def mark_rows(self, notes_by_mark: Mapping[str, Mapping[RowName, str]]) -> ResultTable:
-        """Return the table with marks of rows; a row over several versions has the notes of each."""
+        """Return the table with marks of rows."""
         row_marks: dict[str, dict[str, str]] = {}
         for mark, notes in notes_by_mark.items():
             row_marks[mark] = {}
             for row in self.rows:
-                names = [(row.method, backbone, self.data) for backbone in self.backbones]
-                of_row = dict.fromkeys(notes[name] for name in names if name in notes)
-                if of_row:
-                    row_marks[mark][row.method] = "; ".join(of_row)
+                note = notes.get((row.method, self.backbone, self.data))
+                if note:
+                    row_marks[mark][row.method] = note
         return replace(self, row_marks={**self.row_marks, **row_marks})
 
     def select(self, indices: Sequence[int]) -> ResultTable:
@@ -272,31 +262,23 @@ def headline(benchmark: str, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     return next((tuple(make_measured_column(r, metric) for metric in r.headline) for r in results if r.headline), ())
 
 
-def select_pretrained_runs(runs: Sequence[FinishedRun], backbones: Sequence[str], data: str) -> tuple[FinishedRun, ...]:
-    """Select the pretrained models' runs: of each backbone those of this data set, else those the grid has."""
-    return tuple(run for backbone in backbones for run in _select_pretrained(runs, backbone, data))
-
-
-def _select_pretrained(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
+def select_pretrained_runs(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
+    """Select the pretrained model's runs: those of this data set, else those the grid has."""
     base = [r for r in runs if r.cell.method == PRETRAINED and r.cell.backbone == backbone]
     first = base[0].cell.data if base else None
     same_data = [r for r in base if r.cell.data == data]
     return tuple(same_data or [r for r in base if r.cell.data == first])
 
 
-def index_runs(runs: Iterable[FinishedRun]) -> dict[Training, FinishedRun]:
-    """Index a method's runs by backbone and seed."""
-    return {(str(run.cell.backbone), run.cell.seed): run for run in runs}
+def index_runs(runs: Iterable[FinishedRun]) -> dict[int, FinishedRun]:
+    """Index a method's runs by seed."""
+    return {run.cell.seed: run for run in runs}
 
 
-def repeat_pretrained(base: Sequence[FinishedRun], trainings: Iterable[Training]) -> dict[Training, FinishedRun]:
-    """Give each training the pretrained model of its backbone: it is one model, and is beside all seeds.
-
-    Trainings of a backbone that `base` lacks are absent.
-    """
-    by_training = index_runs(base)
-    first_of = {str(run.cell.backbone): run for run in reversed(base)}
-    return {t: by_training.get(t, first_of[t[0]]) for t in trainings if t[0] in first_of}
+def repeat_pretrained(base: Sequence[FinishedRun], seeds: Iterable[int]) -> dict[int, FinishedRun]:
+    """Give each seed the pretrained model: it is one model, and is compared with all of them."""
+    by_seed = index_runs(base)
+    return {seed: by_seed.get(seed, base[0]) for seed in seeds}
 
 
 def column_value(run: Evaluated, column: Column) -> float | None:
@@ -371,41 +353,24 @@ def has_random_weights(group: ResultTable) -> bool:
 
 # --- the rows: means over checkpoints, differences to the pretrained model or another method, and ranks
 
-RunsByTraining = Mapping[Training, FinishedRun]  # a method's runs by backbone and seed
-Versions = Mapping[str, Sequence[str]]  # groups of backbones that are versions of one, by the group's name
-RunPair = tuple[FinishedRun, FinishedRun]  # of one backbone and seed
+RunsBySeed = Mapping[int, FinishedRun]  # a method's runs
+RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
 def build_tables(
-    runs: Sequence[FinishedRun],
-    columns: Sequence[Column],
-    split: PictureSplit | None = None,
-    versions: Versions | None = None,
+    runs: Sequence[FinishedRun], columns: Sequence[Column], split: PictureSplit | None = None
 ) -> list[ResultTable]:
-    """Make one table for each backbone and data set, in the grid's order; `runs` have the items of `split` alone.
-
-    Backbones that `versions` declares as versions of one have one table together.
-    """
-    group_of = {backbone: name for name, members in (versions or {}).items() for backbone in members}
-    places = dict.fromkeys((group_of.get(r.cell.backbone, str(r.cell.backbone)), str(r.cell.data)) for r in runs)
+    """Make one table for each backbone and data set, in the grid's order; `runs` have the items of `split` alone."""
+    pairs = dict.fromkeys((str(r.cell.backbone), str(r.cell.data)) for r in runs)
     built = []
-    for backbone, data in places:
+    for backbone, data in pairs:
         table = ResultTable(backbone, data, tuple(columns), (), split or PictureSplit())
-        table = replace(table, versions=tuple((versions or {}).get(backbone, ())))
         built.append(unmark_random(replace(table, rows=_build_rows(table, runs))))
     return built
 
 
-def build_version_tables(
-    runs: Sequence[FinishedRun], columns: Sequence[Column], split: PictureSplit, versions: Versions
-) -> list[ResultTable]:
-    """Make a table for each version by itself; none without versions."""
-    members = {backbone for backbones in versions.values() for backbone in backbones}
-    return build_tables([run for run in runs if run.cell.backbone in members], columns, split)
-
-
 def _build_rows(table: ResultTable, runs: Sequence[FinishedRun]) -> tuple[MethodRow, ...]:
-    base = select_pretrained_runs(runs, table.backbones, table.data)
+    base = select_pretrained_runs(runs, table.backbone, table.data)
     methods: dict[str, list[FinishedRun]] = {PRETRAINED: list(base)} if base else {}
     for run in runs:
         if table.holds(run.cell) and run not in base:
@@ -436,15 +401,14 @@ def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequenc
     if not checkpoints:
         return None
     mean, std = mean_std([required_value(run, column) for run in checkpoints.values()])
-    by_training = index_runs(checkpoints.values())
+    by_seed = index_runs(checkpoints.values())
     contrast = None
     if base and runs[0].cell.method != PRETRAINED:
-        contrast = compute_difference(column, by_training, repeat_pretrained(base, by_training))
-    backbones = len({training[0] for training in by_training})
-    return replace(contrast or Statistic(0, None, 0), mean=mean, std=std, seeds=len(checkpoints), backbones=backbones)
+        contrast = compute_difference(column, by_seed, repeat_pretrained(base, by_seed))
+    return replace(contrast or Statistic(0, None, 0), mean=mean, std=std, seeds=len(checkpoints))
 
 
-def compute_difference(column: Column, left: RunsByTraining, right: RunsByTraining) -> Statistic | None:
+def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> Statistic | None:
     """Compute the difference of two methods' runs with its interval; None where no training of both has the column.
 
     `mean` and `std` are those of `left`, over the trainings of both.
@@ -457,7 +421,6 @@ def compute_difference(column: Column, left: RunsByTraining, right: RunsByTraini
     verdict = 0  # of a column of which neither more nor less is better, or where the interval holds 0
     if interval and not column.score:
         verdict = -interval.sign if column.lower else interval.sign
-    backbones = len({run.cell.backbone for run, _ in pairs})
     change = mean_std(gaps)[0]
     return Statistic(
         mean=mean,
@@ -468,32 +431,26 @@ def compute_difference(column: Column, left: RunsByTraining, right: RunsByTraini
         change=change,
         verdict=verdict,
         basis=basis,
-        backbones=backbones,
     )
 
 
-def pair_runs(left: RunsByTraining, right: RunsByTraining, column: Column) -> list[RunPair]:
-    """Pair the runs of two methods, backbone by backbone, of each seed that both have with the column.
+def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column) -> list[RunPair]:
+    """Pair the runs of two methods of each seed that both have with the column.
 
-    Two seeds of the same two checkpoints are one pair. Of several backbones only the seeds that all of them have.
+    Two seeds of the same two checkpoints are one pair.
     """
     scored = {}
-    for training in sorted(left.keys() & right.keys()):
-        pair = left[training], right[training]
+    for seed in sorted(left.keys() & right.keys()):
+        pair = left[seed], right[seed]
         if all(column_value(run, column) is not None for run in pair):
-            scored[pair[0].identity, pair[1].identity] = (training, pair)
-    by_backbone: dict[str, dict[int, RunPair]] = {}
-    for (backbone, seed), pair in scored.values():
-        by_backbone.setdefault(backbone, {})[seed] = pair
-    shared = set.intersection(*map(set, by_backbone.values())) if by_backbone else set()
-    return [pair for of_backbone in by_backbone.values() for seed, pair in of_backbone.items() if seed in shared]
+            scored[pair[0].identity, pair[1].identity] = pair
+    return list(scored.values())
 
 
 def compare_pairs(pairs: Sequence[RunPair], column: Column) -> tuple[list[float], Interval | None, str]:
     """Return left - right of each pair, as `pair_runs` has them, the interval of their mean, and what that is over."""
-    backbones = len({left.cell.backbone for left, _ in pairs})
     gaps = [required_value(left, column) - required_value(right, column) for left, right in pairs]
-    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs), backbones)
+    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs))
 
 
 def collect_item_differences(

@@ -241,13 +241,12 @@ def describe_searches(tables: Iterable[ResultTable], methods: Sequence[TunedMeth
             notes[row_name] = [f"was tuned to an edge of the search: nothing beyond {', '.join(edges)} was tried"]
     for table in tables:
         for row in table.rows:
-            names = [(row.method, backbone, table.data) for backbone in table.backbones]
-            objectives = tuned[names[0]].objectives if names[0] in tuned else ()
+            name = (row.method, table.backbone, table.data)
+            objectives = tuned[name].objectives if name in tuned else ()
             undecided = _list_undecided(table, row, objectives)
             if undecided:
                 note = f"cannot be told from the pretrained model in {', '.join(undecided)}, by which it was tuned"
-                for name in names:
-                    notes.setdefault(name, []).append(note)
+                notes.setdefault(name, []).append(note)
     return {name: "; it ".join(texts) for name, texts in notes.items()}
 
 

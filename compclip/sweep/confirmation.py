@@ -34,7 +34,7 @@ from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
 from compclip.report import claims, tables
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
-from compclip.report.tables import Column, RunsByTraining
+from compclip.report.tables import Column, RunsBySeed
 from compclip.runs.result_files import FinishedRun
 from compclip.sweep import study_declaration
 from compclip.sweep.study_declaration import Study
@@ -119,7 +119,7 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
 
 def _compare_pair(
     study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
-    runs: Mapping[str, RunsByTraining],
+    runs: Mapping[str, RunsBySeed],
 ) -> dict[str, Any]:  # fmt: skip
     def judge(column: Column, sign: int) -> Evidence:
         inequality = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)

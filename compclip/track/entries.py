@@ -271,7 +271,7 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
     entries = []
     for summary in summaries:
         run = summary.run
-        pretrained = tables.select_pretrained_runs(runs, [run.cell.backbone], run.cell.data)
+        pretrained = tables.select_pretrained_runs(runs, run.cell.backbone, run.cell.data)
         base = pretrained[0] if pretrained and options.tables and run not in pretrained else None
         inside = run.cell.name in options.grid
         folder = run.checkpoint

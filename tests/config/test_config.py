@@ -42,9 +42,6 @@ def test_the_shipped_grid():
         ("grid.seeds=[0,0]", r"grid.seeds=\[0, 0\]: must name each once; 0 stands twice"),
         ("grid.seeds=[1.5]", r"grid.seeds.0=1.5: must be int"),
         ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
-        ("grid.versions={w: [scenes, vit]}", r"grid.versions.w: unknown backbone 'vit'; known: scenes"),
-        ("grid.versions={w: [scenes]}", r"grid.versions.w=\['scenes'\]: must name two or more backbones of the grid"),
-        ("grid.versions={scenes: [scenes]}", r"grid.versions.scenes: is a backbone's name, and so a table's"),
         ("grid=3", r"grid=3: must be a mapping"),
         ("grid.methods=[clic.]", r"methods.clic.variants: unknown variant ''"),
         ("methods=3", r"methods=3: must be a mapping"),
@@ -288,11 +285,3 @@ def test_show_prints_a_run_that_loads(tmp_path, capsys):
     assert config_grid.read_run(tmp_path / "config.yaml") == config_grid.resolve(
         read.load_params(PARAMS), "clic-scenes-scenes-1"
     )
-
-
-def test_a_backbone_is_a_version_of_one_group():
-    overrides = [f"backbones.{name}={{model: ViT-B-32}}" for name in ("a", "b", "c")]
-    overrides += ["grid.backbones=[a,b,c]", "grid.versions={v: [a, b], w: [b, c]}"]
-    with pytest.raises(UserError, match=r"grid.versions.v: b is a version of another group as well; name it once"):
-        read.load_params(PARAMS, overrides)
-    assert read.load_params(PARAMS, [*overrides[:-1], "grid.versions={v: [a, b]}"]).grid.versions == {"v": ["a", "b"]}

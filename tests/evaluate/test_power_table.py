@@ -11,7 +11,7 @@ from compclip.config.sections import BenchmarkSection
 from compclip.evaluate import power_table
 from compclip.evaluate.power_table import Assumptions
 from compclip.report import decisions
-from compclip.report.statistics import BackboneSpread, ItemDifferences, Spread, Variance
+from compclip.report.statistics import ItemDifferences, Spread, Variance
 
 
 def make_difference(units, weight=1.0, benchmark="b"):
@@ -51,7 +51,7 @@ def params(tmp_path, monkeypatch):
     report = SimpleNamespace(columns=["sugarcrepe/swap_att", "sugarcrepe/swap"], reference="", correction="none")
     grid_params = SimpleNamespace(
         benchmarks={"sugarcrepe": section}, report=report, evaluate=SimpleNamespace(benchmarks=["sugarcrepe"], ties="wrong"),
-        grid=SimpleNamespace(methods=["pretrained", "negclip"], seeds=[0, 1, 2], versions={}),
+        grid=SimpleNamespace(methods=["pretrained", "negclip"], seeds=[0, 1, 2]),
     )  # fmt: skip
     monkeypatch.setattr(power_table.grid, "list_cells", lambda params: [Cell("negclip", "vit", "scenes", 0)])
     monkeypatch.setattr(power_table.read, "load_params", lambda *args, **options: grid_params)
@@ -77,18 +77,6 @@ def test_a_correction_asks_for_more(params):
     assert all(a.least[3] < b.least[3] for a, b in zip(plain, corrected, strict=True))
 
 
-def test_backbones_that_are_versions_of_one_count(params, capsys):
-    """A difference of 1 point over four backbones, and 2 x 0.5^2 over twelve trainings, which seeds have alone."""
-    params.grid.versions = {"worlds": ["a", "b", "c", "d"]}
-    assert power_table.main(["--seeds", "3"]) == 0
-    out = capsys.readouterr().out
-    assert "Over 4 backbones" in out and "differences of two methods by 1 from backbone to backbone" in out
-    training, unit = 2 * 0.005**2 / 12, Variance(0.2 * (0.9 / 8 + 0.1 / 4), 3)
-    over = BackboneSpread(4, Variance(0.01**2 / 4 + training, 3), training)
-    expected = 100 * decisions.least_difference(Spread(3, Variance(training, 2), (unit,), 0.0, over))
-    assert out.splitlines()[2].split()[3] == f"{expected:.1f}"
-
-
 def test_finished_runs_take_the_place_of_assumptions(params):
     """The median of what their differences vary by, at other numbers of seeds."""
     spreads = [Spread(3, Variance(v, 2), (Variance(0.01, 50),)) for v in (0.0, 0.03, 5.0)]
@@ -106,7 +94,6 @@ def test_a_project_s_runs_are_measured(tmp_path, monkeypatch):
     grid_params = SimpleNamespace(
         evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)),
         report=SimpleNamespace(columns=[], reference="clic"),
-        grid=SimpleNamespace(versions={}),
     )
     measured = power_table.measure_spreads(grid_params, tmp_path)
     assert [spread.seeds for spread in measured["sugarcrepe/swap"]] == [2, 2]

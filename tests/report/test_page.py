@@ -235,7 +235,7 @@ def project(tmp_path, monkeypatch):
         methods={name: {} for name in fake_runs.METHODS},
         wise_ft=report_command.sections.WiseFt(),
         tune=report_command.sections.Tune(),
-        grid=SimpleNamespace(versions={}),
+        grid=SimpleNamespace(),
     )
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
@@ -361,7 +361,7 @@ def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project,
     params = report_command.read.load_params("params.yaml")
     params.report.reference, params.grid = (
         "clik",
-        SimpleNamespace(methods=list(fake_runs.METHODS), versions={}),
+        SimpleNamespace(methods=list(fake_runs.METHODS)),
     )
     with pytest.raises(
         UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
