@@ -1,0 +1,1 @@
+"""What is seen: pages opened in Chromium, at two sizes, light and dark, with and without scripts."""
