@@ -33,7 +33,7 @@ from torch.utils.flop_counter import flop_registry
 
 from compclip.base import messages
 
-NAME = "card" if torch.__version__ >= (2, 14) else "cpu"
+NAME = "card" if torch.__version__ >= "2.14" else "cpu"  # compared as versions
 BLOCK = 512  # bytes: CUDA's allocator gives no less, and multiples of it
 # Operators that autocast runs in the lower precision, and in float32 (torch's documentation of autocast on CUDA).
 LOWER = [
