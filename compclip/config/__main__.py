@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     if argv[:1] == ["cost"]:
         raise UserError("cost: is no word of `python -m compclip.config`; run `compclip config cost`")
     args = _parse_arguments(argv)
-    from compclip.config import ablate, grid, plan, read
+    from compclip.config import ablate, grid, least_memory, plan, read
 
     if args.command == "use":
         read.use_grid(args.file, force=args.force)
@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
             print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
         else:
             cells = [cell.name for cell in grid.list_cells(params)]
+            least_memory.warn_of_memory([grid.resolve(params, cell) for cell in cells])
             benchmarks = params.evaluate.benchmarks
             if args.json:
                 print(json.dumps({"cells": cells, "benchmarks": list(benchmarks)}, indent=1))
