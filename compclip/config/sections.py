@@ -146,6 +146,7 @@ class Data:
     source: RequiredText = ""
     path: Paths = ""
     images: Paths = ""
+    layout: dict[str, Any] = field(default_factory=dict)  # the source's own parameters, as a table's columns
     split: str = "train"
     captioner: RequiredText = ""  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters

@@ -4,7 +4,7 @@
         for row in read_rows(path, ["filepath", "title"], counts):
             row.number, row.values["title"]
 
-A value is a text (numbers as they are written, "" for none), a list of texts, or the place of a picture whose bytes are
+A value is a text (numbers as they are written, "" for none), a list of texts, or a `TablePicture` whose bytes are
 in the table. Pictures stay there: Arrow has their bytes as they are, of Parquet a row group is decoded when one of its
 pictures is wanted (`parquet_cells`). CSV and JSON lines may be compressed (.gz, .bz2, .zst), with a byte order mark, in
 UTF-8 or UTF-16. A row that cannot be used is left out and counted by reason, with the place of the first.
@@ -13,7 +13,6 @@ UTF-8 or UTF-16. A row that cannot be used is left out and counted by reason, wi
 from __future__ import annotations
 
 import csv
-import glob
 import io
 import itertools
 import json
@@ -32,6 +31,7 @@ import pyarrow.parquet as pq
 
 from compclip.base import files
 from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.path_lists import expand_paths
 from compclip.data.parquet_cells import cell_path
 from compclip.data.sample import ImageLocation
 
@@ -60,6 +60,13 @@ class TableForm:
     header: bool = True  # without one, columns are called 1, 2, …
 
 
+@dataclass(frozen=True, slots=True)
+class TablePicture(ImageLocation):
+    """A picture whose bytes are in a table, and the name that the table has for it."""
+
+    name: str = ""
+
+
 class TableRow(NamedTuple):
     """A row by its line, or its number from 1 where a table has no lines, and its values by column."""
 
@@ -70,7 +77,8 @@ class TableRow(NamedTuple):
 class RowFaults:
     """Rows of a file that are left out, by reason."""
 
-    def __init__(self, path: Path, unit: str) -> None:
+    def __init__(self, path: Path) -> None:
+        unit = "line" if format_suffix(path) in SEPARATED + JSON_LINES else "row"
         self._where = f"{path.name}: {unit}"
         self._numbers: dict[str, list[int]] = {}
 
@@ -92,14 +100,13 @@ def format_suffix(path: Path) -> str:
 
 
 def list_tables(names: str | Iterable[str]) -> list[Path]:
-    """Return the tables of a file, a folder, a pattern with *, or several of them, in their order.
+    """Return the tables of a file, a folder, a pattern (`base.path_lists`), or several of them, in their order.
 
     Raises UserError for a name without a table.
     """
     tables: dict[Path, None] = {}
     for name in [names] if isinstance(names, str) else names:
-        paths = [Path(path) for path in sorted(glob.glob(name, recursive=True))] or [Path(name)]
-        for path in paths:
+        for path in map(Path, expand_paths(name)):
             tables.update(dict.fromkeys(_list_folder(path) if path.is_dir() else [path]))
     for path in tables:
         if not path.exists():
@@ -158,8 +165,7 @@ def read_rows(path: Path, columns: Sequence[str], counts: Counter, form: TableFo
     Raises UserError for a file that cannot be read at all, and for a column that it does not have.
     """
     suffix = format_suffix(path)
-    has_lines = suffix in SEPARATED + JSON_LINES
-    faults = RowFaults(path, "line" if has_lines else "row")
+    faults = RowFaults(path)
     try:
         if suffix in SEPARATED:
             yield from _read_separated(path, columns, faults, form)
@@ -209,8 +215,11 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
     if not first.strip():
         raise UserError(f"{path}: is empty; write it again")
     separator = form.separator or _find_separator(first)
-    quoting = csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE
-    reader = csv.reader(itertools.chain([first], lines), delimiter=separator, quoting=quoting)
+    reader = csv.reader(
+        itertools.chain([first], lines),
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE,
+    )
     rows = _number_rows(reader, path, skipped)
     if not form.header:
         _, row = first_row = next(rows)
@@ -274,7 +283,8 @@ def _read_json_lines(path: Path, columns: Sequence[str], faults: RowFaults) -> I
                 faults.add("not_utf8_rows", number)
                 continue
             record = _parse_record(line)
-            yield from _build_row(number, columns, record and [record.get(name) for name in columns], faults)
+            row = None if record is None else [record.get(name) for name in columns]
+            yield from _build_row(number, columns, row, faults)
 
 
 def _parse_record(line: str) -> dict[str, Any] | None:
@@ -311,7 +321,7 @@ def _to_texts(value: Any) -> Any:
         return str(value)
     if isinstance(value, list):
         return [text for item in value if item is not None for text in [_to_texts(item)] if isinstance(text, str)]
-    if isinstance(value, ImageLocation):
+    if isinstance(value, TablePicture):
         return value
     raise ValueError("no text")
 
@@ -328,7 +338,14 @@ def read_schema(path: Path) -> pa.Schema:
             return _open_arrow(source).schema
 
 
-def holds_pictures(kind: pa.DataType) -> bool:
+def list_picture_columns(path: Path) -> list[str]:
+    """Return the columns of a Parquet or Arrow file that have pictures inside; of another table none."""
+    if format_suffix(path) not in PARQUET + ARROW:
+        return []
+    return [field.name for field in read_schema(path) if _holds_pictures(field.type)]
+
+
+def _holds_pictures(kind: pa.DataType) -> bool:
     """Return whether a column has pictures inside: {bytes, path}, as the hub keeps them, or bytes alone."""
     if pa.types.is_struct(kind):
         return kind.get_field_index("bytes") >= 0
@@ -384,7 +401,7 @@ def _column_values(column: pa.Array, path: str, name: str, start: int, base: int
     """Return the values of a batch that begins behind `start` rows; of a picture its place, or its path."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if holds_pictures(column.type):
+    if _holds_pictures(column.type):
         return _locate_pictures(column, path, name, start, base)
     try:
         return column.to_pylist()
@@ -405,7 +422,7 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
         offsets = list(range(start, start + len(column)))
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
     places = zip(paths, offsets, lengths, strict=True)
-    return [ImageLocation(path, offset, length) if length else other for other, offset, length in places]
+    return [TablePicture(path, offset, length, other or "") if length else other for other, offset, length in places]
 
 
 def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[int]:
