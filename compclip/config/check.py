@@ -19,6 +19,7 @@ from compclip.config.grid import (
     list_cells,
     method_config,
     rewriter_config,
+    source_config,
 )
 from compclip.config.sections import Data, Params
 from compclip.config.validation import mapping
@@ -94,6 +95,7 @@ def _check_method(params: Params, name: str, raw: dict) -> None:
 def _check_data(params: Params, data: Data, where: str) -> None:
     """Raise UserError for a data set whose source, captioner or lists cannot be, or not together."""
     source = plugins.load_plugin(plugins.SOURCES, data.source, f"{where}.source")
+    source_config(data, f"{where}.layout")
     captioner_config(data, f"{where}.options")
     released_lists.captions_config(data, f"{where}.captions")
     released_lists.negative_images_config(data, f"{where}.negative_images")

@@ -137,6 +137,11 @@ def captioner_config(data: Data, where: str = "options") -> Any:
     return config
 
 
+def source_config(data: Data, where: str = "layout") -> Any:
+    """Return the source's parameters: its module's Config filled from `layout`; None where it has none."""
+    return _load_options(plugins.SOURCES, data.source, where.replace("layout", "source"), data.layout, where)
+
+
 def benchmark_config(name: str, section: BenchmarkSection, where: str = "options") -> Any:
     """Return the benchmark's options: its module's Config filled from `options`; None where it has none."""
     module = section.benchmark or name

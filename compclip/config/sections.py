@@ -7,11 +7,13 @@ import itertools
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from compclip.base.ablation_parts import part
+from compclip.base.path_lists import join_paths
 from compclip.config.validation import Axis, Distinct, RequiredText, Seed, Share
 
+Paths = Annotated[RequiredText, BeforeValidator(join_paths)]  # one path, or several (`base.path_lists`)
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 BetweenZeroAndOne = Annotated[float, Field(gt=0, lt=1)]
 # what becomes of equal scores: nobody's, or the first candidate's
@@ -140,8 +142,9 @@ class Data:
     """A section of `data` in params.yaml: which source reads the set, from where, and who captions it."""
 
     source: RequiredText = ""
-    path: RequiredText = ""
-    images: RequiredText = ""
+    path: Paths = ""
+    images: Paths = ""
+    layout: dict[str, Any] = field(default_factory=dict)  # the source's own parameters, as a table's columns
     split: str = "train"
     captioner: RequiredText = ""  # dvc.yaml reads it, so that it has no default; "none" keeps the captions
     options: dict[str, Any] = field(default_factory=dict)  # the captioner's own parameters

@@ -28,6 +28,7 @@ from PIL import (  # formats by name: to recognise an unknown file Pillow would 
 )
 
 from compclip.base.errors import UserError
+from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation
 
 MAX_BYTES = 1 << 28  # of a picture within an archive, which is read whole
@@ -101,12 +102,15 @@ def read_bytes(path: ImageSource, length: int = -1) -> bytes:
             with open(str(path), "rb") as file:
                 return file.read(length)
         count = location.length if length < 0 else min(length, location.length)
-        with open(location.path, "rb", buffering=0) as archive:
-            content = os.pread(archive.fileno(), count, location.offset)
+        if parquet_cells.is_cell(location.path):
+            content = parquet_cells.read_cell(location.path, location.offset)[:count]
+        else:
+            with open(location.path, "rb", buffering=0) as archive:
+                content = os.pread(archive.fileno(), count, location.offset)
     except FileNotFoundError as error:
         raise ImageError(path, "missing", "no such picture") from error
     except OSError as error:
-        raise ImageError(path, "unreadable", str(error.strerror)) from error
+        raise ImageError(path, "unreadable", str(error.strerror or error)) from error
     if len(content) != count:
         raise ImageError(path, "unreadable", "the archive ends within this picture")
     return content

@@ -20,6 +20,7 @@ from compclip.base import links
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import read_mapping, update_json
+from compclip.base.path_lists import expand_paths
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading
 
@@ -79,7 +80,7 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
             data = recaption["params"]
             rewrites = rewrite["params"]
             negatives = data["negative_images"]
-            paths = [data["path"], data["images"], data["captions"].get("file")]
+            paths = [*expand_paths(data["path"]), *expand_paths(data["images"]), data["captions"].get("file")]
             paths += [negatives.get("file"), negatives.get("images"), data["regions"].get("file")]
             if "captions" in rewrites:
                 paths += [rewrites[name] for name in ("captions", "swap", "replace") if name in rewrites]
@@ -114,7 +115,7 @@ def _digest(paths: Iterable[str], count: int) -> str:
             name = os.path.relpath(file.path, path)
             digest.update(f"{name}\0{file.size}\n".encode(errors="surrogateescape"))
             if number % step == 0 or file.path == path:
-                digest.update(_hash_content(file, to_end=file.path == path))
+                digest.update(_hash_content(file, to_end=file.path == path and not path.endswith(".tar")))
             number += 1
     return digest.hexdigest()
 

@@ -56,7 +56,8 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     """
     source = plugins.load_plugin(plugins.SOURCES, cfg.source)
     counts = Counter[str]()
-    source_parts = _source_files(source, cfg) if hasattr(source, "parts") else _copy_blocks(source, cfg, blocks, counts)
+    paths = source.parts(cfg) if hasattr(source, "parts") else []
+    source_parts = _source_files(source, cfg, paths) if paths else _copy_blocks(source, cfg, blocks, counts)
     captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
     captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
     negatives = stored_lists.iterate_inputs(released_lists.negative_images_config(cfg))
@@ -88,9 +89,8 @@ def _hash_stamps(paths: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _source_files(source: Any, cfg: Data) -> Iterator[tuple[SourcePart, str]]:
+def _source_files(source: Any, cfg: Data, paths: list[str]) -> Iterator[tuple[SourcePart, str]]:
     """Give the source's own files, as many as hold `cfg.limit` samples, the last one in part."""
-    paths = source.parts(cfg)
     remaining = cfg.limit
     if not cfg.images_outside:
         sample_cleaning.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)

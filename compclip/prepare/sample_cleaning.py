@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from compclip.base.errors import UserError
 from compclip.base.files import has_lone, replace_lone
+from compclip.base.path_lists import expand_paths
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
 from compclip.text.caption_cleaning import clean_caption
@@ -89,12 +90,12 @@ def checksum(length: int, head: bytes) -> int:
 
 
 class ImageFolder:
-    """The folder `images` of a section; `file` is named in errors. Its links are resolved once."""
+    """The folder `images` of a section, or several; `file` is named in errors. Its links are resolved once."""
 
     def __init__(self, images: str, file: str = "") -> None:
         self._images = images
         self._file = file
-        self._root = os.path.join(os.path.realpath(images), "")
+        self._roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in expand_paths(images))
         self._parents: dict[str, bool] = {}
 
     def check(self, record: str, path: str) -> None:
@@ -111,14 +112,14 @@ class ImageFolder:
         try:
             if parent not in self._parents:
                 self._parents[parent] = self._resolves_below(parent)
-            if name != ".." and not os.path.islink(path):
-                return self._parents[parent]
+            if name != ".." and self._parents[parent] and not os.path.islink(path):
+                return True
             return self._resolves_below(path)
         except ValueError:
             return True
 
     def _resolves_below(self, path: str) -> bool:
-        return os.path.join(os.path.realpath(path), "").startswith(self._root)
+        return os.path.join(os.path.realpath(path), "").startswith(self._roots)
 
 
 def check_images(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:

@@ -59,5 +59,5 @@ def test_captions_that_are_no_files(tmp_path):
 
 
 def test_a_folder_without_captions_is_named(tmp_path):
-    with pytest.raises(UserError, match="no .txt files there; download with img2dataset --output_format files"):
+    with pytest.raises(UserError, match="no picture has a .txt or .json beside it"):
         read_folder(tmp_path)

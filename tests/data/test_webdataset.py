@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
+from compclip.config.validation import load_section
 from compclip.data import images
 from compclip.data.images import MAX_BYTES
 from compclip.prepare import shard_stages, shard_writer
@@ -143,6 +144,24 @@ def test_a_tar_that_lies_elsewhere(tmp_path):
     with pytest.raises(UserError, match="lies outside of images"):
         read_folder(tmp_path / "mine")
     assert len(read_folder(tmp_path / "mine", images_outside=True)[0]) == 1
+
+
+def test_tars_of_several_disks(tmp_path):
+    """Numbers in braces, a list in YAML, folders beside tars: in this order, each tar once, links in each folder kept."""
+    for number, disk in (("08", "a"), ("09", "a"), ("10", "b")):
+        write(tmp_path / disk / f"{number}.tar", sample(number, f"Number {number}."))
+    write(tmp_path / "c" / "other.tar", sample("1", "Another."))
+    braces = [str(tmp_path / "a/{08..09}.tar"), str(tmp_path / "{b,c}")]
+    section = load_section(
+        Data, {"source": "webdataset", "path": braces, "images": braces, "captioner": "none"}, "data.x"
+    )
+    samples, _ = reading.read_source(webdataset, section)
+    assert [s.captions[0] for s in samples] == ["Number 08.", "Number 09.", "Number 10.", "Another."]
+    (tmp_path / "b" / "away.tar").symlink_to("../c/other.tar")
+    with pytest.raises(UserError, match="lies outside of images"):
+        reading.read_source(webdataset, replace(section, path=str(tmp_path / "b"), images=str(tmp_path / "b")))
+    with pytest.raises(UserError, match=r"a/12.tar: no \*.tar there"):
+        read_folder(f"{tmp_path}/a/{{08..09}}.tar::{tmp_path}/a/12.tar")
 
 
 def test_a_place_beyond_the_archive(tmp_path):

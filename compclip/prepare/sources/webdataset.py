@@ -1,8 +1,8 @@
 """Read web data in tars, in place: as img2dataset writes them by default, and as pixparse/cc12m-wds has them.
 
     source: webdataset
-    path: data/cc12m        a folder with *.tar, at any depth, or one tar
-    images: data/cc12m
+    path: data/cc12m        a folder with *.tar, at any depth, or one tar; or several (`base.path_lists`):
+    images: data/cc12m      data/{00000..00099}.tar, or [/disk1/cc12m, /disk2/cc12m]
 
 A tar is a shard. A sample is 000170003.jpg with its caption in 000170003.txt, or in `caption` of 000170003.json, whose
 `url` and `sha256` are kept; or 7.image with 7.caption, as in TripletData. Of further members those are noted that the
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compclip.base import files
+from compclip.base import files, path_lists
 from compclip.base.errors import UserError
 from compclip.config import released_lists
 from compclip.config.sections import Data
@@ -30,14 +30,23 @@ COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 def parts(cfg: Data) -> list[str]:
-    """Return the tars, sorted by path. Raises UserError where there is none, or only compressed ones."""
-    path = Path(cfg.path)
-    tars = [path] if path.is_file() else sorted(p for p in path.rglob("*.tar") if p.is_file())
+    """Return the tars in the order of the paths, those of a folder sorted.
+
+    Raises UserError where a path has none, or only compressed ones.
+    """
+    tars = list[str]()
+    for path in map(Path, path_lists.expand_paths(cfg.path)):
+        tars += [str(path)] if path.is_file() else _find_tars(path)
+    return list(dict.fromkeys(tars))
+
+
+def _find_tars(folder: Path) -> list[str]:
+    tars = sorted(p for p in folder.rglob("*.tar") if p.is_file())
     if not tars:
-        packed = next((p for p in path.rglob("*") if p.name.endswith(COMPRESSED)), None)
+        packed = next((p for p in folder.rglob("*") if p.name.endswith(COMPRESSED)), None)
         if packed:
             raise UserError(f"{packed}: compressed, and pictures are read from where they lie; unpack it to a .tar")
-        raise UserError(f"{path}: no *.tar there; download with img2dataset --output_format webdataset")
+        raise UserError(f"{folder}: no *.tar there; download with img2dataset --output_format webdataset")
     return [str(p) for p in tars]
 
 

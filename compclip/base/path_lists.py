@@ -1,0 +1,48 @@
+"""Several paths in one text: a list, numbers in braces, and patterns.
+
+data/{00000..00099}.tar         a hundred files; {a,b} is two
+/disk1/cc12m::/disk2/cc12m      a list, as webdataset and open_clip write it; in YAML also [/disk1/cc12m, …]
+data/**/*.csv                   all that fit, sorted
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any
+
+SEPARATOR = "::"
+_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
+
+
+def join_paths(value: Any) -> Any:
+    """Return a list of paths as one text; every other value as it is."""
+    is_list = isinstance(value, list) and all(isinstance(path, str) for path in value)
+    return SEPARATOR.join(value) if is_list else value
+
+
+def expand_paths(text: str) -> list[str]:
+    """Return the paths that a text means, each once; a pattern that nothing fits stays as it is."""
+    paths: list[str] = []
+    for part in [text] if os.path.lexists(text) else text.split(SEPARATOR):
+        for path in [part] if os.path.lexists(part) else _expand_braces(part):
+            is_pattern = "*" in path or "?" in path
+            paths += (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]
+    return list(dict.fromkeys(paths))
+
+
+def _expand_braces(text: str) -> list[str]:
+    """Return a text once for each value of its braces; numbers are as wide as they are written, as in a shell."""
+    match = _BRACES.search(text)
+    if not match:
+        return [text]
+    choices = _count(match[1], match[2]) if match[1] else match[3].split(",")
+    start, end = match.span()
+    return [text[:start] + choice + rest for choice in choices for rest in _expand_braces(text[end:])]
+
+
+def _count(first: str, last: str) -> list[str]:
+    is_padded = any(len(number) > 1 and number.startswith("0") for number in (first, last))
+    width = max(len(first), len(last)) if is_padded else 0
+    return [str(number).zfill(width) for number in range(int(first), int(last) + 1)]

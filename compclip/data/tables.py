@@ -1,0 +1,472 @@
+"""Read tables of pictures and texts row by row: CSV, TSV, JSON lines, Parquet and Arrow.
+
+    for path in list_tables("data/train-*.csv"):
+        for row in read_rows(path, ["filepath", "title"], counts):
+            row.number, row.values["title"]
+
+A value is a text (numbers as they are written, "" for none), a list of texts, or a `TablePicture` whose bytes are
+in the table. Pictures stay there: Arrow has their bytes as they are, of Parquet a row group is decoded when one of its
+pictures is wanted (`parquet_cells`). CSV and JSON lines may be compressed (.gz, .bz2, .zst), with a byte order mark, in
+UTF-8 or UTF-16. A row that cannot be used is left out and counted by reason, with the place of the first.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from compclip.base import files
+from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.path_lists import expand_paths
+from compclip.data.parquet_cells import cell_path
+from compclip.data.sample import ImageLocation
+
+SEPARATED = (".csv", ".tsv")
+JSON_LINES = (".jsonl", ".jsonlines", ".ndjson")
+PARQUET = (".parquet",)
+ARROW = (".arrow", ".feather")
+SUFFIXES = SEPARATED + JSON_LINES + PARQUET + ARROW
+COMPRESSED = (".gz", ".bz2", ".zst")
+# The usual names of columns: open_clip's, the hub's imagefolder's, and those of published tables.
+PICTURE_COLUMNS = ("filepath", "image", "file_name", "image_path", "filename", "img_path", "path", "jpg", "img")
+CAPTION_COLUMNS = ("title", "caption", "text", "captions", "texts", "txt", "sentence", "sentences")
+ID_COLUMNS = ("id", "key", "image_id", "img_id")
+BATCH_ROWS = 256  # decoded at once, with their pictures
+LONGEST_LINE = 1 << 24  # characters
+OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
+OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """How CSV and TSV files are written, where that cannot be found out."""
+
+    separator: str = ""  # "": a tab where the first line has one, else the most frequent of , ; |
+    quotes: bool = True  # whether " encloses texts that hold the separator or a line's end
+    header: bool = (
+        True  # without one rows may differ in length; columns are called 1, 2, …, and 2- is all from the second
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TablePicture(ImageLocation):
+    """A picture whose bytes are in a table, and the name that the table has for it."""
+
+    name: str = ""
+
+
+class TableRow(NamedTuple):
+    """A row by its line, or its number from 1 where a table has no lines, and its values by column."""
+
+    number: int
+    values: dict[str, Any]
+
+
+class RowFaults:
+    """Rows of a file that are left out, by reason."""
+
+    def __init__(self, path: Path) -> None:
+        unit = "line" if format_suffix(path) in SEPARATED + JSON_LINES else "row"
+        self._where = f"{path.name}: {unit}"
+        self._numbers: dict[str, list[int]] = {}
+
+    def add(self, reason: str, number: int) -> None:
+        """Count a row."""
+        count = self._numbers.setdefault(reason, [0, number])
+        count[0] += 1
+
+    def move_to(self, counts: Counter) -> None:
+        """Add to `counts` how many rows there are of each reason, under a name that says where the first is."""
+        for reason, (count, first) in self._numbers.items():
+            counts[f"{reason} (first: {self._where} {first})"] += count
+
+
+def format_suffix(path: Path) -> str:
+    """Return the ending that says a table's format, in lower case, without that of its compression."""
+    inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return inner.suffix.lower()
+
+
+def list_tables(names: str | Iterable[str]) -> list[Path]:
+    """Return the tables of a file, a folder, a pattern (`base.path_lists`), or several of them, in their order.
+
+    Raises UserError for a name without a table.
+    """
+    tables: dict[Path, None] = {}
+    for name in [names] if isinstance(names, str) else names:
+        for path in map(Path, expand_paths(name)):
+            tables.update(dict.fromkeys(_list_folder(path) if path.is_dir() else [path]))
+    for path in tables:
+        if not path.exists():
+            raise UserError(f"{path}: no such table; correct the path or the pattern")
+        if format_suffix(path) not in SUFFIXES:
+            raise UserError(f"{path}: no table that is read; give {', '.join(SUFFIXES)}, or a folder with some")
+    return list(tables)
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    found = [path for path in sorted(folder.rglob("*")) if format_suffix(path) in SUFFIXES and path.is_file()]
+    formats = {format_suffix(path) for path in found}
+    if len(formats) != 1:
+        kinds = f"tables of several formats ({', '.join(sorted(formats))})" if formats else "no table"
+        raise UserError(f"{folder}: holds {kinds}; give the file, or a pattern as {folder}/*.csv")
+    return found
+
+
+def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
+    """Return the names of a table's columns. Raises UserError for a file that is no such table, or empty."""
+    suffix = format_suffix(path)
+    if suffix in PARQUET + ARROW:
+        return list(read_schema(path).names)
+    if suffix in SEPARATED:
+        with _open_text(path) as file:
+            return _open_reader(path, file, form).names
+    with _open_text(path) as file:
+        for line in _iterate_lines(file):
+            record = _parse_record(line)
+            if record:
+                return list(record)
+    raise UserError(f"{path}: no line is a JSON object; correct the file or its ending")
+
+
+def choose_column(
+    names: Sequence[str], name: str, usual: Sequence[str], option: str, path: Path, form: TableForm = TableForm()
+) -> str:
+    """Return the column called `name`, or by default the first of the `usual` ones, in any case.
+
+    Raises UserError, naming the option to set, where there is none.
+    """
+    if name:
+        if name not in names and not _is_open_end(name, form):
+            raise unknown("column", name, names, f"{path}: {option}")
+        return name
+    by_lower_case = {column.strip().lower(): column for column in reversed(names)}
+    for candidate in usual:
+        if candidate in by_lower_case:
+            return by_lower_case[candidate]
+    columns = ", ".join(map(repr, names[:20]))
+    raise UserError(f"{path}: which column is it? set {option} to one of {columns}, or correct the separator")
+
+
+def read_rows(path: Path, columns: Sequence[str], counts: Counter, form: TableForm = TableForm()) -> Iterator[TableRow]:
+    """Give the values of `columns` of every usable row, in order; memory does not grow with the table.
+
+    Counted: `empty_rows`, `not_utf8_rows`, and `damaged_rows`: of another length than the header, or no JSON object.
+    Raises UserError for a file that cannot be read at all, and for a column that it does not have.
+    """
+    suffix = format_suffix(path)
+    faults = RowFaults(path)
+    try:
+        if suffix in SEPARATED:
+            yield from _read_separated(path, columns, faults, form)
+        elif suffix in JSON_LINES:
+            yield from _read_json_lines(path, columns, faults)
+        else:
+            yield from _read_arrays(path, columns, faults)
+    finally:
+        faults.move_to(counts)
+
+
+# --- CSV, TSV, JSON lines ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_text(path: Path) -> Iterator[TextIO]:
+    """Open a text; bytes that are not UTF-8 become halves of surrogate pairs, which a row is counted for."""
+    try:
+        with pa.input_stream(files.check_regular(path)) as stream:
+            encoding = "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8-sig"
+        with pa.input_stream(str(path)) as stream:
+            yield io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: cannot be read ({one_line(str(error))[:200]}); fetch it again") from error
+
+
+def _iterate_lines(file: TextIO) -> Iterator[str]:
+    """Give the lines of a file; one of more than `LONGEST_LINE` characters comes as several."""
+    return iter(lambda: file.readline(LONGEST_LINE), "")
+
+
+class _SeparatedReader(NamedTuple):
+    """An opened CSV: the names of its columns, and its rows with the number of each one's first line."""
+
+    names: list[str]
+    rows: Iterator[tuple[int, list[str] | None]]
+
+
+def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
+    lines = _iterate_lines(file)
+    skipped = 0
+    first = ""
+    for first in lines:
+        if first.strip():
+            break
+        skipped += 1
+    if not first.strip():
+        raise UserError(f"{path}: holds no row; write it again")
+    separator = form.separator or _find_separator(first)
+    reader = csv.reader(
+        itertools.chain([first], lines),
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE,
+    )
+    rows = _number_rows(reader, path, skipped)
+    if not form.header:
+        _, row = first_row = next(rows)
+        return _SeparatedReader(
+            [str(number) for number in range(1, len(row or ()) + 1)], itertools.chain([first_row], rows)
+        )
+    return _SeparatedReader(next(rows)[1] or [], rows)
+
+
+def _find_separator(line: str) -> str:
+    return "\t" if "\t" in line else max(",;|", key=line.count)
+
+
+def _number_rows(reader: Any, path: Path, skipped: int) -> Iterator[tuple[int, list[str] | None]]:
+    """Give rows with the numbers of their first lines; None for one that the reader refuses."""
+    while True:
+        first = reader.line_num + skipped + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            row = None
+        if reader.line_num + skipped - first > OPEN_LINES:
+            raise UserError(
+                f"{path}: line {first}: a quote stays open over {OPEN_LINES} lines; close it, or say quotes: false"
+            )
+        yield first, row
+
+
+def _read_separated(path: Path, columns: Sequence[str], faults: RowFaults, form: TableForm) -> Iterator[TableRow]:
+    with _open_text(path) as file:
+        names, rows = _open_reader(path, file, form)
+        slices = [_find_columns(name, names, form, path) for name in columns]
+        for number, row in rows:
+            if row is None or (form.header and len(row) not in (0, len(names))):
+                faults.add("damaged_rows", number)
+                continue
+            if not any(row):
+                faults.add("empty_rows", number)
+                continue
+            values = [row[position] for position in slices]
+            if any(files.has_lone(text) for texts in values for text in texts):
+                faults.add("not_utf8_rows", number)
+            elif not all(values):
+                faults.add("damaged_rows", number)
+            else:
+                pairs = zip(slices, values, strict=True)
+                texts = [value if position.stop is None else value[0] for position, value in pairs]
+                yield TableRow(number, dict(zip(columns, texts, strict=True)))
+
+
+def _is_open_end(name: str, form: TableForm) -> bool:
+    return not form.header and bool(OPEN_END.fullmatch(name))
+
+
+def _find_columns(name: str, names: Sequence[str], form: TableForm, path: Path) -> slice:
+    """Return the place of a column, or without a header of all columns from one on."""
+    if _is_open_end(name, form):
+        return slice(int(name[:-1]) - 1, None)
+    position = names.index(_check_column(name, names, path))
+    return slice(position, position + 1)
+
+
+def _check_column(name: str, names: Sequence[str], path: Path) -> str:
+    if name not in names:
+        raise unknown("column", name, names, str(path))
+    return name
+
+
+def _read_json_lines(path: Path, columns: Sequence[str], faults: RowFaults) -> Iterator[TableRow]:
+    with _open_text(path) as file:
+        for number, line in enumerate(_iterate_lines(file), 1):
+            if not line.strip():
+                faults.add("empty_rows", number)
+                continue
+            if files.has_lone(line):
+                faults.add("not_utf8_rows", number)
+                continue
+            record = _parse_record(line)
+            row = None if record is None else [record.get(name) for name in columns]
+            yield from _build_row(number, columns, row, faults)
+
+
+def _parse_record(line: str) -> dict[str, Any] | None:
+    """Return the object of a line; None for anything else."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _build_row(number: int, columns: Sequence[str], row: Sequence[Any] | None, faults: RowFaults) -> Iterator[TableRow]:
+    """Give the row of values that may be anything, or count it."""
+    try:
+        values = [_to_texts(value) for value in row or ()]
+    except ValueError as error:
+        faults.add("not_utf8_rows" if isinstance(error, UnicodeError) else "damaged_rows", number)
+        return
+    if row:
+        yield TableRow(number, dict(zip(columns, values, strict=True)))
+    else:
+        faults.add("damaged_rows", number)
+
+
+def _to_texts(value: Any) -> Any:
+    """Return a value as a text, a list of texts, or a picture's place. Raises ValueError for others."""
+    if isinstance(value, str):
+        return files.replace_lone(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if value is None or value != value:  # not a number, as pandas writes what is missing
+        return ""
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list):
+        return [text for item in value if item is not None for text in [_to_texts(item)] if isinstance(text, str)]
+    if isinstance(value, TablePicture):
+        return value
+    raise ValueError("no text")
+
+
+# --- Parquet and Arrow ------------------------------------------------------------------------------------------
+
+
+def read_schema(path: Path) -> pa.Schema:
+    """Return the columns of a Parquet or Arrow file with their types. Raises UserError where it is damaged."""
+    with _damage_named(path):
+        if format_suffix(path) in PARQUET:
+            return pq.read_schema(files.check_regular(path))
+        with pa.memory_map(files.check_regular(path)) as source:
+            return _open_arrow(source).schema
+
+
+def list_picture_columns(path: Path) -> list[str]:
+    """Return the columns of a Parquet or Arrow file that have pictures inside; of another table none."""
+    if format_suffix(path) not in PARQUET + ARROW:
+        return []
+    return [field.name for field in read_schema(path) if _holds_pictures(field.type)]
+
+
+def _holds_pictures(kind: pa.DataType) -> bool:
+    """Return whether a column has pictures inside: {bytes, path}, as the hub keeps them, or bytes alone."""
+    if pa.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        kind = format_suffix(path).removeprefix(".")
+        raise UserError(f"{path}: cannot be read as {kind} ({one_line(str(error))[:200]}); fetch it again") from error
+
+
+def _read_arrays(path: Path, columns: Sequence[str], faults: RowFaults) -> Iterator[TableRow]:
+    schema = read_schema(path)
+    for name in columns:
+        _check_type(schema.field(_check_column(name, schema.names, path)), path)
+    number = 0
+    with _damage_named(path):
+        for batch, base in _iterate_batches(path, columns):
+            values = [_column_values(batch.column(name), f"{path}", name, number, base) for name in columns]
+            for row in zip(*values, strict=True):
+                number += 1
+                yield from _build_row(number, columns, row, faults)
+
+
+def _check_type(field: pa.Field, path: Path) -> None:
+    kind = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    if not (is_text or pa.types.is_integer(kind) or pa.types.is_null(kind) or _holds_pictures(field.type)):
+        raise UserError(f"{path}: column {field.name!r} holds {field.type}, no text; name another one")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _iterate_batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Give batches, and of Arrow the address at which the file is mapped (0 of Parquet)."""
+    if format_suffix(path) in PARQUET:
+        with pq.ParquetFile(files.check_regular(path), pre_buffer=False) as table:  # a buffer would hold whole columns
+            for batch in table.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns)), use_threads=False):
+                yield batch, 0
+        return
+    with pa.memory_map(files.check_regular(path)) as source:
+        base = source.read_buffer().address
+        source.seek(0)
+        reader = _open_arrow(source)
+        is_stream = isinstance(reader, pa.RecordBatchStreamReader)
+        for batch in reader if is_stream else map(reader.get_batch, range(reader.num_record_batches)):
+            yield batch, base
+
+
+def _open_arrow(source: pa.NativeFile) -> Any:
+    """Open Arrow's file format, or its stream, which the package datasets saves."""
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    return pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+
+
+def _column_values(column: pa.Array, path: str, name: str, start: int, base: int) -> list[Any]:
+    """Return the values of a batch that begins behind `start` rows; of a picture its place, or its path."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if _holds_pictures(column.type):
+        return _locate_pictures(column, path, name, start, base)
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:  # Arrow does not check that texts are UTF-8
+        return column.cast(pa.large_list(pa.large_binary()) if _is_list(column.type) else pa.large_binary()).to_pylist()
+
+
+def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: int) -> list[Any]:
+    """Return each picture's place: of Arrow its bytes in the file, mapped at `base`; of Parquet its cell."""
+    is_struct = pa.types.is_struct(column.type)
+    content = (column.field("bytes") if is_struct else column).cast(pa.large_binary())
+    has_paths = is_struct and column.type.get_field_index("path") >= 0
+    paths = column.field("path").to_pylist() if has_paths else [""] * len(column)
+    lengths = pc.fill_null(pc.binary_length(content), 0).to_pylist()
+    if base:
+        offsets = _find_offsets(content, path, base)
+    else:
+        offsets = list(range(start, start + len(column)))
+        path = cell_path(path, f"{name}.bytes" if is_struct else name)
+    places = zip(paths, offsets, lengths, strict=True)
+    return [TablePicture(path, offset, length, other or "") if length else other for other, offset, length in places]
+
+
+def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[int]:
+    """Return where the values of a mapped column begin in its file."""
+    _, starts, data = content.buffers()
+    if data is None:
+        return [0] * len(content)
+    first = data.address - base
+    if not 0 <= first <= os.path.getsize(path):
+        raise UserError(
+            f"{path}: is compressed, and pictures are read from where they lie; write it without compression"
+        )
+    return (np.frombuffer(starts, np.int64)[content.offset :][: len(content)] + first).tolist()

@@ -1,0 +1,31 @@
+"""Several paths in one text."""
+
+import pytest
+
+from compclip.base.path_lists import expand_paths, join_paths
+
+
+@pytest.mark.parametrize(
+    "text, paths",
+    [
+        ("data/x.csv", ["data/x.csv"]),
+        ("{08..11}.tar", ["08.tar", "09.tar", "10.tar", "11.tar"]),
+        ("{8..11}.tar", ["8.tar", "9.tar", "10.tar", "11.tar"]),
+        ("{a,b}/{0..1}", ["a/0", "a/1", "b/0", "b/1"]),
+        ("a::b::a", ["a", "b"]),
+        ("none/*.csv", ["none/*.csv"]),
+        ("odd {name} {}", ["odd {name} {}"]),
+    ],
+)
+def test_what_a_text_means(text, paths):
+    assert expand_paths(text) == paths
+
+
+def test_patterns_and_names_that_look_like_one(tmp_path):
+    """A pattern is what fits it, sorted; a file of that very name is itself."""
+    for name in ("b.csv", "a.csv", "{1,2}.csv", "x::y"):
+        (tmp_path / name).touch()
+    assert expand_paths(f"{tmp_path}/?.csv") == [f"{tmp_path}/a.csv", f"{tmp_path}/b.csv"]
+    for name in ("{1,2}.csv", "x::y"):
+        assert expand_paths(f"{tmp_path}/{name}") == [f"{tmp_path}/{name}"]
+    assert join_paths(["a", "b"]) == "a::b"

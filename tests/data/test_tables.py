@@ -1,0 +1,208 @@
+"""Tables as people have them: each is read, counted with the place of its first fault, or refused in one line."""
+
+import gzip
+import json
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compclip.base.errors import UserError
+from compclip.data import images, tables
+from compclip.data.sample import ImageLocation
+from compclip.data.tables import TableForm
+
+TWO = [("a.jpg", "A dog"), ("007", "A cat")]
+
+
+def read(path, form):
+    """The first two usual columns of a table, row by row, and the counts."""
+    names = tables.read_columns(path, form)
+    picture = tables.choose_column(names, "", ("1", *tables.PICTURE_COLUMNS), "picture", path)
+    caption = tables.choose_column(names, "", ("2", *tables.CAPTION_COLUMNS), "captions", path)
+    counts = Counter()
+    rows = [tuple(row.values.values()) for row in tables.read_rows(path, [picture, caption], counts, form)]
+    return rows, dict(counts)
+
+
+ODD_TABLES = {  # name, bytes, form; rows, counts
+    "comma": ("t.csv", b"image,caption\na.jpg,A dog\n007,A cat\n", {}, TWO, {}),
+    "no end of the last line": ("t.csv", b"image,caption\na.jpg,A dog\n007,A cat", {}, TWO, {}),
+    "open_clip's tab in a csv": ("t.csv", b"filepath\ttitle\na.jpg\tA dog\n007\tA cat\n", {}, TWO, {}),
+    "comma in a tsv": ("t.tsv", b"image,caption\na.jpg,A dog\n007,A cat\n", {}, TWO, {}),
+    "semicolon": ("t.csv", b"image;caption\na.jpg;A dog\n007;A cat\n", {}, TWO, {}),
+    "separator set": ("t.csv", b"image:caption\na.jpg:A dog\n007:A cat\n", {"separator": ":"}, TWO, {}),
+    "CRLF and a mark": ("t.csv", b"\xef\xbb\xbfimage,caption\r\na.jpg,A dog\r\n007,A cat\r\n", {}, TWO, {}),
+    "UTF-16": ("t.csv", "image\tcaption\r\na.jpg\tA dog\r\n007\tA cat\r\n".encode("utf-16"), {}, TWO, {}),
+    "compressed": ("t.csv.gz", gzip.compress(b"image,caption\na.jpg,A dog\n007,A cat\n"), {}, TWO, {}),
+    "columns in another case": ("t.csv", b"Image, Caption\na.jpg,A dog\n007,A cat\n", {}, TWO, {}),
+    "further columns": ("t.csv", b"n,caption,image\n1,A dog,a.jpg\n2,A cat,007\n", {}, TWO, {}),
+    "no header": ("t.tsv", b"a.jpg\tA dog\n007\tA cat\n", {"header": False}, TWO, {}),
+    "empty lines": (
+        "t.csv",
+        b"\n\nimage,caption\na.jpg,A dog\n\n \n,\n007,A cat\n",
+        {},
+        TWO,
+        {"empty_rows (first: t.csv: line 5)": 2, "damaged_rows (first: t.csv: line 6)": 1},
+    ),
+    "three lines in quotes": (
+        "t.csv",
+        b'image,caption\na.jpg,"A ""big"" dog,\nruns\nhome"\nb.jpg\n',
+        {},
+        [("a.jpg", 'A "big" dog,\nruns\nhome')],
+        {"damaged_rows (first: t.csv: line 5)": 1},
+    ),
+    "quotes that enclose nothing": (
+        "t.tsv",
+        b'image\tcaption\na.jpg\t"A dog\n007\tA cat\n',
+        {"quotes": False},
+        [("a.jpg", '"A dog'), ("007", "A cat")],
+        {},
+    ),
+    "commas without quotes": (
+        "t.csv",
+        b"image,caption\na.jpg,A dog, a cat\n007,A cat\nb.jpg,x,y\n",
+        {},
+        TWO[1:],
+        {"damaged_rows (first: t.csv: line 2)": 2},
+    ),
+    "no UTF-8": (
+        "t.csv",
+        b"image,caption\na.jpg,\xff\xfe\n007,A cat\n",
+        {},
+        TWO[1:],
+        {"not_utf8_rows (first: t.csv: line 2)": 1},
+    ),
+    "Windows paths": ("t.csv", b"image,caption\nx\\a.jpg,A dog\n", {}, [("x\\a.jpg", "A dog")], {}),
+    "JSON lines": (
+        "t.jsonl",
+        b'{"file_name": "a.jpg", "text": "A dog"}\n\n[1]\n{"file_name": 7, "text": ["A", "B"]}\n{"file_name":\n',
+        {},
+        [("a.jpg", "A dog"), ("7", ["A", "B"])],
+        {"empty_rows (first: t.jsonl: line 2)": 1, "damaged_rows (first: t.jsonl: line 3)": 2},
+    ),
+    "JSON lines with another's value": (
+        "t.jsonl",
+        b'{"image": "a.jpg", "text": {"x": 1}}\n{"image": "b.jpg"}\n',
+        {},
+        [("b.jpg", "")],
+        {"damaged_rows (first: t.jsonl: line 1)": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD_TABLES)
+def test_odd_tables(tmp_path, name):
+    file, content, form, rows, counts = ODD_TABLES[name]
+    (tmp_path / file).write_bytes(content)
+    values, found = read(tmp_path / file, TableForm(**form))
+    assert (sorted(values), found) == (sorted(map(tuple, rows)), counts)
+
+
+REFUSED = {  # name, bytes, form; what the line says
+    "empty": ("t.csv", b"\n \n", {}, "t.csv: holds no row"),
+    "wrong separator": (
+        "t.csv",
+        b"image,caption\na.jpg,A dog\n",
+        {"separator": ";"},
+        "set picture to one of 'image,caption', or correct the separator",
+    ),
+    "no usual column": ("t.csv", b"x,y\na.jpg,A dog\n", {}, "set picture to one of 'x', 'y'"),
+    "an open quote": ("t.csv", b'image,caption\na.jpg,"A dog\n' + b"b.jpg,A cat\n" * 200, {}, "line 2: a quote"),
+    "no JSON": ("t.jsonl", b"image,caption\n", {}, "t.jsonl: no line is a JSON object"),
+    "no Parquet": ("t.parquet", b"PAR1 no", {}, "t.parquet: cannot be read as parquet"),
+    "no Arrow": ("t.arrow", b"image,caption\n", {}, "t.arrow: cannot be read as arrow"),
+    "cut": ("t.csv.gz", gzip.compress(b"image,caption\na.jpg,A dog\n" * 99)[:-9], {}, "t.csv.gz: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(tmp_path, name):
+    file, content, form, line = REFUSED[name]
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(UserError, match=line) as error:
+        read(tmp_path / file, TableForm(**form))
+    assert "\n" not in str(error.value)
+
+
+PICTURES = [b"\xff" * 10, b"", b"\xfe" * 700, *(b"%d" % i for i in range(600))]
+
+
+def write_pictures(path, values, kind):
+    """A table of pictures and texts, as Parquet or as either form of Arrow."""
+    table = pa.table({"image": pa.array(values, kind), "caption": [str(i) for i in range(len(values))]})
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=100)
+        return
+    open_writer = pa.ipc.new_stream if path.name == "stream.arrow" else pa.ipc.new_file
+    with pa.OSFile(str(path), "wb") as file, open_writer(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "stream.arrow", "file.arrow"])
+@pytest.mark.parametrize("is_struct", [True, False])
+def test_pictures_inside_are_read_in_place(tmp_path, name, is_struct):
+    """Each picture's bytes come from its place, in any order; what has no bytes is its path."""
+    struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    values = [{"bytes": p or None, "path": "x.jpg"} for p in PICTURES] if is_struct else PICTURES
+    write_pictures(tmp_path / name, values, struct if is_struct else pa.binary())
+    rows = list(tables.read_rows(tmp_path / name, ["image"], Counter()))
+    places = [row.values["image"] for row in rows]
+    assert places[1] == ("x.jpg" if is_struct else "")
+    for index in (602, 0, 2, 99, 301):
+        assert isinstance(places[index], ImageLocation)
+        assert images.read_bytes(places[index]) == PICTURES[index]
+    assert images.read_bytes(places[2], 5) == b"\xfe" * 5
+
+
+def test_a_table_that_changed_is_an_unreadable_picture(tmp_path):
+    write_pictures(tmp_path / "t.parquet", [b"a"], pa.binary())
+    for row, column in ((5, "image"), (0, "caption"), (0, "gone")):
+        with pytest.raises(images.ImageError, match="t.parquet"):
+            images.read_bytes(ImageLocation(f"{tmp_path}/t.parquet#{column}", row, 9))
+
+
+def test_a_compressed_arrow_table_is_refused(tmp_path):
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    table = pa.table({"image": pa.array([b"a" * 999])})
+    with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema, options=options) as writer:
+        writer.write_table(table)
+    with pytest.raises(UserError, match="t.arrow: is compressed"):
+        list(tables.read_rows(tmp_path / "t.arrow", ["image"], Counter()))
+
+
+def test_texts_of_columns(tmp_path):
+    """Numbers as texts, no value as none, lists of texts; a row that is not UTF-8 is counted."""
+    broken = pa.array([b"A", b"\xff", b"C"]).view(pa.string())
+    columns = {"id": [7, None, 9], "text": broken, "all": [["a", None], None, []], "x": [{"a": 1}] * 3}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    counts = Counter()
+    rows = [row.values for row in tables.read_rows(tmp_path / "t.parquet", ["id", "text", "all"], counts)]
+    assert rows == [{"id": "7", "text": "A", "all": ["a"]}, {"id": "9", "text": "C", "all": []}]
+    assert counts == {"not_utf8_rows (first: t.parquet: row 2)": 1}
+    with pytest.raises(UserError, match="column 'x' holds struct<a: int64>, no text"):
+        list(tables.read_rows(tmp_path / "t.parquet", ["x"], counts))
+
+
+def test_rows_of_different_length(tmp_path):
+    """Without a header: a column, and all behind it."""
+    (tmp_path / "t.tsv").write_text("a.jpg\tA dog\tIt runs\nb.jpg\tA cat\n\nc.jpg\n")
+    counts = Counter()
+    form = TableForm(header=False)
+    rows = [row.values for row in tables.read_rows(tmp_path / "t.tsv", ["1", "2-"], counts, form)]
+    assert rows == [{"1": "a.jpg", "2-": ["A dog", "It runs"]}, {"1": "b.jpg", "2-": ["A cat"]}]
+    assert counts == {"empty_rows (first: t.tsv: line 3)": 1, "damaged_rows (first: t.tsv: line 4)": 1}
+
+
+def test_files_folders_and_patterns(tmp_path):
+    for name in ("b/2.csv", "b/1.csv", "c/3.CSV.GZ", "c/notes.md", "d/x.csv", "d/y.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps({}))
+    names = ["b/2.csv", "b/1.csv", "c/3.CSV.GZ"]
+    assert tables.list_tables([str(tmp_path / "b" / "2.csv"), str(tmp_path / "?" / "1.*"), str(tmp_path / "c")]) == [
+        tmp_path / name for name in names
+    ]
+    for name, line in {"none.csv": "no such table", "c/notes.md": "no table that", "d": "several formats"}.items():
+        with pytest.raises(UserError, match=line):
+            tables.list_tables(str(tmp_path / name))
