@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import atomic, check_regular, read_text
 from compclip.benchmarks import _files
+from compclip.data.sample import ImageLocation
 from compclip.evaluate import benchmark
 
 TEXT_SUFFIXES = (".jsonl", ".jsonlines", ".json", ".csv")
@@ -108,6 +109,21 @@ def named_picture(pictures: Path, name: str, suffix: str) -> str:
     if benchmark.BYTES in name:
         return name
     return str(pictures / (name if Path(name).suffix else f"{name}{suffix}"))
+
+
+def reference_of(pictures: Path, value: Any) -> str:
+    """Return the picture of a table's cell: bytes in the table, or a file found by its path; "" for neither."""
+    if isinstance(value, ImageLocation):
+        return benchmark.bytes_of_file(value.path, value.offset, value.length) if value.length else value.path
+    return find_picture(pictures, value.replace("\\", "/")) if isinstance(value, str) and value else ""
+
+
+def require_whole_rows(path: str | Path, counts: Mapping[str, int]) -> dict[str, int]:
+    """Return what was counted of a table of one's own. Raises UserError for a row that cannot be read."""
+    for reason, count in counts.items():
+        if count and reason.startswith(("damaged_rows", "not_utf8_rows")):
+            raise UserError(f"{path}: {count} {reason.replace('_', ' ')}; repair them, or remove them")
+    return {reason.partition(" ")[0]: count for reason, count in counts.items() if count}
 
 
 # --- parquet and Arrow ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.config import benchmark_groups
+from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, metric_by_scorer, parse_reference, with_box
@@ -162,7 +163,7 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
-    paths = [file_of(parse_reference(ref)[0]) for ref in benchmark.images]
+    paths = [parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images]
     exists = {path: os.path.isfile(path) for path in dict.fromkeys(paths)}
     return {
         "records": len(benchmark),
