@@ -17,6 +17,7 @@ import io
 import itertools
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ ID_COLUMNS = ("id", "key", "image_id", "img_id")
 BATCH_ROWS = 256  # decoded at once, with their pictures
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
+OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -57,7 +59,9 @@ class TableForm:
 
     separator: str = ""  # "": a tab where the first line has one, else the most frequent of , ; |
     quotes: bool = True  # whether " encloses texts that hold the separator or a line's end
-    header: bool = True  # without one, columns are called 1, 2, …
+    header: bool = (
+        True  # without one rows may differ in length; columns are called 1, 2, …, and 2- is all from the second
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +145,15 @@ def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
     raise UserError(f"{path}: no line is a JSON object; correct the file or its ending")
 
 
-def choose_column(names: Sequence[str], name: str, usual: Sequence[str], option: str, path: Path) -> str:
+def choose_column(
+    names: Sequence[str], name: str, usual: Sequence[str], option: str, path: Path, form: TableForm = TableForm()
+) -> str:
     """Return the column called `name`, or by default the first of the `usual` ones, in any case.
 
     Raises UserError, naming the option to set, where there is none.
     """
     if name:
-        if name not in names:
+        if name not in names and not _is_open_end(name, form):
             raise unknown("column", name, names, f"{path}: {option}")
         return name
     by_lower_case = {column.strip().lower(): column for column in reversed(names)}
@@ -213,7 +219,7 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
             break
         skipped += 1
     if not first.strip():
-        raise UserError(f"{path}: is empty; write it again")
+        raise UserError(f"{path}: holds no row; write it again")
     separator = form.separator or _find_separator(first)
     reader = csv.reader(
         itertools.chain([first], lines),
@@ -253,18 +259,35 @@ def _number_rows(reader: Any, path: Path, skipped: int) -> Iterator[tuple[int, l
 def _read_separated(path: Path, columns: Sequence[str], faults: RowFaults, form: TableForm) -> Iterator[TableRow]:
     with _open_text(path) as file:
         names, rows = _open_reader(path, file, form)
-        positions = [names.index(_check_column(name, names, path)) for name in columns]
+        slices = [_find_columns(name, names, form, path) for name in columns]
         for number, row in rows:
-            if row is None or len(row) not in (0, len(names)):
+            if row is None or (form.header and len(row) not in (0, len(names))):
                 faults.add("damaged_rows", number)
-            elif not any(row):
+                continue
+            if not any(row):
                 faults.add("empty_rows", number)
+                continue
+            values = [row[position] for position in slices]
+            if any(files.has_lone(text) for texts in values for text in texts):
+                faults.add("not_utf8_rows", number)
+            elif not all(values):
+                faults.add("damaged_rows", number)
             else:
-                texts = [row[position] for position in positions]
-                if any(map(files.has_lone, texts)):
-                    faults.add("not_utf8_rows", number)
-                else:
-                    yield TableRow(number, dict(zip(columns, texts, strict=True)))
+                pairs = zip(slices, values, strict=True)
+                texts = [value if position.stop is None else value[0] for position, value in pairs]
+                yield TableRow(number, dict(zip(columns, texts, strict=True)))
+
+
+def _is_open_end(name: str, form: TableForm) -> bool:
+    return not form.header and bool(OPEN_END.fullmatch(name))
+
+
+def _find_columns(name: str, names: Sequence[str], form: TableForm, path: Path) -> slice:
+    """Return the place of a column, or without a header of all columns from one on."""
+    if _is_open_end(name, form):
+        return slice(int(name[:-1]) - 1, None)
+    position = names.index(_check_column(name, names, path))
+    return slice(position, position + 1)
 
 
 def _check_column(name: str, names: Sequence[str], path: Path) -> str:
@@ -317,7 +340,7 @@ def _to_texts(value: Any) -> Any:
         return value.decode()
     if value is None or value != value:  # not a number, as pandas writes what is missing
         return ""
-    if isinstance(value, (int, float)):
+    if isinstance(value, int):
         return str(value)
     if isinstance(value, list):
         return [text for item in value if item is not None for text in [_to_texts(item)] if isinstance(text, str)]
@@ -364,7 +387,7 @@ def _damage_named(path: Path) -> Iterator[None]:
 def _read_arrays(path: Path, columns: Sequence[str], faults: RowFaults) -> Iterator[TableRow]:
     schema = read_schema(path)
     for name in columns:
-        _check_column(name, schema.names, path)
+        _check_type(schema.field(_check_column(name, schema.names, path)), path)
     number = 0
     with _damage_named(path):
         for batch, base in _iterate_batches(path, columns):
@@ -372,6 +395,17 @@ def _read_arrays(path: Path, columns: Sequence[str], faults: RowFaults) -> Itera
             for row in zip(*values, strict=True):
                 number += 1
                 yield from _build_row(number, columns, row, faults)
+
+
+def _check_type(field: pa.Field, path: Path) -> None:
+    kind = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    if not (is_text or pa.types.is_integer(kind) or pa.types.is_null(kind) or _holds_pictures(field.type)):
+        raise UserError(f"{path}: column {field.name!r} holds {field.type}, no text; name another one")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _iterate_batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -406,7 +440,7 @@ def _column_values(column: pa.Array, path: str, name: str, start: int, base: int
     try:
         return column.to_pylist()
     except UnicodeDecodeError:  # Arrow does not check that texts are UTF-8
-        return column.cast(pa.binary()).to_pylist()
+        return column.cast(pa.large_list(pa.large_binary()) if _is_list(column.type) else pa.large_binary()).to_pylist()
 
 
 def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: int) -> list[Any]:

@@ -7,21 +7,18 @@ of the whole list is an error.
 from __future__ import annotations
 
 import ast
-import csv
-import itertools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from compclip.base import files
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import check_regular, read_bytes
 from compclip.config.released_lists import BY_CAPTION, FROM, Captions
+from compclip.data import tables
+from compclip.data.tables import TableForm
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
 
@@ -112,72 +109,26 @@ def _quote(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:20]))
 
 
-# --- csv, tsv -------------------------------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------------------------------
 
 
-def _read_separated(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
-    """Read csv or tsv with Python's reader: a stray quote costs it a few rows, and rows may differ in length."""
-    with open(check_regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(iterate_lines(file), delimiter="\t" if path.suffix == ".tsv" else ",")
-        rows = _skip_damaged(reader, counts)
-        first = next(rows, None)
-        if first is None:
-            raise UserError(f"{path}: holds no row; fetch it again")
-        names = first if cfg.header else [str(number) for number in range(1, len(first) + 1)]
-        key, columns = choose_columns(names, cfg, path)
-        position = names.index(key)
-        slices = [
-            slice(names.index(name), names.index(name) + 1) if name in names else slice(int(name[:-1]) - 1, None)
-            for name in columns  # without a header a name may be as `2-`: all from the second on
-        ]
-        for row in rows if cfg.header else itertools.chain([first], rows):
-            counts["captions_rows"] += 1
-            if position >= len(row) or (cfg.header and len(row) != len(names)):
-                counts["captions_damaged"] += 1
-            elif any(map(files.has_lone, row)):
-                counts["captions_not_utf8"] += 1
-            else:
-                yield row[position], [text for columns_of_name in slices for text in row[columns_of_name]]
+def _read_table(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
+    form = TableForm(header=cfg.header)
+    key, columns = choose_columns(tables.read_columns(path, form), cfg, path)
+    faults = Counter[str]()
+    for _, values in tables.read_rows(path, list(dict.fromkeys([key, *columns])), faults, form):
+        counts["captions_rows"] += 1
+        yield from _build_row(values[key], [values[name] for name in columns], counts)
+    for name, number in faults.items():
+        reason = name.partition("_rows")[0]
+        if reason != "empty":
+            counts.update({"captions_rows": number, f"captions_{reason}": number})
 
 
 def iterate_lines(file: IO[Any]) -> Iterator[Any]:
     """Give the lines of a file; one of more than `LONGEST_LINE` characters comes as several."""
     while line := file.readline(LONGEST_LINE):
         yield line
-
-
-def _skip_damaged(reader: Iterator[list[str]], counts: Counter) -> Iterator[list[str]]:
-    """Give the reader's rows; one that it cannot read is counted, and reading goes on behind it."""
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            counts.update(captions_rows=1, captions_damaged=1)
-        else:
-            if row:
-                yield row
-
-
-# --- jsonl ----------------------------------------------------------------------------------------------------
-
-
-def _read_json_lines(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
-    columns: tuple[str, list[str]] | None = None
-    with open(check_regular(path), "rb") as file:
-        for line in filter(bytes.strip, iterate_lines(file)):
-            counts["captions_rows"] += 1
-            try:
-                record = _parse_json(line.decode("utf-8-sig"), path)
-            except UnicodeDecodeError:
-                counts["captions_not_utf8"] += 1
-                continue
-            if not isinstance(record, dict):
-                counts["captions_damaged"] += 1
-                continue
-            columns = columns or choose_columns(record, cfg, path)
-            yield from _build_row(record.get(columns[0]), [record.get(name) for name in columns[1]], counts)
 
 
 def _parse_json(text: str, path: Path) -> Any:
@@ -190,71 +141,14 @@ def _parse_json(text: str, path: Path) -> Any:
 def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
     """Give one row of values that may be anything: a text, several, none, or no text at all."""
     texts = [text for value in values for text in _as_list(value) if text is not None]
-    if isinstance(key, (str, int, type(None))) and all(isinstance(text, str) for text in texts):
-        yield (
-            files.replace_lone("" if key is None else str(key)),
-            [files.replace_lone(text) for text in texts],
-        )
+    if isinstance(key, str) and all(isinstance(text, str) for text in texts):
+        yield key, [files.replace_lone(text) for text in texts]
     else:
         counts["captions_damaged"] += 1
 
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-# --- parquet --------------------------------------------------------------------------------------------------
-
-
-def _read_parquet(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
-    try:
-        with pq.ParquetFile(check_regular(path), pre_buffer=False) as file:  # a buffer would hold whole columns
-            key, columns = choose_columns(file.schema_arrow.names, cfg, path)
-            names = (key, *columns)
-            for name in names:
-                _check_type(file.schema_arrow.field(name), path)
-            for batch in file.iter_batches(PARQUET_ROWS, columns=list(dict.fromkeys(names))):
-                counts["captions_rows"] += len(batch)
-                for row in zip(*(_to_bytes(batch.column(name)) for name in names), strict=True):
-                    try:
-                        values = [_decode(value) for value in row]
-                    except UnicodeDecodeError:
-                        counts["captions_not_utf8"] += 1
-                        continue
-                    yield from _build_row(values[0], values[1:], counts)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read as parquet ({one_line(str(error))[:200]}); fetch it again") from error
-
-
-def _check_type(field: pa.Field, path: Path) -> None:
-    kind = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
-    tests: tuple[Callable[[pa.DataType], bool], ...] = (
-        pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary,
-        pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_integer, pa.types.is_null,
-    )  # fmt: skip
-    if not any(test(kind) for test in tests):
-        raise UserError(f"{path}: column {field.name!r} holds {field.type}, no text; name another one")
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _to_bytes(column: pa.Array) -> list[Any]:
-    """Return a column's texts as bytes: Arrow does not check that a file's texts are UTF-8."""
-    if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
-        column = column.cast(pa.string())
-    elif pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return list(
-        column.cast(pa.large_list(pa.large_binary()) if _is_list(column.type) else pa.large_binary()).to_pylist()
-    )
-
-
-def _decode(value: bytes | list[bytes | None] | None) -> Any:
-    if isinstance(value, list):
-        return [text.decode() for text in value if text is not None]
-    return None if value is None else value.decode()
 
 
 # --- a folder of files that are named after their keys ---------------------------------------------------------
@@ -295,10 +189,10 @@ def _read_json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
 
 
 READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[ListRow]]] = {
-    ".csv": _read_separated,
-    ".tsv": _read_separated,
-    ".jsonl": _read_json_lines,
-    ".parquet": _read_parquet,
+    ".csv": _read_table,
+    ".tsv": _read_table,
+    ".jsonl": _read_table,
+    ".parquet": _read_table,
     ".txt": _read_text_file,
     ".json": _read_json_file,
 }

@@ -101,7 +101,7 @@ def test_odd_tables(tmp_path, name):
 
 
 REFUSED = {  # name, bytes, form; what the line says
-    "empty": ("t.csv", b"\n \n", {}, "t.csv: is empty"),
+    "empty": ("t.csv", b"\n \n", {}, "t.csv: holds no row"),
     "wrong separator": (
         "t.csv",
         b"image,caption\na.jpg,A dog\n",
@@ -173,7 +173,7 @@ def test_a_compressed_arrow_table_is_refused(tmp_path):
 
 
 def test_texts_of_columns(tmp_path):
-    """Numbers as texts, no value as none, lists of texts; a row that is not UTF-8 is counted, another value too."""
+    """Numbers as texts, no value as none, lists of texts; a row that is not UTF-8 is counted."""
     broken = pa.array([b"A", b"\xff", b"C"]).view(pa.string())
     columns = {"id": [7, None, 9], "text": broken, "all": [["a", None], None, []], "x": [{"a": 1}] * 3}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
@@ -181,8 +181,18 @@ def test_texts_of_columns(tmp_path):
     rows = [row.values for row in tables.read_rows(tmp_path / "t.parquet", ["id", "text", "all"], counts)]
     assert rows == [{"id": "7", "text": "A", "all": ["a"]}, {"id": "9", "text": "C", "all": []}]
     assert counts == {"not_utf8_rows (first: t.parquet: row 2)": 1}
-    assert not list(tables.read_rows(tmp_path / "t.parquet", ["x"], counts))
-    assert counts["damaged_rows (first: t.parquet: row 1)"] == 3
+    with pytest.raises(UserError, match="column 'x' holds struct<a: int64>, no text"):
+        list(tables.read_rows(tmp_path / "t.parquet", ["x"], counts))
+
+
+def test_rows_of_different_length(tmp_path):
+    """Without a header: a column, and all behind it."""
+    (tmp_path / "t.tsv").write_text("a.jpg\tA dog\tIt runs\nb.jpg\tA cat\n\nc.jpg\n")
+    counts = Counter()
+    form = TableForm(header=False)
+    rows = [row.values for row in tables.read_rows(tmp_path / "t.tsv", ["1", "2-"], counts, form)]
+    assert rows == [{"1": "a.jpg", "2-": ["A dog", "It runs"]}, {"1": "b.jpg", "2-": ["A cat"]}]
+    assert counts == {"empty_rows (first: t.tsv: line 3)": 1, "damaged_rows (first: t.tsv: line 4)": 1}
 
 
 def test_files_folders_and_patterns(tmp_path):

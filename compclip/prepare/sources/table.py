@@ -47,7 +47,7 @@ class Config:
     lists: bool = False  # whether each text is a list of texts, as JSON or Python writes it
     separator: str = ""  # of CSV; default: found in its first line
     quotes: bool = True  # whether " encloses texts in CSV
-    header: bool = True  # of CSV; without one columns are called 1, 2, …
+    header: bool = True  # of CSV; without one columns are called 1, 2, …, and 2- is all from the second
 
     @property
     def form(self) -> TableForm:
@@ -155,7 +155,7 @@ def _choose_columns(path: Path, config: Config) -> tuple[str, list[str]]:
     picture = config.picture or (inside[0] if inside else "")
     picture = tables.choose_column(names, picture, tables.PICTURE_COLUMNS, "layout.picture", path)
     captions = [
-        tables.choose_column(names, name, tables.CAPTION_COLUMNS, "layout.captions", path)
+        tables.choose_column(names, name, tables.CAPTION_COLUMNS, "layout.captions", path, config.form)
         for name in config.captions or [""]
     ]
     return picture, captions
