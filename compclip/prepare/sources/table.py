@@ -58,7 +58,7 @@ class Config:
 class PictureRow(NamedTuple):
     """A row of a table: what its picture is called, where it is or by which name to look for it, and its captions."""
 
-    table: Path
+    folder: str  # of the table
     name: str
     picture: TablePicture | str
     captions: list[str]
@@ -95,6 +95,7 @@ def read_samples(
     """Give the samples of some tables; of a part pictures are inside, and rows of one picture follow each other."""
     scattered = {} if is_part else _find_scattered(cfg, config, paths)
     folders = [*expand_paths(cfg.images), ""]
+    prefixes = [os.path.join(folder, "") for folder in folders if folder]
     for key, group in itertools.groupby(_read_pictures(cfg, config, paths, counts), attrgetter("key")):
         rows = list(group)
         captions = [caption for row in rows for caption in row.captions]
@@ -103,8 +104,8 @@ def read_samples(
             scattered[key] = []
             if not captions:
                 continue
-        place = _locate_picture(rows[0].picture, [*folders, str(rows[0].table.parent)])
-        sample_id = _make_id(rows[0].name, folders)
+        place = _locate_picture(rows[0].picture, [*folders, rows[0].folder])
+        sample_id = _make_id(rows[0].name, prefixes)
         yield Sample(sample_id, place.path, tuple(captions), cfg.split, offset=place.offset, length=place.length)
 
 
@@ -129,6 +130,7 @@ def _read_pictures(cfg: Data, config: Config, paths: Sequence[Path], counts: Cou
         picture_column, caption_columns = _choose_columns(path, config)
         columns = dict.fromkeys([picture_column, *caption_columns, *filter(None, [config.id, config.split])])
         faults = RowFaults(path)
+        folder = str(path.parent)
         for number, values in tables.read_rows(path, list(columns), counts, config.form):
             picture = values[picture_column]
             if config.split and values[config.split] not in splits:
@@ -144,7 +146,7 @@ def _read_pictures(cfg: Data, config: Config, paths: Sequence[Path], counts: Cou
                 continue
             name_inside = picture if isinstance(picture, str) else picture.name
             name = (values[config.id] if config.id else name_inside) or f"{path.stem}/{number}"
-            yield PictureRow(path, name, picture, texts)
+            yield PictureRow(folder, name, picture, texts)
         faults.move_to(counts)
 
 
@@ -174,10 +176,10 @@ def _locate_picture(picture: TablePicture | str, folders: Sequence[str]) -> Imag
     return ImageLocation(next(filter(os.path.lexists, paths), paths[0]))
 
 
-def _make_id(name: str, folders: Sequence[str]) -> str:
+def _make_id(name: str, prefixes: Sequence[str]) -> str:
     """Return a name without a picture's ending, and without the folder of pictures before it."""
     stem, ending = os.path.splitext(name.replace("\\", "/"))
     sample_id = stem if ending.lower() in ENDINGS else stem + ending
-    for folder in filter(None, folders):
-        sample_id = sample_id.removeprefix(os.path.join(folder, ""))
+    for prefix in prefixes:
+        sample_id = sample_id.removeprefix(prefix)
     return sample_id
