@@ -93,7 +93,7 @@ def read_tables(
     counts = Counter[str]()
     samples = list(table.read_samples(section, layout, files, counts))
     lost.update(_tables.require_whole_rows(files[0], counts))
-    return [(sample.id, _tables.reference_of(pictures, sample.picture), list(sample.captions)) for sample in samples]
+    return [(sample.id, _tables.refer_to(sample.picture), list(sample.captions)) for sample in samples]
 
 
 def flair_root(file: Path) -> Path:

@@ -138,7 +138,9 @@ def _rename_pictures(benchmark: Benchmark, renamed: dict[str, str]) -> Benchmark
 def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
     records = benchmark.records
     if not section.images_outside:
-        pictures = ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in records for image in r.images)
+        places = ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in records for image in r.images)
+        tables = set(map(str, benchmark.files))  # pictures inside of these lie nowhere else
+        pictures = [(key, place) for key, place in places if parquet_cells.file_of(place) not in tables]
         sample_cleaning.check_images(pictures, section.images, section.path)
     group_names = [group for groups in benchmark.groups.values() for group in groups]
     for key in [record.id for record in records] + group_names:

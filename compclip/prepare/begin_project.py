@@ -55,7 +55,7 @@ def find_section(path: Path, images: str) -> dict[str, Any]:
     file = path if path.is_file() else next((f for p in OFFICIAL_LISTS for f in sorted(path.glob(p))), path)
     source = _find_source(file)
     around = file if file.is_dir() else file.parent
-    section = {"source": source, "path": os.path.abspath(file), "images": os.path.abspath(images or around)}
+    section: dict[str, Any] = {"source": source, "path": os.path.abspath(file), "images": os.path.abspath(images or around)}
     if source in COLUMNED:
         section["layout"] = _find_columns(file)
     section["captioner"] = "none"
@@ -102,7 +102,7 @@ def _find_columns(path: Path) -> dict[str, Any]:
     if not picture or not captions:
         missing = "captions" if picture else "pictures"
         raise UserError(f"{file}: no column of {missing} among {', '.join(names[:20])}; name it in the first line")
-    layout = {"picture": picture, "captions": captions}
+    layout: dict[str, Any] = {"picture": picture, "captions": captions}
     if all(isinstance(row[captions[0]], str) and row[captions[0]].startswith("[") for row in rows):
         layout["lists"] = True
     if "train" in {row["split"] for row in rows if "split" in row}:

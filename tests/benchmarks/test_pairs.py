@@ -88,7 +88,7 @@ def test_pictures_inside_of_tables(tmp_path):
             "options.group.*unknown column 'knd'; did you mean 'kind'|unknown column 'knd'",
         ),
         (CSV + "c.png;short\n", OPTIONS, "1 damaged rows .*line 5.*; repair them"),
-        ("", {}, "is empty"),
+        ("", {}, "holds no row"),
     ],
 )
 def test_what_is_wrong_is_one_line(dump, content, options, fault):
