@@ -28,7 +28,7 @@ from compclip.base.files import read_json, read_text, write_atomic
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import project_files, read
-from compclip.config.sections import Data
+from compclip.config.sections import Data, Params, Train
 from compclip.config.validation import load_section
 from compclip.data import tables
 from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample
@@ -55,7 +55,11 @@ def find_section(path: Path, images: str) -> dict[str, Any]:
     file = path if path.is_file() else next((f for p in OFFICIAL_LISTS for f in sorted(path.glob(p))), path)
     source = _find_source(file)
     around = file if file.is_dir() else file.parent
-    section: dict[str, Any] = {"source": source, "path": os.path.abspath(file), "images": os.path.abspath(images or around)}
+    section: dict[str, Any] = {
+        "source": source,
+        "path": os.path.abspath(file),
+        "images": os.path.abspath(images or around),
+    }
     if source in COLUMNED:
         section["layout"] = _find_columns(file)
     section["captioner"] = "none"
@@ -146,8 +150,8 @@ def _read_samples(section: dict[str, Any], counts: Counter) -> Iterator[Sample]:
         yield from source.records(cfg, counts, part)
 
 
-def describe(section: dict[str, Any]) -> list[str]:
-    """Return how many pictures and captions there are, three of them, and what is wrong, a line each.
+def describe(section: dict[str, Any]) -> tuple[int, list[str]]:
+    """Return the number of pictures, and lines: how many captions they have, three of them, and what is wrong.
 
     Raises UserError where no picture is there.
     """
@@ -168,7 +172,8 @@ def describe(section: dict[str, Any]) -> list[str]:
     lines += [f"  {sample.id}: {next(iter(sample.captions), '(no caption)'):.90}" for sample in samples[:SHOWN]]
     if missing:
         lines.append(f"  missing pictures: {len(missing)}, the first {missing[0]}")
-    return lines + [f"  {reason}: {count}" for reason, count in counts.items() if count and reason != "images"]
+    lines += [f"  {reason}: {count}" for reason, count in counts.items() if count and reason != "images"]
+    return len(samples) - len(missing), lines
 
 
 # --- params.yaml ------------------------------------------------------------------------------------------------
@@ -192,8 +197,11 @@ def add_section(text: str, name: str, section: dict[str, Any], alone: bool) -> s
     return GRID_DATA.sub(names, "\n".join(lines) + "\n", count=1)
 
 
-def write_section(folder: Path, name: SafeName, section: dict[str, Any], alone: bool) -> None:
-    """Write a data set into params.yaml. Raises UserError, and changes nothing, where no grid comes of it."""
+def write_section(folder: Path, name: SafeName, section: dict[str, Any], alone: bool) -> Params:
+    """Write a data set into params.yaml, and return what that says then.
+
+    Raises UserError, and changes nothing, where no grid comes of it.
+    """
     path = folder / read.DEFAULT
     if not alone and name in read.load_params(path).data:
         raise UserError(f"data.{name}: is in {path} already; edit it there, or rename the file")
@@ -209,6 +217,17 @@ def write_section(folder: Path, name: SafeName, section: dict[str, Any], alone: 
         raise
     if name not in params.grid.data:
         messages.note(f"{path}: add {name} to grid.data")
+    return params
+
+
+def check_schedule(train: Train, pictures: int) -> None:
+    """Print a note where a data set is so small that training ends in its warm-up, or soon behind it."""
+    steps = train.max_steps or int(train.epochs * pictures / train.batch_size)
+    if pictures < PICTURES and steps < 2 * train.warmup_steps:
+        schedule = (
+            f"{format_count(steps, 'step')} of {train.batch_size} pictures, the first {train.warmup_steps} to warm up"
+        )
+        messages.note(f"train: {schedule}; raise train.epochs={train.epochs:g}, or lower train.warmup_steps")
 
 
 def _make_name(path: Path) -> SafeName:
@@ -230,12 +249,15 @@ def main(argv: list[str]) -> int:
         return project_files.run(args)
     name = _make_name(args.data)
     section = find_section(args.data, args.images)
-    lines = describe(section)
+    pictures, lines = describe(section)
     is_new = not (args.folder / read.DEFAULT).exists()
     if is_new:
         project_files.run(args)
-    write_section(args.folder, name, section, alone=is_new)
+    params = write_section(args.folder, name, section, alone=is_new)
     print(f"data.{name} in {args.folder / read.DEFAULT}:", *lines, sep="\n")
+    if is_new and not args.grid:
+        messages.note("the default grid's backbone knows drawings alone; for photographs begin with --grid first_hour")
+    check_schedule(params.train, pictures)
     return 0
 
 

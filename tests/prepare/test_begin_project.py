@@ -109,6 +109,12 @@ def test_each_kind_of_data(folder, capsys, kind):
     assert ("1 picture" if kind in ("tar", "lists and splits") else "2 pictures, 2 captions") in printed
 
 
+def test_a_schedule_that_does_not_fit_is_said(folder, capsys):
+    """Two pictures are no step of the default grid, whose warm-up takes thirty."""
+    begin(folder, write_table("my.csv", USUAL)(folder))
+    assert "train: 0 steps of 64 pictures, the first 30 to warm up" in capsys.readouterr().err
+
+
 def test_a_project_keeps_what_it_has(folder):
     """A second data set stands beside the first, comments stay, and a name twice is refused."""
     begin(folder, write_table("my.csv", USUAL)(folder))
