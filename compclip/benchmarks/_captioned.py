@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
+from compclip.benchmarks import _tables
 from compclip.benchmarks._files import check_unique, first_existing, read_field, read_tar_pairs
-from compclip.data import caption_files
+from compclip.config.sections import Data
+from compclip.data import caption_files, tables
 from compclip.data.caption_files import CaptionedPicture
 from compclip.data.sample import CAPTION_ENDINGS
 from compclip.evaluate.benchmark import Record
+from compclip.prepare.sources import table
 from compclip.runs.item_outcomes import LOST_NAMES
 
 SUBSET = "all"
@@ -73,6 +76,24 @@ def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
             yield key, ref, raw.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise UserError(f"{folder}: {key}: not UTF-8 at byte {error.start}; fetch the tar again") from error
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file is a table of pictures and captions, or a folder holds some and no other captions."""
+    if path.is_file() or any(file for pattern in PATTERNS for file in path.glob(pattern)):
+        return tables.format_suffix(path) in tables.SUFFIXES
+    return any(tables.format_suffix(file) in tables.SUFFIXES for file in path.rglob("*"))
+
+
+def read_tables(
+    files: Sequence[Path], pictures: Path, split: str, layout: table.Config, lost: Counter[str]
+) -> list[Captioned]:
+    """Return the pictures of tables as the source `table` has them. Raises UserError for a row that cannot be read."""
+    section = Data("table", str(files[0]), str(pictures), split=split or "test")
+    counts = Counter[str]()
+    samples = list(table.read_samples(section, layout, files, counts))
+    lost.update(_tables.require_whole_rows(files[0], counts))
+    return [(sample.id, _tables.refer_to(sample.picture), list(sample.captions)) for sample in samples]
 
 
 def flair_root(file: Path) -> Path:

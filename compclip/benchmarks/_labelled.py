@@ -228,7 +228,7 @@ def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tu
     none.
     """
     tables = _tables.list_tables(path, split)
-    rows = _tables.read_rows(path, pictures, split)
+    rows = _tables.read_rows(path, split)
     labels, release = find_labels(path if path.is_dir() else path.parent)
     numbers: Sequence[int] = ()
     labelled = []

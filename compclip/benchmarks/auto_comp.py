@@ -50,7 +50,7 @@ PAIRS = frozenset({
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
     """Read a folder with a folder of the hub's tables for each set, by their names; those that are there.
 
-    `split` names some of SETS. Pictures are unpacked from the tables into `images`, or found there by their names.
+    `split` names some of SETS. Pictures are inside of the tables, or found in `images` by their names.
     Raises UserError where no set is there, and for a row without a field or with another number of words.
     """
     folder = Path(path)
@@ -61,7 +61,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records: list[Record] = []
     files: list[Path] = []
     for name in existing:
-        table_files, rows = _tables.read_table(folder / SETS[name], "train", images)
+        table_files, rows = _tables.read_table(folder / SETS[name], "train")
         files += table_files
         pictures = images_folder(table_files[0].parent, images)
         records += [record for key, row in rows for record in _read_records(name, table_files[0], key, row, pictures)]

@@ -42,7 +42,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `split` names some of add, replace and swap, all without it. Raises UserError for a missing file, an unknown type,
     or a record without a field.
     """
-    files, rows = read_table(Path(path), "test", images)
+    files, rows = read_table(Path(path), "test")
     pictures = images_folder(files[0].parent, images)
     types = selected_names(files[0], TYPES, split)
     records = tuple(_record(files[0], key, row, pictures) for key, row in rows)

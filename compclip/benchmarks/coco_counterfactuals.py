@@ -29,11 +29,11 @@ BENCHMARK_GROUP = "retrieval"
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
     """Read the folder of `examples.jsonl`; pictures are `<image_0>.jpg` in `images`. `split`: how many pairs, else all.
 
-    Or a folder of *.parquet, or one of them, with the pictures inside, which are unpacked into `images`.
+    Or a folder of *.parquet, or one of them, with the pictures inside.
     Raises UserError for a missing file, a line that is not JSON, a record without a field, or a `split` that is no
     number of pairs.
     """
-    files, rows = _tables.lines_or_rows(Path(path), FILE, images)
+    files, rows = _tables.lines_or_rows(Path(path), FILE)
     file = files[0]
     pictures = images_folder(files[0].parent, images)
     pairs = [_pair(file, number, row, pictures) for number, row in rows]

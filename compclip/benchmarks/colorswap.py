@@ -26,7 +26,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures are `<image_1>` (`images/img_0_1.png`) seen from `images`, or that name alone in it. Raises UserError for
     a missing file, or a record without a field.
     """
-    files, rows = _tables.read_table(Path(path), split or "test", images)
+    files, rows = _tables.read_table(Path(path), split or "test")
     pictures = images_folder(files[0].parent, images)
     records = check_unique(files[0], [_record(files[0], position, row, pictures) for position, row in rows])
     return Benchmark(records, files, winoground.evaluate, kind=COMPOSITION)

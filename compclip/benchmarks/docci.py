@@ -50,7 +50,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         if file.suffix == ".jsonlines":
             rows = [(f"at line {number}", row) for number, row in read_lines(file)]
         else:
-            files, rows = read_table(file, split, images)
+            files, rows = read_table(file, split)
         pictures = images_folder(_captioned.flair_root(files[0]), images)
         captioned = _described(files[0], rows, pictures, split)
     records, dropped = _captioned.make_records(file, captioned)

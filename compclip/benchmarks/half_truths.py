@@ -49,7 +49,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records: list[Record] = []
     all_files: list[Path] = []
     for name in names:
-        files, rows = _tables.read_table(folder, name, images)
+        files, rows = _tables.read_table(folder, name)
         all_files += files
         for position, row in rows:
             key = str(read_field(files[0], f"at place {position}", row, "id", (int, str)))

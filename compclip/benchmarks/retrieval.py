@@ -6,7 +6,9 @@ take any of them: what depends on equal scores cannot be repeated.
 I images, T texts.
 
 i2t: one of the image's captions is among the k nearest texts. t2i: the caption's image is among the k nearest images.
-The first five captions of each image and their scores are kept with the results, for `compclip items` and the report.
+A table of one's own, also with pictures inside, is read as the source `table` reads it; its columns are named in
+`options: {layout: {captions: title}}`. The first five captions of each image and their scores are kept with the
+results, for `compclip items` and the report.
 
 `options: {clean: clic}` prepares the captions as the released evaluation of CLIC (arXiv:2505.24424) does, after ARO's;
 compared with that program's function on its own. What is empty afterwards is left out here and an empty text there.
@@ -21,7 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +31,11 @@ import numpy as np
 from compclip.base.errors import unknown
 from compclip.benchmarks import _captioned
 from compclip.benchmarks._files import images_folder, one_file, read_groups, tar_files
+from compclip.data import tables
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
 from compclip.evaluate.embeddings import Embeddings
+from compclip.prepare.sources import table
 from compclip.runs.item_outcomes import RETRIEVAL, RETRIEVED, Items, Retrieved
 
 KS = (1, 5, 10)
@@ -47,6 +51,7 @@ class Config:
     """What may be asked for: the captions as they are written, or as a paper's program prepares them."""
 
     clean: str = ""  # clic: lower case, without . ! " ( ) * # : ; ~, cut at 30 words
+    layout: table.Config = field(default_factory=table.Config)  # what the columns of a table are called
 
     def __post_init__(self) -> None:
         if self.clean not in CLEANINGS:
@@ -56,19 +61,24 @@ class Config:
 def load(
     path: str | Path, images: str | Path | None = None, split: str = "", options: Config | None = None
 ) -> Benchmark:
-    """Read a file, or the folder of one, in one of the formats of `_captioned`; or a folder of tars.
+    """Read a file, or the folder of one, in one of the formats of `_captioned`; a folder of tars; or a table.
 
     `split`: of Karpathy's dataset JSON (default test); for Flickr8k's captions.txt and token.txt a file beside it that
-    lists image names; the folder of the tars; the others have none. Empty captions are dropped and counted, and so are
-    images without any, captions of no image and a split file's names without a caption.
+    lists image names; the folder of the tars; of a table whose layout names a column of splits; the others have none.
+    Empty captions are dropped and counted, and so are images without any, captions of no image and a split file's names
+    without a caption.
     Raises UserError for another format, an unknown split, a record without a field, a caption with a line break.
     """
     lost = Counter[str]()
-    clean = CLEANINGS[(options or Config()).clean]
+    cfg = options or Config()
+    clean = CLEANINGS[cfg.clean]
     folder = Path(path)
     files: tuple[Path, ...] = ()
     if tar_files(folder / split):
         captioned: Iterable[_captioned.Captioned] = _captioned.read_tars(folder / split, lost)
+    elif _captioned.is_table(folder):
+        files = tuple(tables.list_tables(str(folder)))
+        captioned = _captioned.read_tables(files, images_folder(files[0].parent, images), split, cfg.layout, lost)
     else:
         files = (one_file(folder, *_captioned.PATTERNS),)
         folder = files[0].parent

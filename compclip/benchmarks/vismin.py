@@ -38,7 +38,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `split` names some categories, all without it. Raises UserError for a missing file, answers of the mixed release
     beside the rows, or a record without a field.
     """
-    files, rows = _tables.read_table(Path(path), "test", images)
+    files, rows = _tables.read_table(Path(path), "test")
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     for solution in SOLUTIONS:
         _check_straight(folder / solution)

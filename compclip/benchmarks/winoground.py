@@ -31,11 +31,11 @@ HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns t
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
     """Read the folder of `examples.jsonl`; images are `<image_0>.png` in `images`. There are no splits.
 
-    Or a folder of Hugging Face's *.parquet, or one of them, with the pictures inside, which are unpacked into `images`.
+    Or a folder of Hugging Face's *.parquet, or one of them, with the pictures inside.
     Raises UserError for a missing file, a line that is not JSON, or a record without a field.
     """
     refuse_split("winoground", split)
-    files, rows = _tables.lines_or_rows(Path(path), FILE, images)
+    files, rows = _tables.lines_or_rows(Path(path), FILE)
     pictures = images_folder(files[0].parent, images)
     records = check_unique(files[0], [_record(files[0], number, row, pictures) for number, row in rows])
     group_ids, sidecar = read_groups(files[0].parent, records)

@@ -1,9 +1,5 @@
 """Lay out a project from the installed package, or say what an upgrade of the package changes in one.
 
-compclip init [FOLDER] [--grid NAME]   a new project with git and DVC; NAME is a file of experiments/grids
-compclip init                          in a project: what differs from the package's files
-compclip init --diff | --update        show the differences | take over what nobody edited
-
 An installed package has these files in compclip/project_files, a checkout at its root. `.compclip.json` keeps the hash
 of each file as it was laid out: a file with another hash was edited here, and is never overwritten. params.yaml belongs
 to the project from the start.
@@ -24,7 +20,7 @@ from typing import Literal
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_output_folder, read_mapping, write_atomic, write_json
 from compclip.config.read import DEFAULT as PARAMS
 from compclip.config.read import GRIDS, write_out
@@ -186,9 +182,8 @@ def show_difference(source: Path, folder: Path, difference: FileDifference) -> s
     return "".join(difflib.unified_diff(here, there, f"here/{name}", f"package/{name}"))
 
 
-def main(argv: list[str]) -> int:
+def run(args: argparse.Namespace) -> int:
     """Lay out a project, or say what the package would change in one."""
-    args = _parse_arguments(argv)
     source = find_source()
     folder = args.folder
     if any((folder / name).exists() for name in (PARAMS, MANIFEST)):
@@ -221,17 +216,10 @@ def upgrade(source: Path, folder: Path, updates: bool, shows: bool) -> None:
         print("`compclip init --diff` shows the differences, `--update` takes over what is new or changed")
 
 
-def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: CommandParser) -> None:
+    """Add the folder of the project and the options of `run`."""
     parser.add_argument("folder", nargs="?", type=check_output_folder, default=Path("."), help="default: this folder")
     parser.add_argument("--grid", default="", help="a file of experiments/grids; default: the embedded scenes' grid")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--diff", action="store_true", help="show what differs from the package's files")
     which.add_argument("--update", action="store_true", help="take over new and changed files that nobody edited")
-    return parser.parse_args(argv)
-
-
-if __name__ == "__main__":
-    sys.exit(entry(main))

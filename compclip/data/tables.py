@@ -397,6 +397,19 @@ def _read_arrays(path: Path, columns: Sequence[str], faults: RowFaults) -> Itera
                 yield from _build_row(number, columns, row, faults)
 
 
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Give every row of a Parquet or Arrow file by column, its values as they are, and of pictures their places."""
+    names = read_schema(path).names
+    number = 0
+    with _damage_named(path):
+        for batch, base in _iterate_batches(path, names):
+            batch.validate(full=True)  # Arrow does not check by itself that texts are UTF-8
+            columns = [_column_values(batch.column(name), str(path), name, number, base) for name in names]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(names, values, strict=True))
+            number += len(batch)
+
+
 def _check_type(field: pa.Field, path: Path) -> None:
     kind = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

@@ -24,6 +24,7 @@ from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import write_json
 from compclip.config import benchmark_groups
+from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, metric_by_scorer, parse_reference, with_box
@@ -137,7 +138,9 @@ def _rename_pictures(benchmark: Benchmark, renamed: dict[str, str]) -> Benchmark
 def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
     records = benchmark.records
     if not section.images_outside:
-        pictures = ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in records for image in r.images)
+        places = ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in records for image in r.images)
+        tables = set(map(str, benchmark.files))  # pictures inside of these lie nowhere else
+        pictures = [(key, place) for key, place in places if parquet_cells.file_of(place) not in tables]
         sample_cleaning.check_images(pictures, section.images, section.path)
     group_names = [group for groups in benchmark.groups.values() for group in groups]
     for key in [record.id for record in records] + group_names:
@@ -162,7 +165,7 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
-    paths = [file_of(parse_reference(ref)[0]) for ref in benchmark.images]
+    paths = [parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images]
     exists = {path: os.path.isfile(path) for path in dict.fromkeys(paths)}
     return {
         "records": len(benchmark),

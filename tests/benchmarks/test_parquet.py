@@ -1,4 +1,4 @@
-"""Tables with pictures inside: unpacked once, opened by reference, damaged ones in one line."""
+"""Tables with pictures inside: read in place, opened by reference, damaged ones in one line."""
 
 import io
 from pathlib import Path
@@ -45,25 +45,13 @@ def colour(ref: str) -> tuple:
     return images.load_image(parse_reference(ref)[0]).getpixel((4, 4))
 
 
-def test_rows_have_references_to_unpacked_pictures(table, tmp_path):
-    result = _tables.read_rows(table, tmp_path / "unpacked")
+def test_rows_have_references_to_pictures_inside_of_the_table(table):
+    result = _tables.read_rows(table)
     assert [(r["id"], r["caption_0"]) for r in result] == [(7, "x7"), (8, "x8")]
     assert [colour(r["image_0"]) for r in result] == [(255, 0, 0), (0, 128, 0)]
     assert colour(result[1]["image_1"]) == (255, 0, 0)
     assert all(benchmark.BYTES in r["image_0"] for r in result)
-    assert sorted(p.suffix for p in (tmp_path / "unpacked").iterdir()) == [".pictures", ".rows"]
-
-
-def test_unpacked_once_until_the_table_changes(table, tmp_path):
-    to = tmp_path / "unpacked"
-    first = _tables.read_rows(table, to)
-    output = {p: p.stat().st_mtime_ns for p in to.iterdir()}
-    assert _tables.read_rows(table, to) == first
-    assert {p: p.stat().st_mtime_ns for p in to.iterdir()} == output
-    next(to.glob("*.rows")).unlink()
-    assert _tables.read_rows(table, to) == first, "what was removed is made again"
-    pq.write_table(pa.Table.from_pylist([row(9, "white", "black")], SCHEMA), table)
-    assert [r["id"] for r in _tables.read_rows(table, to)] == [9] and len(list(to.iterdir())) == 4
+    assert list(table.parent.iterdir()) == [table]
 
 
 def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
@@ -122,6 +110,5 @@ def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, mo
 def test_damaged_tables(table, tmp_path, damage, message):
     table.write_bytes(damage(table.read_bytes()))
     with pytest.raises(UserError, match=message) as error:
-        _tables.read_rows(table, tmp_path / "u")
+        _tables.read_rows(table)
     assert "\n" not in str(error.value)
-    assert not list(tmp_path.glob("u/*")), "nothing is left behind"

@@ -1,5 +1,9 @@
 """Retrieval: six formats, recall both ways, ties, dropped captions and images."""
 
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
@@ -45,6 +49,45 @@ def test_karpathy_images_lie_in_filepath_where_there_is_such_a_folder(dump, pict
     assert load_section(file).images[0] == str(at)
     row = KARPATHY["images"][0] | {"filepath": "x" * 300}  # too long for a folder
     assert load_section(dump("r/dataset_coco.json", {"images": [row]})).images == [str(flat)]
+
+
+TABLES = {
+    "csv": lambda file, rows: file.write_text("filepath,title\n" + "".join(f"{n},{c}\n" for n, c, _ in rows)),
+    "jsonl": lambda file, rows: file.write_text(
+        "".join(json.dumps({"image": n, "text": c}) + "\n" for n, c, _ in rows)
+    ),
+    "parquet": lambda file, rows: pq.write_table(
+        pa.Table.from_pylist([{"image": {"bytes": raw, "path": n}, "caption": c} for n, c, raw in rows]), file
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_one_s_own(tmp_path, picture, kind):
+    """As a source reads them: rows of one picture are one record, also where its bytes are inside the table."""
+    a, b = picture("r/images/a.png").read_bytes(), picture("r/images/b.png", "blue").read_bytes()
+    file = tmp_path / "r" / f"test.{kind}"
+    TABLES[kind](file, [("a.png", "a1", a), ("b.png", "b1", b), ("a.png", "a2", a)])
+    images_folder = file.parent if kind == "parquet" else file.parent / "images"
+    section = Section("retrieval", str(file), str(images_folder))
+    read = benchmark_module.load_benchmark("x", section)
+    assert [(record.id, record.texts) for record in read.records] == [("a", ("a1", "a2")), ("b", ("b1",))]
+    assert [images.load_image(parse_reference(ref)[0]).getpixel((0, 0))[2] for ref in read.images] == [0, 255]
+    assert benchmark_module.count_benchmark(read)["missing_images"] == 0
+
+
+def test_a_damaged_row_of_a_table_is_an_error(dump, picture):
+    """Without it the gallery is another; options name other columns."""
+    picture("r/images/a.png")
+    file = dump("r/test.csv", "place,what\na.png,a1\na.png\n")
+    section = Section(
+        "retrieval",
+        str(file),
+        str(file.parent / "images"),
+        options={"layout": {"picture": "place", "captions": "what"}},
+    )
+    with pytest.raises(UserError, match="1 damaged rows .*line 3.*repair them"):
+        benchmark_module.load_benchmark("x", section)
 
 
 def test_coco_drops_and_counts_what_has_no_caption(dump):

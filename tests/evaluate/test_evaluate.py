@@ -236,7 +236,7 @@ def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
 
 
 def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, params, root):
-    """By the command; and a table's pictures are unpacked beside it, where the section says."""
+    """By the command; and a table's pictures are read from where they lie."""
     for name in ("folders", "tar", "parquet"):
         (root / name).mkdir()
         (root / name / "classnames.txt").write_text("\n".join(COLOURS))
@@ -262,7 +262,7 @@ def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, pa
     outcomes = [dict(zip(f["items"]["top_1"]["ids"], f["items"]["top_1"]["outcomes"], strict=True)) for f in documents]
     for i, colour in enumerate(COLOURS):
         assert outcomes[0][f"{colour}/x.png"] == outcomes[1][f"{i}/0/{colour}"] == outcomes[2][f"{i}/{i}"]
-    assert {p.suffix for p in (root / "parquet").iterdir()} == {".txt", ".parquet", ".pictures", ".rows"}
+    assert {p.suffix for p in (root / "parquet").iterdir()} == {".txt", ".parquet"}
 
 
 def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, params, root, tmp_path):

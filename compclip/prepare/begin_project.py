@@ -1,0 +1,265 @@
+"""Begin a project, with one's own data in it, or bring one up to date: `compclip init`.
+
+compclip init [FOLDER] [--grid NAME]   a new project with git and DVC; NAME is a file of experiments/grids
+compclip init --data FILE_OR_FOLDER    the same with your pictures and captions; in a project they are added to it
+compclip init                          in a project: what differs from the package's files
+compclip init --diff | --update        show the differences | take over what nobody edited
+
+--data takes a table (CSV, TSV, JSON lines, Parquet, Arrow), a Hugging Face folder, tars, pictures with texts beside
+them, COCO's or Karpathy's JSON, or Flickr8k's captions.txt. It prints what it found, and writes it into params.yaml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from compclip.base import messages, plugins, yaml_text
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry
+from compclip.base.files import read_json, read_text, write_atomic
+from compclip.base.messages import format_count
+from compclip.base.safe_names import SafeName
+from compclip.config import project_files, read
+from compclip.config.sections import Data, Params, Train
+from compclip.config.validation import load_section
+from compclip.data import tables
+from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample
+from compclip.prepare.sample_cleaning import ImageFolder
+
+FILES = 20_000  # of a folder whose names are looked at
+FOLDERS = 1_000  # in which pictures are looked for
+PICTURES = 10_000  # that are counted
+ROWS = 100  # of a table, by which its columns are told
+SHOWN = 3  # samples
+OFFICIAL_LISTS = ("captions.txt", "Flickr8k.token.txt", "results_*.token", "dataset_*.json", "captions_*.json")
+COLUMNED = ("table", "huggingface")  # sources whose layout names columns
+GRID_DATA = re.compile(r"^((?:  |grid: \{.*\b)data: )\[([^\]]*)\]", re.M)
+
+
+# --- what is there ----------------------------------------------------------------------------------------------
+
+
+def find_section(path: Path, images: str) -> dict[str, Any]:
+    """Return the section of `data` that reads a file or a folder; `images`: where its pictures are ("": looked for).
+
+    Raises UserError where no source reads it, and for a table without captions.
+    """
+    file = path if path.is_file() else next((f for p in OFFICIAL_LISTS for f in sorted(path.glob(p))), path)
+    source = _find_source(file)
+    around = file if file.is_dir() else file.parent
+    section: dict[str, Any] = {
+        "source": source,
+        "path": os.path.abspath(file),
+        "images": os.path.abspath(images or around),
+    }
+    if source in COLUMNED:
+        section["layout"] = _find_columns(file)
+    section["captioner"] = "none"
+    if not images and source != "webdataset":
+        section["images"] = _find_images(section)
+    return section
+
+
+def _find_source(path: Path) -> str:
+    """Return the source that reads a file or a folder, by the names of its files."""
+    if path.suffix in (".txt", ".token"):
+        return "flickr8k"
+    if path.suffix == ".json":
+        content = read_json(path)
+        return "coco" if isinstance(content, dict) and "annotations" in content else "karpathy"
+    if path.is_file():
+        return "webdataset" if path.suffix == ".tar" else "table"
+    files = list(itertools.islice((file for file in path.rglob("*") if file.is_file()), FILES))
+    endings = {tables.format_suffix(file) for file in files}
+    if ".tar" in endings:
+        return "webdataset"
+    if endings & {*tables.PARQUET, *tables.ARROW} or any(file.stem == "metadata" for file in files):
+        return "huggingface"
+    if endings & {*tables.SUFFIXES}:
+        return "table"
+    if endings & {*CAPTION_ENDINGS, ".json"}:
+        return "folder"
+    raise UserError(f"{path}: no table, no tars and no texts beside pictures there; give the file with the captions")
+
+
+def _find_columns(path: Path) -> dict[str, Any]:
+    """Return the layout of a table, or of the first one of a folder: usual names, or else columns that look like it."""
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    file = next((file for file in files if tables.format_suffix(file) in tables.SUFFIXES), path)
+    names = tables.read_columns(file)
+    rows = [row.values for row in itertools.islice(tables.read_rows(file, names, Counter()), ROWS)]
+    inside = tables.list_picture_columns(file)
+    pictures = [name for name in names if all(_names_picture(row[name]) for row in rows)]
+    picture = next(iter([*inside, *_list_usual(names, tables.PICTURE_COLUMNS), *pictures]), "")
+    others = [name for name in names if name not in (*inside, *pictures, picture)]
+    numbered = [name for name in others if re.fullmatch(r"(caption|title|text|sentence)s?[ _-]?\d+", name.lower())]
+    longest = sorted(others, key=lambda name: -sum(len(str(row[name])) for row in rows))
+    captions = _list_usual(names, tables.CAPTION_COLUMNS)[:1] or numbered or longest[:1]
+    if not picture or not captions:
+        missing = "captions" if picture else "pictures"
+        raise UserError(f"{file}: no column of {missing} among {', '.join(names[:20])}; name it in the first line")
+    layout: dict[str, Any] = {"picture": picture, "captions": captions}
+    if all(isinstance(row[captions[0]], str) and row[captions[0]].startswith("[") for row in rows):
+        layout["lists"] = True
+    if "train" in {row["split"] for row in rows if "split" in row}:
+        layout["split"] = "split"
+    return layout
+
+
+def _list_usual(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    return [name for candidate in usual for name in names if name.strip().lower() == candidate]
+
+
+def _names_picture(value: Any) -> bool:
+    return isinstance(value, str) and value.lower().endswith(ENDINGS)
+
+
+def _find_images(section: dict[str, Any]) -> str:
+    """Return the folder at which the names of pictures begin, below the one that the section has.
+
+    Raises UserError where there is none.
+    """
+    root = section["images"]
+    samples = list(itertools.islice(_read_samples(section, Counter()), PICTURES))
+    here = [sample for sample in samples if sample.length or os.path.exists(sample.image)]
+    if here:
+        common = os.path.commonpath([os.path.dirname(os.path.abspath(sample.image)) for sample in here])
+        return root if Path(common).is_relative_to(root) else common
+    name = os.path.relpath(samples[0].image, root) if samples else ""
+    for folder, _, _ in itertools.islice(os.walk(root), FOLDERS):
+        if any(os.path.isfile(os.path.join(folder, end)) for end in (name, os.path.basename(name))):
+            return folder
+    raise UserError(f"{section['path']}: picture {name!r} is nowhere below {root}; give its folder with --images")
+
+
+def _read_samples(section: dict[str, Any], counts: Counter) -> Iterator[Sample]:
+    cfg = load_section(Data, section, "data")
+    source = plugins.load_plugin(plugins.SOURCES, cfg.source)
+    parts = source.parts(cfg) if hasattr(source, "parts") else []
+    if not parts:
+        yield from source.records(cfg, counts)
+    for part in parts:
+        yield from source.records(cfg, counts, part)
+
+
+def describe(section: dict[str, Any]) -> tuple[int, list[str]]:
+    """Return the number of pictures, and lines: how many captions they have, three of them, and what is wrong.
+
+    Raises UserError where no picture is there.
+    """
+    counts = Counter[str]()
+    samples = list(itertools.islice(_read_samples(section, counts), PICTURES))
+    finder = PictureFinder(section["images"])
+    folder = ImageFolder(section["images"])
+    places = [sample.image if sample.length else finder.find(sample.image) for sample in samples]
+    is_there = [sample.length or os.path.isfile(place) for sample, place in zip(samples, places, strict=True)]
+    missing = [place for place, there in zip(places, is_there, strict=True) if not (there and folder.contains(place))]
+    if len(missing) == len(samples):
+        example = f", as {missing[0]}" if missing else ""
+        where = f"below {section['images']}{example}"
+        raise UserError(f"{section['path']}: no picture is {where}; give their folder with --images")
+    first = "the first " if len(samples) == PICTURES else ""
+    captions = sum(len(sample.captions) for sample in samples)
+    lines = [f"{first}{format_count(len(samples), 'picture')}, {format_count(captions, 'caption')}"]
+    lines += [f"  {sample.id}: {next(iter(sample.captions), '(no caption)'):.90}" for sample in samples[:SHOWN]]
+    if missing:
+        lines.append(f"  missing pictures: {len(missing)}, the first {missing[0]}")
+    lines += [f"  {reason}: {count}" for reason, count in counts.items() if count and reason != "images"]
+    return len(samples) - len(missing), lines
+
+
+# --- params.yaml ------------------------------------------------------------------------------------------------
+
+
+def add_section(text: str, name: str, section: dict[str, Any], alone: bool) -> str:
+    """Return a grid with a further data set in `data` and in grid.data; `alone`: in place of all others there.
+
+    Raises UserError where `data` is written in one line.
+    """
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if re.fullmatch(r"data:\s*(#.*)?", line)), -1)
+    if start < 0:
+        raise UserError("params.yaml: has no line `data:` with data sets below it; write it so, and try again")
+    end = next((i for i in range(start + 1, len(lines)) if lines[i][:1].strip()), len(lines))
+    while not lines[end - 1].strip():
+        end -= 1
+    block = [f"  {line}" for line in yaml_text.dump_yaml({str(name): section}).splitlines()]
+    lines[start + 1 : end] = block if alone else lines[start + 1 : end] + block
+    names = r"\1[" + name + "]" if alone else r"\1[\2, " + name + "]"
+    return GRID_DATA.sub(names, "\n".join(lines) + "\n", count=1)
+
+
+def write_section(folder: Path, name: SafeName, section: dict[str, Any], alone: bool) -> Params:
+    """Write a data set into params.yaml, and return what that says then.
+
+    Raises UserError, and changes nothing, where no grid comes of it.
+    """
+    path = folder / read.DEFAULT
+    if not alone and name in read.load_params(path).data:
+        raise UserError(f"data.{name}: is in {path} already; edit it there, or rename the file")
+    for key in ("path", "images"):
+        if Path(section[key]).is_relative_to(folder.absolute()):
+            section = section | {key: os.path.relpath(section[key], folder)}
+    former = read_text(path)
+    write_atomic(path, add_section(former, name, section, alone))
+    try:
+        params = read.load_params(path)
+    except UserError:
+        write_atomic(path, former)
+        raise
+    if name not in params.grid.data:
+        messages.note(f"{path}: add {name} to grid.data")
+    return params
+
+
+def check_schedule(train: Train, pictures: int) -> None:
+    """Print a note where a data set is so small that training ends in its warm-up, or soon behind it."""
+    steps = train.max_steps or int(train.epochs * pictures / train.batch_size)
+    if pictures < PICTURES and steps < 2 * train.warmup_steps:
+        schedule = (
+            f"{format_count(steps, 'step')} of {train.batch_size} pictures, the first {train.warmup_steps} to warm up"
+        )
+        messages.note(f"train: {schedule}; raise train.epochs={train.epochs:g}, or lower train.warmup_steps")
+
+
+def _make_name(path: Path) -> SafeName:
+    """Return the name of a file or folder, which YAML must not take for a number."""
+    name = re.sub(r"[^\w+-]+", "_", path.absolute().name.partition(".")[0])
+    return SafeName(name if name[:1].isalpha() else f"data_{name}", "data")
+
+
+def main(argv: list[str]) -> int:
+    """Begin a project, add data to one, or say what the package would change in one."""
+    parser = CommandParser(
+        prog="compclip init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    project_files.add_options(parser)
+    parser.add_argument("--data", type=Path, help="a file or a folder of pictures and captions, for params.yaml")
+    parser.add_argument("--images", default="", help="the folder of its pictures, where they are not found")
+    args = parser.parse_args(argv)
+    if not args.data:
+        return project_files.run(args)
+    name = _make_name(args.data)
+    section = find_section(args.data, args.images)
+    pictures, lines = describe(section)
+    is_new = not (args.folder / read.DEFAULT).exists()
+    if is_new:
+        project_files.run(args)
+    params = write_section(args.folder, name, section, alone=is_new)
+    print(f"data.{name} in {args.folder / read.DEFAULT}:", *lines, sep="\n")
+    if is_new and not args.grid:
+        messages.note("the default grid's backbone knows drawings alone; for photographs begin with --grid first_hour")
+    check_schedule(params.train, pictures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
