@@ -222,9 +222,7 @@ def upgrade(source: Path, folder: Path, updates: bool, shows: bool) -> None:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip init", description=__doc__, example="my_project --grid try")
     parser.add_argument("folder", nargs="?", type=check_output_folder, default=Path("."), help="default: this folder")
     parser.add_argument("--grid", default="", help="a file of experiments/grids; default: the embedded scenes' grid")
     which = parser.add_mutually_exclusive_group()

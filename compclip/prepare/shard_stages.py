@@ -132,7 +132,7 @@ def run_stage(
 def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
     description = __doc__.splitlines()[0]
-    parser = CommandParser(prog="compclip stage prepare", description=description)
+    parser = CommandParser(prog="compclip stage prepare", description=description, example="--data scenes --annotate")
     parser.add_argument("--data", required=True, help="a name of the section data")
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument(

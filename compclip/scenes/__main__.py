@@ -16,7 +16,7 @@ from compclip.scenes import generate
 def main(argv: list[str]) -> int:
     """Make the world of params.yaml's section `scenes`."""
     about = generate.__doc__.splitlines()[0]
-    parser = CommandParser(prog="compclip stage scenes", description=about)
+    parser = CommandParser(prog="compclip stage scenes", description=about, example="--out data/scenes_world")
     parser.add_argument("--out", type=check_output_folder, default=Path("data/scenes_world"), help="folder to write")
     parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
