@@ -17,7 +17,7 @@ test: setup
 	PATH="$(BIN):$$PATH" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-all: setup
-	PATH="$(BIN):$$PATH" PYTEST_ADDOPTS="$$PYTEST_ADDOPTS -m 'long or not long'" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	PATH="$(BIN):$$PATH" PYTEST_ADDOPTS="$$PYTEST_ADDOPTS -m 'not gpu'" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	PATH="$(BIN):$$PATH" ruff check
