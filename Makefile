@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: repro test test-all lint numbers setup
 repro: setup
-	PATH="$(BIN):$$PATH" dvc repro
+	@PATH="$(BIN):$$PATH" compclip repro
 
 test: setup
 	PATH="$(BIN):$$PATH" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -31,7 +31,7 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     def __init__(self, example: str | None = None, **options: Any) -> None:
-        super().__init__(formatter_class=HelpFormatter, **options)
+        super().__init__(**{"formatter_class": HelpFormatter, **options})
         self.example = example
 
     def format_help(self) -> str:

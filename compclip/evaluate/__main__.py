@@ -14,14 +14,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import safe_names
+from compclip.base import messages, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
@@ -98,7 +97,8 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
     report_metrics = columns.select_metrics(params, name)
     scorers = params.evaluate.scorers
-    print(json.dumps(benchmark_module.write_census(name, params.benchmarks[name], root, report_metrics, scorers)))
+    section = params.benchmarks[name]
+    messages.print_counts(benchmark_module.write_census(name, section, root, report_metrics, scorers))
     return 0
 
 

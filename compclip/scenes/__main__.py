@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
+from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import check_output_folder
@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
     world = read.load_params(args.params, args.overrides).scenes
-    print(json.dumps(generate.generate(world, args.out)))
+    messages.print_counts(generate.generate(world, args.out))
     return 0
 
 
