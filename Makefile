@@ -12,13 +12,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: repro test test-all lint numbers release setup
 repro: setup
-	PATH="$(BIN):$$PATH" dvc repro
+	@PATH="$(BIN):$$PATH" compclip repro
 
 test: setup
 	PATH="$(BIN):$$PATH" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-all: setup
-	PATH="$(BIN):$$PATH" PYTEST_ADDOPTS="$$PYTEST_ADDOPTS -m 'long or not long'" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	PATH="$(BIN):$$PATH" PYTEST_ADDOPTS="$$PYTEST_ADDOPTS -m 'not gpu'" python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	PATH="$(BIN):$$PATH" ruff check

@@ -20,6 +20,7 @@ GROUPS: dict[str, Commands] = {
         "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
     },
     "run": {
+        "repro": ("compclip.launch.repro", "bring the whole grid up to date, with a line for each stage"),
         "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
         "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint"),
         "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
@@ -69,7 +70,7 @@ def listing() -> str:
     lines = ["compclip COMMAND [--help]      -v: details; -q: no notes or warnings", ""]
     for group, group_commands in GROUPS.items():
         lines += [group, *_format_lines(group_commands)]
-    lines += ["", "the whole grid: dvc repro", "of two words:"]
+    lines += ["", "of two words:"]
     second_words: dict[str, list[str]] = {}
     for name in BELOW:
         first, _, second = name.partition(" ")

@@ -48,7 +48,7 @@ def read_parser(module: str) -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Run the command `completion`."""
-    parser = CommandParser(prog="compclip completion", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip completion", description=__doc__.splitlines()[0], example="bash")
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell whose script is printed")
     args = parser.parse_args(argv)
     import shtab  # DVC has it

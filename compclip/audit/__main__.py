@@ -11,7 +11,6 @@ twenty samples of each rule. Needs the annotated data set (`dvc repro annotate@D
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -47,9 +46,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(
-        prog="compclip audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip audit", description=__doc__, example="scenes --method fsc_clip")
     parser.add_argument("data", metavar="DATA", help="a data set of params.yaml")
     parser.add_argument("--method", nargs="+", default=[], help="methods, name or name.variant; default: the grid's")
     parser.add_argument("--pictures", type=_positive, default=5_000, help="how many are looked at, evenly spaced")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,8 +13,31 @@ UNKNOWN = "unrecognized arguments: "  # argparse's own words
 GRID_FILE = "params.yaml"
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fits a description's prose to the terminal; a paragraph that shows command lines stays as it is."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip().split("\n\n")
+        return "\n\n".join(p if p.startswith((" ", "compclip ")) else textwrap.fill(p, width) for p in paragraphs)
+
+
 class CommandParser(argparse.ArgumentParser):
-    """Parses a command's arguments; its subcommands have parsers of the same kind."""
+    """Parses a command's arguments; its subcommands have parsers of the same kind.
+
+    Help begins with `example`, the arguments of a call as many would make it.
+    """
+
+    def __init__(self, example: str | None = None, **options: Any) -> None:
+        super().__init__(**{"formatter_class": HelpFormatter, **options})
+        self.example = example
+
+    def format_help(self) -> str:
+        """Return the help, below the example."""
+        page = super().format_help()
+        return page if self.example is None else f"example: {self.prog} {self.example}".rstrip() + f"\n\n{page}"
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Add an argument, whose help names a default that it does not speak of itself."""
@@ -25,7 +49,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_grid(self, overrides: str = "") -> None:
         """Add --params, and where `overrides` says what for, the `key=value`s that change it for this call."""
-        self.add_argument("--params", default=GRID_FILE, help="the file that holds the grid")
+        self.add_argument("--params", default=GRID_FILE, metavar="FILE", help="the grid")
         if overrides:
             self.add_argument("overrides", nargs="*", metavar="key=value", help=overrides)
 

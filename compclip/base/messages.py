@@ -7,9 +7,11 @@ Results are printed on stdout and errors on stderr, whatever the level. COMPCLIP
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import LEVEL_VARIABLE, unknown
 
@@ -72,6 +74,17 @@ def _make_handler() -> Handler:
 def format_count(count: int, noun: str, plural: str = "") -> str:
     """Return the number with its noun, in the singular where it is one; `plural`: where it is more than an `s`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def format_counts(counts: Mapping[str, Any]) -> str:
+    """Return a stage's counts as 'records 420, images 60', without what is 0 or no number."""
+    numbers = {name: value for name, value in counts.items() if isinstance(value, int) and value}
+    return ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in numbers.items()) or "nothing to do"
+
+
+def print_counts(counts: Mapping[str, Any]) -> None:
+    """Print what a stage counted: a line on a terminal, else JSON."""
+    print(format_counts(counts) if sys.stdout.isatty() else json.dumps(counts), flush=True)
 
 
 def format_percent(share: float) -> str:

@@ -1,6 +1,6 @@
-"""How far something is and about how long it takes yet, on stderr: a line that is redrawn, in a log one every 30 s.
+"""How far something is and about how long it takes yet, on stderr: a line that is redrawn, in a log one every 10 s.
 
-What takes less than a second on a terminal, or less than half a minute in a log, says nothing.
+What takes less than a second on a terminal, or less than ten seconds in a log, says nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 # seconds between two lines
 TERMINAL_S = 1.0
-LOG_S = 30.0
+LOG_S = 10.0
 
 
 class ProgressLine(tqdm):

@@ -69,9 +69,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(
-        prog="compclip config", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip config", description=__doc__, example="show fsc_clip-scenes-scenes-0")
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
     check.add_json("print the names of cells and benchmarks as JSON")

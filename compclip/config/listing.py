@@ -10,7 +10,6 @@ package's grid of all benchmarks: where `compclip fetch` puts them. MIEB's names
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import json
 import math
@@ -186,9 +185,7 @@ def _wrap(words: Iterator[str], indent: int, columns: int = 118) -> list[str]:
 
 def main(argv: list[str]) -> int:
     """Print the kinds, or what there is of one."""
-    parser = CommandParser(
-        prog="compclip list", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip list", description=__doc__, example="methods fsc_clip")
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
     parser.add_argument("names", nargs="*", metavar="name", help="default: all")
     parser.add_grid()

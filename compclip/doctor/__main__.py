@@ -2,14 +2,13 @@
 
     compclip doctor                         in ten seconds: what is installed, and what is missing with the fix
     compclip doctor --grid                  what is missing for `dvc repro`, whose first stage asks
-    compclip doctor --gpu                   the GPUs, in three minutes, without data
+    compclip doctor --gpu                   the GPUs, in a minute or two, without data
     compclip doctor --gpu --device cpu      the same checks where there is no GPU
 
-With --gpu are checked: each method's loss and gradients in float32 and bf16 against float64 on the CPU; a run that is
-stopped and resumed against the same run through; all GPUs against one; how fast this machine reads, decodes and copies,
-and how fast a ViT-B/32 is fine-tuned; and that step's peak memory against what `config cost` predicts. A file
-compclip-doctor-HOST-DATE.json has the table, versions and cards, and nothing of the user: send it along with a defect.
-The exit code is 1 where a check failed.
+With --gpu are checked: losses and gradients of two methods in float32 and bf16 against float64 on the CPU; all GPUs
+against one; how fast this machine reads, decodes and copies, and how fast a ViT-B/32 is fine-tuned; and that step's
+peak memory against what `config cost` predicts. compclip-doctor-HOST-DATE.json has the table, versions and cards, and
+nothing of the user: send it along with a defect. The exit code is 1 where a check failed.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from compclip.base import plugins
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.lazy_torch import torch
 from compclip.base.messages import format_count
 from compclip.doctor import installation
 from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
-from compclip.interface.method import load_method
 from compclip.runs import gpus
 
 
@@ -38,22 +35,16 @@ def main(argv: list[str]) -> int:
     """Run the command `doctor`."""
     args = _parse_arguments(argv)
     if args.gpu or args.device:
-        return check_device(args)
+        return check_device(args.device or "cuda")
     return check_grid() if args.grid else check_project(args.json)
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip doctor", description=__doc__, example="--gpu")
     parser.add_argument("--grid", action="store_true", help="print only what a grid lacks")
     parser.add_json("print the table as JSON; with --gpu the file has it")
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
-    parser.add_argument("--minutes", type=float, default=3.0, help="with --gpu: time limit; later checks are skipped")
-    parser.add_argument("--methods", nargs="+", help="with --gpu: these alone; default: all that train")
-    parser.add_argument("--model", default="ViT-B-32", help="with --gpu: the architecture whose step is timed")
-    parser.add_argument("--output", type=Path, help="with --gpu: the file to write")
     return parser.parse_args(argv)
 
 
@@ -85,34 +76,20 @@ def print_rows(checks: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
     return rows, int(any(row.state == FAILED for row in rows))
 
 
-def check_device(args: argparse.Namespace) -> int:
+def check_device(device: str) -> int:
     """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
-    from compclip.doctor.device_checks import DeviceSettings, name_report, run_checks, write_report
+    from compclip.doctor.device_checks import name_report, run_checks, write_report
 
-    device = args.device or "cuda"
-    methods = choose_methods(args.methods)
-    if not args.minutes >= 0:
-        raise UserError(f"--minutes {args.minutes}: must be >= 0")
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; repair that, or give --device cpu")
-    settings = DeviceSettings(device, methods, args.minutes, args.model)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
     started = time.monotonic()
-    rows, code = print_rows(run_checks(settings))
-    output = args.output or name_report()
-    write_report(output, settings, rows, time.monotonic() - started)
+    rows, code = print_rows(run_checks(device))
+    output = name_report()
+    write_report(output, device, rows, time.monotonic() - started)
     failed = sum(row.state == FAILED for row in rows)
     print(f"{format_count(len(rows), 'check')}, {failed} failed; to send along with a defect: {output}")
     return code
-
-
-def choose_methods(names: list[str] | None) -> tuple[str, ...]:
-    """Return the methods that are checked, all that train by default. Raises UserError for one that does not."""
-    trained = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
-    for name in names or ():
-        if not load_method(name).TRAINS:
-            raise UserError(f"--methods {name}: trains nothing; give one of {', '.join(trained)}")
-    return tuple(names or trained)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""The result of a check as a row of a table, how long checks may take, and what a report must not tell."""
+"""The result of a check as a row of a table, and what a report must not tell."""
 
 from __future__ import annotations
 
 import contextlib
 import getpass
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from compclip.base.errors import one_line, redact_secrets, shorten
@@ -43,26 +42,6 @@ class CheckRow:
     def cells(self) -> tuple[str, str, str, str]:
         """Return what the table says of it, without secrets."""
         return self.name, hide_secrets(self.value), self.tolerance, hide_secrets(self.result)
-
-
-@dataclass
-class TimeBudget:
-    """The time that is left, shared by checks that look at it between two pieces of work; `clock` gives seconds."""
-
-    limit_s: float
-    clock: Callable[[], float] = time.monotonic
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
-
-    def seconds_left(self, share: float = 1.0) -> float:
-        """Return the seconds until `share` of the limit is over; at least 0."""
-        return max(0.0, self.started + share * self.limit_s - self.clock())
-
-    def skip_row(self, name: str) -> CheckRow:
-        """Return the row of a check for which no time was left."""
-        return CheckRow(name, state=SKIPPED, reason="no time was left; give more --minutes")
 
 
 def judge(name: str, value: str, tolerance: str, good: bool, reason: str = "") -> CheckRow:

@@ -115,20 +115,3 @@ def _draw_region(asked: Regions, picture: Image.Image, rng: np.random.Generator)
 
 def _draw_or_none(rng: np.random.Generator, value: Any) -> Any:
     return value if rng.random() < PRESENT else None
-
-
-class DrawnSampler:
-    """Batches of drawn samples, in the place of `loader.EpochSampler`: step by step, whatever was read before."""
-
-    def __init__(self, batch_size: int, side: int, seed: int = 0, per_epoch: int = 1000) -> None:
-        self.batch_size = self.share = batch_size
-        self.per_epoch = per_epoch
-        self.side = side
-        self.seed = seed
-
-    def prepare_epoch(self, step: int) -> None:
-        """Do nothing: nothing has an order."""
-
-    def batch(self, step: int, views: Views) -> tuple[list[View], dict[str, int]]:
-        """Return the views of a step, counted from 0, and no replaced pictures."""
-        return draw_views(views, self.batch_size, self.side, self.seed + step), {}

@@ -28,7 +28,7 @@ from compclip.base.errors import entry
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
-from compclip.doctor.check_rows import MEASURED, SKIPPED, CheckRow, TimeBudget, judge
+from compclip.doctor.check_rows import MEASURED, SKIPPED, CheckRow, judge
 from compclip.interface.method import load_method
 from compclip.launch.card_costs import CostPredictor, find_card
 from compclip.model import backbone
@@ -39,7 +39,7 @@ from compclip.train.fitting_batch import count_turns
 EVERY_S = 0.002
 TOLERANCE = 0.15  # of a peak
 WARM_STEPS = 3
-LONGEST_S = 8.0
+TIMED_S = 4.0
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16), "MALLOC_ARENA_MAX": "1"}
 ROOM = 1.25  # times the predicted peak that has to be free
 
@@ -61,33 +61,23 @@ class StepJob:
         return Run(cell, load_method(self.method).Config(), train, Backbone(model=self.model), Data())
 
 
-def check_step(job: StepJob, device: str, budget: TimeBudget, share: float) -> Iterator[CheckRow]:
-    """Yield the rows of a step's rate and of its peak memory; what takes longer than there is time is skipped."""
-    try:
-        yield from _check_in_time(job, device, budget, share)
-    except subprocess.TimeoutExpired:
-        yield budget.skip_row(f"peak memory of {job.model}")
-
-
-def _check_in_time(job: StepJob, device: str, budget: TimeBudget, share: float) -> Iterator[CheckRow]:
+def check_step(job: StepJob, device: str) -> Iterator[CheckRow]:
+    """Yield the rows of a step's rate and of its peak memory."""
     title = f"{job.model} {job.method} {job.precision}"
     name = f"step of {title}, batch {job.batch}"
-    if budget.seconds_left(share) <= 0:
-        yield budget.skip_row(name)
-        return
-    predicted = run_apart("predict", job, budget.seconds_left(share))
+    predicted = run_apart("predict", job)
     peak = predicted["peak_bytes"]
     free = measure_free_memory(device, peak)
     if free:
         yield CheckRow(name, state=SKIPPED, reason=f"it takes {peak / 2**30:.1f} GiB, and {free} are free")
         return
-    seconds, measured_peak = time_steps(job, device, min(LONGEST_S, budget.seconds_left(share)))
+    seconds, measured_peak = time_steps(job, device, TIMED_S)
     rate = job.batch / seconds
     share_of_rate = predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
     value = f"{rate:.0f} samples/s, {share_of_rate:.0%} of the matrix rate"
     yield CheckRow(name, value, MEASURED)
     if device == "cpu":
-        measured_peak = run_apart("measure", job, max(1.0, budget.seconds_left()))["peak_bytes"]
+        measured_peak = run_apart("measure", job)["peak_bytes"]
     yield compare_peaks(f"peak memory of {title}", peak, measured_peak)
 
 
@@ -112,7 +102,7 @@ def measure_matrix_rate(device: str, precision: str) -> float:
     return throughput.matrix_rate(torch.device(device), torch.float32 if precision == "float32" else torch.bfloat16)
 
 
-def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]:
+def time_steps(job: StepJob, device: str, timed_s: float) -> tuple[float, int]:
     """Return the seconds of a step, of some after the first, and on a GPU the peak of memory above what was in use."""
     torch.set_num_threads(job.threads)
     synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
@@ -128,7 +118,7 @@ def time_steps(job: StepJob, device: str, longest_s: float) -> tuple[float, int]
     synchronize()
     started = time.perf_counter()
     count = 0
-    while not count or time.perf_counter() - started < longest_s / 2:
+    while not count or time.perf_counter() - started < timed_s:
         take_step(WARM_STEPS + count)
         count += 1
         synchronize()
@@ -153,11 +143,11 @@ def open_step(run: Run, device: str) -> Callable[[int], None]:
 # --- in processes of their own ----------------------------------------------------------------------------------
 
 
-def run_apart(action: str, job: StepJob, timeout_s: float | None = None) -> dict[str, Any]:
+def run_apart(action: str, job: StepJob) -> dict[str, Any]:
     """Predict or measure a step in a process of its own, on the CPU; return what it prints."""
     command = [sys.executable, "-m", "compclip.doctor.full_step", action, json.dumps(asdict(job))]
     environment = environment_variables.without_place(os.environ) | LARGE | {VISIBLE: ""}
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or ["it said nothing"]
         raise RuntimeError(f"{action}: exit code {process.returncode}: {lines[-1]}")

@@ -1,6 +1,6 @@
 """Each method's step on a device beside float64 on the CPU, and on all GPUs beside one: loss terms and gradients.
 
-    python -m compclip.doctor.gradient_accuracy '{"methods": ["finetune"], "device": "cuda", "until": [1e9, 1e9], ...}'
+    python -m compclip.doctor.gradient_accuracy '{"methods": ["finetune"], "device": "cuda", "model_cfg": {}}'
 
 is what each of several processes runs, with the variables that torchrun sets; the first one prints a row of errors a
 method as JSON.
@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -34,7 +33,6 @@ from compclip.doctor.check_rows import (
     SKIPPED,
     STEP_TOLERANCES,
     CheckRow,
-    TimeBudget,
     catch_errors,
     judge_errors,
 )
@@ -61,16 +59,11 @@ class StepResult:
     gradients: Mapping[str, Tensor]
 
 
-def check_gradients(
-    methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any], budget: TimeBudget, share: float
-) -> Iterator[CheckRow]:
+def check_gradients(methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
     """Yield a row for each method and precision."""
     model = drawn_samples.build_model(model_cfg, SEED)
     with fine_tuning.set_arithmetic(Train()):  # no TF32
         for name in methods:
-            if budget.seconds_left(share) <= 0:
-                yield budget.skip_row(f"gradients {name}")
-                continue
             yield from catch_errors(f"gradients {name}", functools.partial(compare_method, name, model, device))
 
 
@@ -150,34 +143,18 @@ def measure_errors(result: StepResult, reference: StepResult) -> tuple[float, fl
 
 CPU_PROCESSES = 2
 ROWS_EACH = 4  # of each process
-PARTS = (0.5, 0.9)  # of the time, after which no step is begun together, and none by the first process alone
-LEAST_S = 60  # in which processes start on a busy machine: without an answer for longer, they wait for each other
+LONGEST_S = 120  # without an answer for longer, processes wait for each other
 EXIT_LOST = 74  # of `train.process_group`: another process ended first
 CHECK_NAME = "all GPUs against one"
 
 
-def check_processes(
-    methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any], budget: TimeBudget, share: float
-) -> Iterator[CheckRow]:
+def check_processes(methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
     """Yield a row for each method and precision; on a CPU two processes stand for two GPUs."""
     world = count_processes(device)
     if world < 2:
         yield CheckRow(CHECK_NAME, state=SKIPPED, reason="one GPU is visible")
         return
-    seconds = budget.seconds_left(share)
-    if seconds < LEAST_S:
-        yield budget.skip_row(CHECK_NAME)
-        return
-    job = {
-        "methods": methods,
-        "device": device,
-        "model_cfg": dict(model_cfg),
-        "until": [time.monotonic() + fraction * seconds for fraction in PARTS],
-    }
-    rows = list(run_processes(job, world, seconds))
-    yield from rows
-    if len(rows) < len(methods) * len(STEP_TOLERANCES) and all(row.state != FAILED for row in rows):
-        yield budget.skip_row(f"{world} processes, other methods")
+    yield from run_processes({"methods": methods, "device": device, "model_cfg": dict(model_cfg)}, world)
 
 
 def count_processes(device: str) -> int:
@@ -185,7 +162,7 @@ def count_processes(device: str) -> int:
     return CPU_PROCESSES if device == "cpu" else torch.cuda.device_count()
 
 
-def run_processes(job: Mapping[str, Any], world: int, seconds: float) -> Iterator[CheckRow]:
+def run_processes(job: Mapping[str, Any], world: int, seconds: float = LONGEST_S) -> Iterator[CheckRow]:
     """Start the processes, wait so long at most, and yield the rows that they tell of."""
     environment = environment_variables.without_place(os.environ)
     environment |= {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(process_group.find_port())}
@@ -225,7 +202,6 @@ def main(argv: list[str]) -> int:
     """Compute each method's step as one of several processes, and alone; print how far both are apart."""
     job = json.loads(argv[0])
     here = process_group.read_process()
-    together, alone_until = job["until"]  # by the clock of this machine, which all processes see
     model = drawn_samples.build_model(job["model_cfg"])
     first = Step(0, 1)
     batches = {name: draw_batch(load_method(name), first, model, ROWS_EACH * here.world) for name in job["methods"]}
@@ -234,15 +210,11 @@ def main(argv: list[str]) -> int:
         device = distributed.process_device()
         results = {}
         for name, precision in cases:
-            if distributed.broadcast_first(time.monotonic() > together):
-                break
             share = len(batches[name]) // here.world
             rows = batches[name].rows(here.rank * share, (here.rank + 1) * share)
             results[name, precision] = compute_step(load_method(name), first, model, device, precision, rows)
     if here.rank == 0:  # alone, after the processes have parted
         for (name, precision), result in results.items():
-            if time.monotonic() > alone_until:
-                break
             alone = compute_step(load_method(name), first, model, device, precision, batches[name])
             errors = measure_errors(result, alone)
             print(json.dumps({"method": name, "precision": precision, "errors": errors}), flush=True)

@@ -1,18 +1,12 @@
-"""Checkpoint x benchmarks -> results/<benchmark>.json.
+"""Score checkpoints, or the grid's runs, on benchmarks.
 
-compclip evaluate --method NAME                                     all cells of a method: its stage
-compclip evaluate --cell NAME                                       one cell of the grid
-compclip evaluate --checkpoint F [F ...] [--benchmarks a b] [--out DIR]   any checkpoints, a table on stdout
-compclip evaluate --census NAME                                     count a benchmark: the stage benchmark@NAME
+compclip evaluate --checkpoint F [F ...]  any checkpoints, a table on stdout
+compclip evaluate --method | --cell NAME  runs of the grid, into results/
 
-F is a folder in open_clip's format, a weights file with --model, MODEL::TAG, or a run's folder: runs/<method>/<cell>,
-or store/<run key>, also while it trains. Several give a row each; --out writes each into a folder of its own.
-Outside of a project, benchmarks lie where `compclip fetch` puts them (`compclip list benchmarks`), or where
-benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say. Parameters follow as key=value.
-Cells are scored into results/<method>/<backbone-data-seed>/; what somebody scored already is taken over. Where --method
-has something to score, finished runs of the grid's other methods join its pass over the pictures; their stages take
-these results over.
-`compclip evaluate compare` compares results with somebody's numbers; `vqascore` behind it scores a generative model.
+F is a folder in open_clip's format, a weights file with --model, MODEL::TAG, or a run's folder: runs/<method>/<cell>
+or store/<run key>, also while it trains. --out writes each into its own folder. Outside of a project, benchmarks lie
+where `compclip fetch` puts them, or where benchmarks.NAME.path=FOLDER and benchmarks.NAME.images=FOLDER say. Results
+that the store has are not computed again. Finished runs of other methods are scored in the same pass.
 """
 
 from __future__ import annotations
@@ -20,14 +14,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import safe_names
+from compclip.base import messages, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_json, read_mapping
@@ -104,7 +97,8 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
     report_metrics = columns.select_metrics(params, name)
     scorers = params.evaluate.scorers
-    print(json.dumps(benchmark_module.write_census(name, params.benchmarks[name], root, report_metrics, scorers)))
+    section = params.benchmarks[name]
+    messages.print_counts(benchmark_module.write_census(name, section, root, report_metrics, scorers))
     return 0
 
 
@@ -213,20 +207,21 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip evaluate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate",
+        description=__doc__,
+        usage="%(prog)s (--checkpoint F ... | --cell NAME | --method NAME) [options] [key=value ...]",
+        example="--checkpoint ViT-B-32::openai --benchmarks sugarcrepe",
     )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--method", default="", help="a method of the grid, name or name.variant: all its cells")
+    which.add_argument("--method", default="", help="a method of the grid: all its cells")
     which.add_argument("--cell", default="", help="a cell of the grid")
-    which.add_argument(
-        "--checkpoint", nargs="+", default=[], help="folders, weights files, MODEL::TAG, or runs' folders"
-    )
-    which.add_argument("--census", default="", help="a benchmark of params.yaml")
+    which.add_argument("--checkpoint", nargs="+", default=[], metavar="F", help="folders, weights files, MODEL::TAG")
+    which.add_argument("--census", default="", help="a benchmark to count")
     parser.add_argument("--model", default="", help="open_clip architecture of a weights file")
-    parser.add_argument("--loader", default="", help="of a model that is not open_clip's: `compclip list models`")
+    parser.add_argument("--loader", default="", help="one of `compclip list models`")
     parser.add_argument("--tokenizer", default="", help="folder of a tokenizer, or clip: a stand-in")
-    parser.add_argument("--activation", default="", help="gelu or quickgelu, of a weights file that does not tell")
-    parser.add_argument("--weights", default="", help="a word, as ema: which weights of a file with several")
+    parser.add_argument("--activation", default="", metavar="NAME", help="gelu or quickgelu, of a weights file")
+    parser.add_argument("--weights", default="", metavar="NAME", help="as ema: which weights of a file with several")
     scoring_options.add_options(parser)
     return parser
 

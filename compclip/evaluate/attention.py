@@ -12,7 +12,6 @@ N patches, P x P = N, T text positions, D joint dim.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from math import isqrt
@@ -172,7 +171,9 @@ def _find_cell(name: str, params: str) -> Cell:
 def main(argv: list[str]) -> int:
     """Write the figure, and print for each text what changed most."""
     parser = CommandParser(
-        prog="compclip evaluate attention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate attention",
+        description=__doc__,
+        example="--image cat.jpg --text 'a red star' --checkpoint ViT-B-32::openai --out attention.png",
     )
     parser.add_argument("--image", required=True, help="the picture to look at")
     parser.add_argument("--text", required=True, nargs="+", help="the texts, a row of the drawing each")

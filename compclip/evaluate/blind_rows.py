@@ -1,17 +1,12 @@
 """Score benchmarks without their pictures: what length, word frequency or word pairs of the captions get right.
 
-compclip evaluate blind --data NAME                                 the blind rows of a data set's captions: its stage
-compclip evaluate blind --captions F [--benchmarks a b] [--out DIR] the same of any captions, a table on stdout
-
-F is a text file (a caption a line), a CSV with a column `caption`, COCO's JSON, or a folder of data/. A blind score
-is in the place of the score of picture and text in each benchmark's own code: its metrics and ties apply as they
-are, ties wrong. Only benchmarks of composition are scored; metrics of texts alone and mean scores are left out.
-Rows are results/_blind/<data>/<row>/<benchmark>.json, with items as any results have. Parameters follow as key=value.
+CAPTIONS is a text file (a caption a line), a CSV with a column `caption`, COCO's JSON, or a folder of data/. Each
+benchmark's own code counts a blind score as that of picture and text; ties are wrong. Only benchmarks of composition
+are scored, without metrics of texts alone and mean scores. --data writes results/_blind/<data>/<row>/<benchmark>.json.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import sys
@@ -214,7 +209,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip evaluate blind", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate blind", description=__doc__, example="--captions captions.txt --benchmarks sugarcrepe"
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--data", default="", help="a data set of params.yaml: its stage")

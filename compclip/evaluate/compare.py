@@ -9,7 +9,6 @@ metrics as ours or as CLIP_benchmark does (docs/benchmarks.md).
 
 from __future__ import annotations
 
-import argparse
 import csv
 import math
 import re
@@ -284,7 +283,9 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip evaluate compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate compare",
+        description=__doc__,
+        example="results/fsc_clip/scenes-scenes-0 paper.json --within 0.1",
     )
     parser.add_argument("results", metavar="RESULTS", help="a folder of result files")
     parser.add_argument("theirs", metavar="THEIRS", help="numbers of somebody's: JSON or CSV")

@@ -1,20 +1,21 @@
 """Which difference of two methods each column of a grid decides, before anything is trained: `compclip config power`.
 
-    compclip config power                          with the grid's seeds, by assumptions that are printed
-    compclip config power --seeds 3 5 10           with other numbers of seeds
-    compclip config power --runs PROJECT           by what the finished runs of a project vary by
+    compclip config power                           by assumptions
+    compclip config power --assume discordance=0.3  by other ones
+    compclip config power --runs PROJECT            by measured variances
 
 A difference as large as the printed one has a 95 % interval that excludes 0 in about 8 of 10 repeats. Items and their
-pictures are those of the benchmarks' files; no model is needed. By assumption two models disagree on a share of items
-(--discordance), disagreements on one picture correlate (--correlation), and a method's mean varies from seed to seed
-(--seed-std, in points). With --runs all of that is measured, over the methods' differences to `report.reference`, or
-to the pretrained model. Where `report.correction` is set, the level is that of the smallest p value of a table.
+pictures are those of the benchmarks' files; no model is needed. Assumed are `discordance`, the share of items on which
+two models disagree; `correlation` of such disagreements on one picture; `seed_std` of a method's mean over seeds, in
+points. With --runs all of that is measured, over the methods' differences to `report.reference`, or to the pretrained
+model.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ import numpy as np
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError, entry, unknown
 from compclip.base.messages import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
@@ -53,6 +54,20 @@ class Assumptions:
             f"Assumed, not measured: two models disagree on {self.discordance:.0%} of items, disagreements on one "
             f"picture correlate by {self.correlation:g}, seeds of a method differ by {POINTS * self.seed_std:g} points"
         )
+
+
+def parse_assumptions(texts: Sequence[str]) -> Assumptions:
+    """Return the assumptions with other values, `name=value` each; deviations are in points."""
+    values = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in Assumptions.__dataclass_fields__:
+            raise unknown("assumption", name, Assumptions.__dataclass_fields__, "--assume")
+        number = float(value) if value.replace(".", "", 1).isdigit() else math.nan
+        values[name] = number / POINTS if name.endswith("_std") else number
+        if not 0 <= values[name] <= 1:
+            raise UserError(f"--assume {text}: must be from 0 to 1, or to 100 points, as {name}=0.5")
+    return Assumptions(**values)
 
 
 @dataclass(frozen=True)
@@ -176,7 +191,7 @@ def main(argv: list[str]) -> int:
     """Print each column's least differences."""
     args = _parse_arguments(argv)
     params = read.load_params(args.params, args.overrides, together=True)
-    assumed = Assumptions(args.discordance, args.correlation, args.seed_std / POINTS)
+    assumed = parse_assumptions(args.assume)
     seeds = args.seeds or sorted({len(params.grid.seeds), 3, 5, 10})
     measured = measure_spreads(params, args.runs) if args.runs else {}
     powers = compute_power(params, seeds, assumed, measured)
@@ -195,29 +210,17 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip config power", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    defaults = Assumptions()
+    parser = CommandParser(prog="compclip config power", description=__doc__, example="--seeds 3 5 10")
     parser.add_grid("parameters to override")
     parser.add_argument("--seeds", type=int, nargs="+", help="numbers of seeds; default: the grid's, and 3, 5, 10")
     parser.add_argument("--runs", type=Path, metavar="PROJECT", help="folder with runs/ and results/ to measure by")
     parser.add_argument(
-        "--discordance", type=float, default=defaults.discordance, help="share of items on which two models disagree"
-    )
-    parser.add_argument(
-        "--correlation", type=float, default=defaults.correlation, help="correlation of disagreements on one picture"
-    )
-    parser.add_argument(
-        "--seed-std", type=float, default=POINTS * defaults.seed_std, help="a method's deviation over seeds, in points"
+        "--assume", action="append", default=[], metavar="NAME=VALUE", help="another value of an assumption"
     )
     parser.add_json("print JSON, in the metrics' own unit")
     args = parser.parse_intermixed_args(argv)
-    for name in ("discordance", "correlation"):
-        if not 0 <= getattr(args, name) <= 1:
-            parser.error(f"--{name} {getattr(args, name):g}: must be from 0 to 1")
-    if any(number < 1 for number in args.seeds or ()) or args.seed_std < 0:
-        parser.error("--seeds and --seed-std: must not be less than 1 and 0")
+    if any(number < 1 for number in args.seeds or ()):
+        parser.error("--seeds: must not be less than 1")
     return args
 
 

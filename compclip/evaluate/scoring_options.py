@@ -26,12 +26,13 @@ def add_options(parser: CommandParser) -> None:
         "--benchmarks",
         nargs="+",
         default=[],
-        help="names or groups (comp, zeroshot, retrieval, long); default: evaluate.benchmarks",
+        metavar="NAME",
+        help="names, or groups: comp, zeroshot, retrieval, long; default: the grid's",
     )
     parser.add_json()
     parser.add_grid("parameters to override")
     parser.add_argument("--out", default="", help="folder for result files")
-    parser.add_argument("--device", default="", help="cuda:1, cpu; default: cuda, which is all GPUs; else cpu")
+    parser.add_argument("--device", default="", help="as cuda:1; default: all GPUs, else cpu")
 
 
 def parse(parser: CommandParser, argv: Sequence[str], *lists: str) -> tuple[argparse.Namespace, list[str]]:

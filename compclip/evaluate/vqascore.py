@@ -1,14 +1,11 @@
 """Score a generative model by VQAScore: how sure it is that a picture shows a text.
 
-compclip evaluate vqascore MODEL [--benchmarks a b] [--out DIR]       a folder in transformers' format
-compclip evaluate vqascore URL::NAME --api-key-env VARIABLE           an OpenAI-compatible endpoint
-
-Parameters follow as key=value. Outside of a project, name benchmarks: they lie where `compclip fetch` puts them.
+MODEL is a folder in transformers' format, or URL::NAME of an OpenAI-compatible endpoint. Outside of a project, name
+benchmarks: they lie where `compclip fetch` puts them.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -38,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip evaluate vqascore", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate vqascore", description=__doc__, example="models/blip --benchmarks sugarcrepe"
     )
     parser.add_argument("model", metavar="MODEL", help="folder of an image-to-text model, or URL::NAME")
     parser.add_argument("--question", default="", help="{} stands for the text; default: the authors'")

@@ -1,16 +1,18 @@
 """WiSE-FT (Wortsman et al., 2022): the models on the line from the pretrained weights to fine-tuned ones.
 
-compclip evaluate wise_ft --method NAME        every line of a method, as plan/wise_ft/<method>.json asks
-compclip evaluate wise_ft --cell NAME          the line of one cell: every metric at every wise_ft.alphas
-compclip evaluate wise_ft --pretrained A --tuned B --alpha 0.5 --out F          one of them, in open_clip's format
+compclip evaluate wise_ft --method NAME    every line of a method
+compclip evaluate wise_ft --cell NAME      every metric at every wise_ft.alphas
+compclip evaluate wise_ft --pretrained A --tuned B --alpha 0.5 --out F
+                                           one model, in open_clip's format
 
-A line is results/_wise_ft/<method>/<backbone-data-seed>.json; one that was made of the same is left as it is. Its ends
-are not scored once more where the evaluation of both cells was that of the line.
-A and B are what `compclip evaluate --checkpoint` takes; B may be the adapter folder of a LoRA run on A. On a LoRA run
-the line scales the adapter's update. FSC-CLIP's released code scales both factors, and so the update by alpha squared:
-the same curve, with other points on it. A head that stays with the model goes from what does nothing, as the identity
-of a linear map, to the trained one; one without such a start is the trained one at every alpha.
+A line is results/_wise_ft/<method>/<backbone-data-seed>.json. A and B are what `compclip evaluate --checkpoint` takes;
+B may be the adapter folder of a LoRA run on A, whose update is scaled by alpha.
 """
+
+# Ends of a line are not scored once more where the evaluation of both cells was that of the line. FSC-CLIP's released
+# code scales both factors of LoRA, and so the update by alpha squared: the same curve, with other points on it. A head
+# that stays with the model goes from what does nothing, as the identity of a linear map, to the trained one; one
+# without such a start is the trained one at every alpha.
 
 from __future__ import annotations
 
@@ -200,7 +202,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(
-        prog="compclip evaluate wise_ft", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip evaluate wise_ft", description=__doc__, example="--cell fsc_clip-scenes-scenes-0"
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", default="", help="a method of wise_ft.methods, whose lines are brought up to date")

@@ -44,9 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(
-        prog="compclip fetch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip fetch", description=__doc__, example="sugarcrepe")
     parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")

@@ -2,8 +2,7 @@
 
 `requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here: pooch does not
 resume, and fsspec does not verify. A body has the length that was announced, and never more than a bound. A download is
-resumed only where the answer is of the same body. All attempts together take at most PATIENCE_S and a second for each
-SLOWEST bytes that came.
+resumed only where the answer is of the same body.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from compclip.base import urls, worker_processes
+from compclip.base import urls
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
 
@@ -30,14 +28,7 @@ ATTEMPTS = 5  # without a step forward
 STEP = 1 << 20  # bytes that make an attempt a step forward
 PAUSE_S = 2.0  # before the second attempt; doubled before each further one
 CHUNK = 1 << 18
-PATIENCE_S = 600.0
-SLOWEST = 10 << 10  # bytes a second: with PATIENCE_S for a start, what a server must bring on the average
-TOO_SLOW = (
-    f"brings less than {SLOWEST >> 10} KiB a second, or nothing; what came is kept, run this again to go on, or fetch "
-    "it elsewhere"
-)
 LONGEST_MARK = 1000  # characters
-GZIP = 16 + zlib.MAX_WBITS
 TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
 NOWHERE = (
     requests.exceptions.TooManyRedirects, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL,
@@ -70,54 +61,30 @@ class PartialDownload:
     total: int = 0
 
 
-class Pace:
-    """Measures whether bytes come fast enough. Those of a body that begins anew count once."""
-
-    def __init__(self, already: int, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._start = clock()
-        self._first = already
-        self._most = 0
-
-    def restart(self) -> None:
-        """Count from the body's first byte on."""
-        self._first = 0
-
-    def note(self, have: int) -> None:
-        """Note that so many bytes of the file are there."""
-        self._most = max(self._most, have - self._first)
-
-    def holds(self) -> bool:
-        """Return whether the transfer is fast enough to go on."""
-        return self._clock() - self._start <= PATIENCE_S + self._most / SLOWEST
-
-
-def download_file(download: Download, part_file: Path, tell: Tell, clock: Callable[[], float] = time.monotonic) -> None:
+def download_file(download: Download, part_file: Path, tell: Tell) -> None:
     """Download the whole body into `part_file`; `tell` is called with bytes there and in all.
 
-    Raises UserError where there is no network, the server refuses or is too slow, or the body has another size than it
-    must have; a file that can be resumed stays.
+    Raises UserError where there is no network, the server refuses, or the body has another size than it must have; a
+    file that can be resumed stays.
     """
-    pace = Pace(_downloaded_bytes(part_file), clock)
     shown_url = urls.mask_url(download.url)
     failures = 0
+    most = _downloaded_bytes(part_file)
     while True:
-        size_before = _downloaded_bytes(part_file)
+        is_empty = not _downloaded_bytes(part_file)
         try:
-            worker_processes.run_while(pace.holds, lambda: _continue_download(download, part_file, tell, pace))
+            _continue_download(download, part_file, tell)
             return
         except NOWHERE as error:
             raise UserError(f"{shown_url}: redirects to no file: {type(error).__name__}") from None
         except RefusedError as error:
             raise UserError(f"{shown_url}: {error}") from None
-        except TimeoutError:
-            raise UserError(f"{shown_url}: {TOO_SLOW}") from None
         except requests.RequestException as error:
-            failures = 1 if _downloaded_bytes(part_file) - size_before >= STEP else failures + 1
-            if failures >= ATTEMPTS or (not size_before and not _downloaded_bytes(part_file) and _unreached(error)):
+            have = _downloaded_bytes(part_file)
+            failures = 1 if have - most >= STEP else failures + 1
+            most = max(most, have)
+            if failures >= ATTEMPTS or (is_empty and not have and _unreached(error)):
                 raise UserError(f"{shown_url}: {_describe_error(error, download.url)}") from None
-        if not pace.holds():
-            raise UserError(f"{shown_url}: {TOO_SLOW}")
         time.sleep(PAUSE_S * 2 ** (failures - 1))
 
 
@@ -143,7 +110,7 @@ class _RetryError(requests.RequestException):
     """A failure that a later attempt may not meet."""
 
 
-def _continue_download(download: Download, part_file: Path, tell: Tell, pace: Pace) -> None:
+def _continue_download(download: Download, part_file: Path, tell: Tell) -> None:
     """Make one request, from the end of the file on."""
     have = _downloaded_bytes(part_file)
     if not have or not _read_mark(part_file).value or (download.size and have > download.size):
@@ -163,7 +130,7 @@ def _continue_download(download: Download, part_file: Path, tell: Tell, pace: Pa
             raise RefusedError(f"has {total:,} bytes, the catalogue says {download.size:,}")
         _check_bound(total, download)
         if response.status_code != 416:
-            _write_body(response, download, part_file, tell, (start, total), pace)
+            _write_body(response, download, part_file, tell, (start, total))
 
 
 def _check_response(response: requests.Response, url: str) -> None:
@@ -177,6 +144,9 @@ def _check_response(response: requests.Response, url: str) -> None:
     if code not in (200, 206, 416):
         raise RefusedError(f"status {code}: it is not there, or no longer")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    encoding = response.headers.get("Content-Encoding", "identity").strip()
+    if encoding.lower() != "identity":
+        raise RefusedError(f"comes in the encoding {encoding[:50]!a}, which nobody asked for")
     if code != 416 and kind == "text/html" and not urlsplit(url).path.endswith((".html", ".htm")):
         raise RefusedError("answers with a web page instead of the file: a login, a limit, or it has moved")
 
@@ -186,7 +156,7 @@ def _continues(response: requests.Response, begun: PartialDownload, have: int, t
 
     A remainder needs no mark, since If-Range asked for this body only; an end does.
     """
-    if _encoding(response) or total != (begun.total or total):
+    if total != (begun.total or total):
         return False
     mark = response.headers.get(begun.header)
     if response.status_code == 416:
@@ -202,13 +172,7 @@ def _content_range(response: requests.Response, have: int) -> tuple[int, int]:
             raise _RetryError("another part than was asked for")
         return have, int(match[2]) if match and match[2] != "*" else 0
     length = response.headers.get("Content-Length", "")
-    return 0, int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) and not _encoding(response) else 0
-
-
-def _encoding(response: requests.Response) -> str:
-    """Return the encoding of the body, which was not asked for; "" without one."""
-    name = response.headers.get("Content-Encoding", "").strip().lower()
-    return "" if name == "identity" else name
+    return 0, int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) else 0
 
 
 def _check_bound(count: int, download: Download) -> None:
@@ -217,12 +181,11 @@ def _check_bound(count: int, download: Download) -> None:
 
 
 def _write_body(
-    response: requests.Response, download: Download, part_file: Path, tell: Tell, span: tuple[int, int], pace: Pace
+    response: requests.Response, download: Download, part_file: Path, tell: Tell, span: tuple[int, int]
 ) -> None:
     have, total = span
     if not have:
         _write_mark(response, part_file, total)
-        pace.restart()
     with open(part_file, "r+b" if have else "wb") as file:
         file.seek(have)
         for chunk in _chunks(response):
@@ -230,10 +193,7 @@ def _write_body(
             if have > (download.size or download.most):
                 part_file.unlink()
             _check_bound(have, download)
-            if not pace.holds():
-                raise TimeoutError
             file.write(chunk)
-            pace.note(have)
             tell(have, total or download.size)
         file.truncate()
         file.flush()
@@ -244,14 +204,6 @@ def _write_body(
 
 
 def _chunks(response: requests.Response) -> Iterator[bytes]:
-    """Yield the body's bytes, decompressed where the server compressed them. Raises RefusedError if not by gzip."""
-    encoding = _encoding(response)
-    if encoding not in ("", "gzip", "x-gzip"):
-        raise RefusedError(f"comes in the encoding {encoding[:50]!a}, which nobody asked for")
-    return _decompress(_raw_chunks(response)) if encoding else _raw_chunks(response)
-
-
-def _raw_chunks(response: requests.Response) -> Iterator[bytes]:
     """Yield bytes as they come, so that those before a cut are not lost with their chunk."""
     try:
         while chunk := response.raw.read1(CHUNK, decode_content=False):
@@ -260,31 +212,12 @@ def _raw_chunks(response: requests.Response) -> Iterator[bytes]:
         raise _RetryError(type(error).__name__) from error
 
 
-def _decompress(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress gzip. Raises _RetryError for a stream that is damaged or ends before its checksum."""
-    unpacker = zlib.decompressobj(GZIP)
-    try:
-        for chunk in chunks:
-            while chunk:
-                if unpacker.eof:  # a further stream behind the first
-                    unpacker = zlib.decompressobj(GZIP)
-                yield unpacker.decompress(chunk, CHUNK)
-                chunk = unpacker.unconsumed_tail or unpacker.unused_data
-    except zlib.error as error:
-        raise _RetryError("its gzip encoding is damaged") from error
-    if not unpacker.eof:
-        raise _RetryError("its gzip encoding ends too early")
-
-
 def _write_mark(response: requests.Response, part_file: Path, total: int) -> None:
-    """Write what identifies this body; without it the download cannot be resumed.
-
-    A compressed body is not resumed: the file has other bytes than the server counts.
-    """
+    """Write what identifies this body; without it the download cannot be resumed."""
     tag = response.headers.get("ETag", "")
     header = "ETag" if tag and not tag.startswith("W/") else "Last-Modified"
     value = response.headers.get(header, "")
-    usable = value.isprintable() and len(value) <= LONGEST_MARK and not _encoding(response)
+    usable = value.isprintable() and len(value) <= LONGEST_MARK
     write_atomic(_mark_path(part_file), f"{header}\n{value if usable else ''}\n{total}")
 
 

@@ -31,12 +31,10 @@ FORMS = (".png", ".svg", ".pdf")
 def main(argv: Sequence[str]) -> int:
     """Write the page of the field, or its picture."""
     args = _parser().parse_args(argv)
-    if not args.claims.is_file():
-        raise UserError(f"--claims {args.claims}: no such file; give one as experiments/claims.yaml")
     if args.picture and args.picture.suffix.lower() not in FORMS:
         raise UserError(f"--picture {args.picture}: must end in {', '.join(FORMS)}")
-    own_numbers = [] if args.picture else read_own_numbers(args.params, args.root, args.published)
-    results = field_page.load_field(args.published, args.claims, own_numbers)
+    own_numbers = [] if args.picture else read_own_numbers(Path(args.params), Path(), PUBLISHED)
+    results = field_page.load_field(PUBLISHED, CLAIMS, own_numbers)
     if args.picture:
         field_page.write_picture(results, args.picture)
         print(args.picture)
@@ -68,13 +66,12 @@ def read_own_numbers(params_file: Path, root: Path, published: Path) -> list[Pub
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(prog="compclip field", description=__doc__.splitlines()[0])
+    parser = CommandParser(
+        prog="compclip field", description=__doc__.splitlines()[0], example="--picture docs/field.png"
+    )
     parser.add_argument("--picture", type=Path, help="write the trade-off picture alone to this .png, .svg or .pdf")
     parser.add_argument("--out", type=check_output_folder, default=Path("field"), help="folder to write")
-    parser.add_argument("--published", type=Path, default=PUBLISHED, help="papers' tables")
-    parser.add_argument("--claims", type=Path, default=CLAIMS, help="papers' findings")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the file that holds the grid")
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds results/")
+    parser.add_grid()
     return parser
 
 

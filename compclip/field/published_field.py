@@ -162,7 +162,7 @@ def read_field(folder: Path, own_numbers: Sequence[PublishedNumber] = ()) -> Pub
     facts = read_facts(folder / FACTS_FILE)
     papers = published_numbers.read_numbers(folder)
     if not papers:
-        raise UserError(f"{folder}: no tables of papers; give a folder as experiments/published with --published")
+        raise UserError(f"{folder}: no tables of papers; give a folder as experiments/published")
     listed = read_listed_numbers(folder / published_numbers.MODELS, facts)
     numbers = (*papers, *listed, *name_backbones(own_numbers, papers))
     return PublishedField(numbers, tuple(join_models(numbers)), facts)

@@ -1,9 +1,7 @@
 """Show where two rows of the grid differ on a benchmark: slices of its items, and items that one wins or loses.
 
-compclip items A B --benchmark NAME              A and B are methods of the grid; slices and ten items each way
-compclip items A --benchmark NAME                against the pretrained model
-compclip items A B --benchmark NAME --retrieved 3  with the captions that both put first for a picture
-compclip items A B --benchmark NAME --json       print JSON
+compclip items A B --benchmark NAME  two methods of the grid
+compclip items A --benchmark NAME    a method and the pretrained model
 
 Slices are words of the first text, what the nearest other text changes in it and where, lengths, metrics, sizes of
 pictures, and the benchmark's groups. One is shown where its difference departs from that of all items: p is adjusted
@@ -147,7 +145,7 @@ def format_table(document: dict[str, Any]) -> str:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip items", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip items", description=__doc__, example="fsc_clip negclip --benchmark sugarcrepe"
     )
     parser.add_argument("ours", metavar="A", help="a method of the grid, name or name.variant")
     parser.add_argument("theirs", metavar="B", nargs="?", default="pretrained", help="another one")
@@ -159,7 +157,7 @@ def _parser() -> CommandParser:
         type=int,
         default=0,
         metavar="K",
-        help="captions that each row's first seed puts first for a picture, right and wrong; a retrieval keeps five",
+        help="also show the first K captions of each row; at most five",
     )
     parser.add_argument("--backbone", help="default: the grid's first")
     parser.add_argument("--data", help="default: the grid's first")

@@ -1,15 +1,14 @@
-"""Send all stale runs of the grid, or shards, at once: `compclip launch PROFILE`; `dvc repro` collects.
+"""Send all stale runs of the grid, or shards, at once; `dvc repro` collects.
 
-    compclip launch slurm/local.yaml -j 2    processes of this machine, two at a time, until all are over
-    compclip launch slurm/a100.yaml          one array of a SLURM cluster; returns after submission
-    compclip launch PROFILE --track          and show them in MLflow while they run (docs/mlflow.md)
-    compclip launch PROFILE --dry-run        what would be sent, and about what it will cost
-    compclip launch PROFILE cancel           stop the grid's jobs and give up those that failed
-    compclip launch PROFILE --stage recaption|rewrite|annotate [--data NAME ...]
-                                                       the shards that a stage lacks of the grid's data sets
+    compclip launch slurm/local.yaml -j 2   processes of this machine
+    compclip launch slurm/a100.yaml         an array of a SLURM cluster
+    compclip launch PROFILE --dry-run       what would be sent, and its cost
+    compclip launch PROFILE cancel          stop the grid's jobs
+    compclip launch PROFILE --stage annotate --data NAME
+                                            the shards that a stage lacks
 
-Runs that are finished, or that somebody works on, are not sent again. A run that was stopped, by whatever, goes on from
-its last complete checkpoint when it is sent again. A shard is whole or missing: what is missing is sent.
+Runs that are finished, or that somebody works on, are not sent again. A run that was stopped continues from its last
+complete checkpoint. A shard is whole or missing.
 """
 
 from __future__ import annotations
@@ -251,8 +250,7 @@ def _stop_workers(workers: Sequence[jobs.Worker | UnsentJob]) -> list[jobs.Worke
 
 def main(argv: list[str]) -> int:
     """Run the command `launch`."""
-    parser = CommandParser(prog="compclip launch", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = CommandParser(prog="compclip launch", description=__doc__, example="slurm/local.yaml -j 2")
     parser.add_argument("profile", help="a file such as slurm/local.yaml")
     parser.add_argument(
         "action",
@@ -261,13 +259,17 @@ def main(argv: list[str]) -> int:
         default="send",
         help="send jobs, which is the default, or cancel them",
     )
-    parser.add_argument("-j", "--jobs", type=int, help="processes of this machine at a time; default: the profile's")
+    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="processes at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
     parser.add_argument("--track", action="store_true", help="show the runs in MLflow while they run")
-    parser.add_argument("--card", help="with --dry-run: a name of compclip/launch/cards.yaml; default: the profile's")
-    parser.add_argument("--stage", choices=STAGES, help="send the shards that this stage lacks, in place of runs")
-    parser.add_argument("--data", nargs="+", default=(), help="with --stage: these data sets; default: the grid's")
-    parser.add_argument("--shards-per-task", type=int, help="with --stage: how many shards a job of the cluster makes")
+    parser.add_argument("--card", help="with --dry-run: as h100-80gb; default: the profile's")
+    parser.add_argument(
+        "--stage", choices=STAGES, metavar="STAGE", help=f"send its shards, not runs: {', '.join(STAGES)}"
+    )
+    parser.add_argument(
+        "--data", nargs="+", default=(), metavar="NAME", help="with --stage: data sets; default: the grid's"
+    )
+    parser.add_argument("--shards-per-task", type=int, metavar="N", help="with --stage: shards of a cluster's job")
     parser.add_grid()
     args = parser.parse_args(argv)
     profile = profiles.load_profile(args.profile)

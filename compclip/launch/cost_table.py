@@ -48,9 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip config cost", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip config cost", description=__doc__, example="--card h100-80gb")
     parser.add_argument("--card", help=f"a name of compclip/launch/cards.yaml; default: {card_costs.DEFAULT}")
     parser.add_argument("--cell", help="one cell alone")
     parser.add_argument("--profile", help="a file such as slurm/a100.yaml: its card, and its GPUs")

@@ -14,7 +14,9 @@ from compclip.model import backbone
 
 def main(argv: list[str]) -> int:
     """Write the weights of one backbone: the `backbone` stage."""
-    parser = CommandParser(prog="compclip stage backbone", description=__doc__.splitlines()[0])
+    parser = CommandParser(
+        prog="compclip stage backbone", description=__doc__.splitlines()[0], example="--backbone scenes"
+    )
     parser.add_argument("--backbone", required=True, help="a name of the section backbones")
     parser.add_grid()
     args = parser.parse_args(argv)

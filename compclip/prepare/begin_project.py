@@ -11,7 +11,6 @@ them, COCO's or Karpathy's JSON, or Flickr8k's captions.txt. It prints what it f
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import re
@@ -238,9 +237,7 @@ def _make_name(path: Path) -> SafeName:
 
 def main(argv: list[str]) -> int:
     """Begin a project, add data to one, or say what the package would change in one."""
-    parser = CommandParser(
-        prog="compclip init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip init", description=__doc__, example="my_project --data captions.csv")
     project_files.add_options(parser)
     parser.add_argument("--data", type=Path, help="a file or a folder of pictures and captions, for params.yaml")
     parser.add_argument("--images", default="", help="the folder of its pictures, where they are not found")

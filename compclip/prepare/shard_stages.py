@@ -10,14 +10,13 @@ Each stage works shard by shard and writes what is missing:
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from compclip.base import safe_names
+from compclip.base import messages, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import write_json
@@ -132,7 +131,7 @@ def run_stage(
 def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage) -> int:
     """Prepare one data set of params.yaml."""
     description = __doc__.splitlines()[0]
-    parser = CommandParser(prog="compclip stage prepare", description=description)
+    parser = CommandParser(prog="compclip stage prepare", description=description, example="--data scenes --annotate")
     parser.add_argument("--data", required=True, help="a name of the section data")
     stage = parser.add_mutually_exclusive_group()
     stage.add_argument(
@@ -152,7 +151,7 @@ def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage
     params = read.load_params(args.params, args.overrides)
     if name not in params.data:
         raise unknown("data", name, params.data)
-    print(json.dumps(run(args.stage, name, params.data[name])))
+    messages.print_counts(run(args.stage, name, params.data[name]))
     return 0
 
 

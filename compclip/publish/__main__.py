@@ -11,7 +11,6 @@ hf: says so; the token is read from HF_TOKEN, and HF_ENDPOINT names another hub.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -81,7 +80,7 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
-        prog="compclip publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip publish", description=__doc__, example="fsc_clip-scenes-scenes-0 --to my_model"
     )
     parser.add_argument("cell", metavar="CELL", help="a published cell, or a run's folder")
     parser.add_argument("--to", required=True, metavar="TARGET", help="FOLDER, or hf:OWNER/NAME to upload")

@@ -116,7 +116,7 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(prog="compclip report", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip report", description=__doc__.splitlines()[0], example="--partial")
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_grid()
     parser.add_argument("--out", type=check_output_folder, default=Path("reports"), help="folder to write")

@@ -1,18 +1,16 @@
 """The runs of the store: what they take, who uses them, which may go.
 
-    compclip runs                              a line a run: key, size, hours, age, state, who uses it
-    compclip runs keep KEY... [--undo]         mark runs that stay, whoever uses them
-    compclip runs remove KEY...                refuses what is used, unless --force; never one that is live
-    compclip runs gc --keep-grids [FILE...]    remove what is not used; --dry-run only lists it
-    compclip runs check [--drop]               read everything once: what is damaged, and how to get it back
+    compclip runs                            key, size, age, state, who uses it
+    compclip runs keep KEY... [--undo]       mark runs that stay
+    compclip runs remove KEY... [--force]    remove these
+    compclip runs gc --keep-grids [FILE...]  remove what is not used
+    compclip runs check [--drop]             read everything; what is damaged
 
-Used is what a cell of params.yaml or of the grids given names, a trial of a study, or MLflow; `remove` asks the grids
-of experiments/grids as well. A grid's runs are those that it would have now, with this code: where its data or backbone
-are not here, everything stays that may be its.
-
-A store that COMPCLIP_STORE names may be that of several projects, whose grids are not seen from here: gc leaves every
-run that another project has worked on or published, unless --shared is given. A project that never had a run is not
-known to the run, although its grid may name it: it would train it again.
+A run is in use where a cell of params.yaml or of the named grids, a trial of a study, or MLflow names it; `remove`
+also reads the grids of experiments/grids. A grid's runs are those that it would have now, with this code. Where its
+data or backbone are absent, everything stays that may be its. Several projects may share a store (COMPCLIP_STORE): gc
+leaves every run that another one has worked on or published, but for --shared. It cannot know a project that never had
+a run, which would train such a run again.
 """
 
 from __future__ import annotations
@@ -222,7 +220,7 @@ def main(argv: list[str]) -> int:
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = CommandParser(
-        prog="compclip runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="compclip runs", description=__doc__, example="gc --keep-grids experiments/grids/*.yaml --dry-run"
     )
     commands = parser.add_subparsers(dest="command")
     parser.add_json("print the list as JSON")

@@ -13,7 +13,6 @@ Runs that were trained before code.json was written do not say which files their
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import os
@@ -355,9 +354,7 @@ def _format_modules(changes: ModuleChanges | None) -> list[str]:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command `why`."""
-    parser = CommandParser(
-        prog="compclip runs why", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip runs why", description=__doc__, example="fsc_clip-scenes-scenes-0")
     parser.add_argument("cell", help="method-backbone-data-seed of the grid")
     parser.add_grid("parameters to override")
     parser.add_json("print the answer as JSON")

@@ -82,7 +82,7 @@ def read_chosen(method: str, requests: Mapping[str, Any], root: Path) -> dict[st
 
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
-    CommandParser(prog="compclip stage keys", description=__doc__.splitlines()[0]).parse_args(argv)
+    CommandParser(prog="compclip stage keys", description=__doc__.splitlines()[0], example="").parse_args(argv)
     print(format_count(write_keys(Path(".")), "cell"))
     return 0
 

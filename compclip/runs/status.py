@@ -261,7 +261,7 @@ class Watch:
 
 def main(argv: list[str]) -> int:
     """Print the table once, or again and again."""
-    parser = CommandParser(prog="compclip status", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip status", description=__doc__.splitlines()[0], example="--watch")
     parser.add_argument("--watch", action="store_true", help=f"show it anew every {REFRESH_S:.0f} s, until Ctrl-C")
     parser.add_grid()
     parser.add_json("print JSON, once")

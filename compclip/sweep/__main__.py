@@ -1,25 +1,20 @@
-"""Search a method's parameters: `compclip sweep --study fsc_gamma [-j 2]`.
+"""Search a method's parameters by a declared study.
 
-    compclip sweep --study NAME                            one trial at a time, on this machine
-    compclip sweep --study NAME -j 2                       two at a time
-    compclip sweep --study NAME --profile slurm/a100.yaml -j 8    each trial a job of a cluster
-    compclip sweep --study NAME --trials 40                another number of trials than declared, in total
-    compclip sweep --study NAME --storage postgresql://user@host/db
-    compclip sweep --study NAME --retry-failed             failed trials once more, when the cause is gone
-    compclip sweep --study NAME --page                     write the files again, run nothing
-    compclip sweep --study NAME --confirm FILE --seeds 5   a grid of its front beside the papers' methods
-    compclip sweep --study NAME --verdict FILE             what that grid's runs say of the front
+    compclip sweep --study NAME --profile slurm/a100.yaml -j 8
+                                    each trial a job of a cluster
+    compclip sweep --study NAME --confirm FILE --seeds 5
+                                    write a grid of the study's front
+    compclip sweep --study NAME --verdict FILE
+                                    what that grid's runs say of the front
 
-One driver asks, submits and tells; jobs never open the study. A trial is a run of the method with other values: its
-run key is in the trial before anything is submitted, so that whatever dies, the same command attaches the running
-trials again, submits the lost ones with the same values, and repeats none that finished; equal runs of the grid or of
-other studies are shared. After each trial studies/<name>/ holds trials.json, best.yaml (for `compclip config
-use`) and index.html; at the end the study goes into MLflow, a parent run with its trials.
-
-What a trial draws depends on (seed, trial number, parameter) and on the trials that had finished, or were running, when
-it was asked. So one at a time the same seed gives the same trials, however often the driver died. With -j N the first N
-and all random ones are the same too; later ones depend on which of their N - 1 neighbours finished first.
+A trial is a run of the method with other values. The same command after a crash continues the study and repeats no
+finished trial. studies/<name>/ holds trials.json, best.yaml (for `compclip config use`) and index.html.
 """
+
+# One driver asks, submits and tells; jobs never open the study. A trial's run key is in the study before anything is
+# submitted, so that a new driver attaches what runs and submits what was lost with the same values. What a trial draws
+# depends on (seed, trial number, parameter) and on the trials that had finished, or were running, when it was asked:
+# one at a time, the same seed gives the same trials. With -j N that holds for the first N and for all random ones.
 
 from __future__ import annotations
 
@@ -206,8 +201,7 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(prog="compclip sweep", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = CommandParser(prog="compclip sweep", description=__doc__, example="--study fsc_gamma -j 2")
     parser.add_argument("--study", required=True, help="a file of experiments/studies")
     parser.add_argument(
         "-j", "--jobs", type=_positive_int, default=0, help="trials at a time; default: the profile's, or 1"
@@ -220,8 +214,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
     parser.add_argument("--seeds", type=_positive_int, default=5, help="with --confirm: how many new seeds")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
-    parser.add_argument("--params", default="", help="default: the study's, or params.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="parameters to override")
+    parser.add_grid("parameters to override")
+    parser.set_defaults(params="")
     return parser.parse_args(argv)
 
 

@@ -276,9 +276,7 @@ def _count_slots(request: Mapping[str, Any]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip sweep tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip sweep tune", description=__doc__, example="--method negclip")
     parser.add_argument("--method", default="", help="a method of the grid; default: all that are trained")
     parser.add_argument(
         "-j", "--jobs", type=int, default=0, help="trials at a time; default: the profile's, or GPUs or cores"

@@ -283,7 +283,7 @@ def load_counts() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
 
 def main(argv: list[str]) -> int:
     """Print the folder of WordNet, after installing it if `--install` is given."""
-    parser = CommandParser(prog="compclip stage wordnet", description="Find or install WordNet.")
+    parser = CommandParser(prog="compclip stage wordnet", description="Find or install WordNet.", example="--install")
     parser.add_argument("--install", action="store_true", help="fetch it through NLTK or copy Debian's files")
     if parser.parse_args(argv).install:
         path, source = wordnet_files.install()

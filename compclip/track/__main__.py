@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(prog="compclip track", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip track", description=__doc__.splitlines()[0], example="--rebuild")
     parser.add_argument(
         "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
     )

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(prog="compclip dashboard", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip dashboard", description=__doc__.splitlines()[0], example="--port 5001")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000, help="where the page is served; default: 5000")
     parser.add_argument(

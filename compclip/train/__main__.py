@@ -12,7 +12,6 @@ cells of a method train side by side, a process each; one that fails is named, a
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections import defaultdict
@@ -118,9 +117,7 @@ def _has_other_values(run: StoredRun, params: str) -> bool:
 def main(argv: list[str]) -> int:
     """Train the cells of a method, or one cell."""
     os.environ.update(worker_processes.passive_waiting(os.environ))  # before torch is loaded, which reads it
-    parser = CommandParser(
-        prog="compclip train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = CommandParser(prog="compclip train", description=__doc__, example="--cell fsc_clip-scenes-scenes-0")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", help="a method of the grid, name or name.variant: all its cells")
     which.add_argument("--cell", help="method-backbone-data-seed of the grid")

@@ -61,7 +61,7 @@ def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
 
 def main(argv: list[str]) -> int:
     """Run the stage `neighbours`, or make one pair of data and backbone."""
-    parser = CommandParser(prog="compclip stage neighbours", description=__doc__.splitlines()[0])
+    parser = CommandParser(prog="compclip stage neighbours", description=__doc__.splitlines()[0], example="")
     parser.add_argument("--data", help="with --backbone: of this data set, whatever the grid asks for")
     parser.add_argument("--backbone", help="with --data: by the pictures' vectors of this backbone")
     args = parser.parse_args(argv)

@@ -33,11 +33,11 @@ def run(monkeypatch, stream: io.StringIO, now: list[float], seconds_each: float,
     return stream.getvalue()
 
 
-def test_a_log_has_a_line_every_half_minute(monkeypatch, now):
-    assert run(monkeypatch, io.StringIO(), now, 2.0) == ""
-    lines = run(monkeypatch, io.StringIO(), now, 10.0).split("\n")
+def test_a_log_has_a_line_every_ten_seconds(monkeypatch, now):
+    assert run(monkeypatch, io.StringIO(), now, 0.5) == ""
+    lines = run(monkeypatch, io.StringIO(), now, 4.0).split("\n")
     assert [line.partition(" [")[2].partition(",")[0] for line in lines[:-1]] == [
-        "00:30<01:10", "01:00<00:40", "01:30<00:10"
+        "00:12<00:28", "00:24<00:16", "00:36<00:04"
     ]  # fmt: skip
     assert lines[-1] == "" and not any("\r" in line for line in lines)
     assert all(line.startswith("pictures: ") for line in lines[:-1])

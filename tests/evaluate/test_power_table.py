@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection
 from compclip.evaluate import power_table
@@ -97,3 +98,10 @@ def test_a_project_s_runs_are_measured(tmp_path, monkeypatch):
     )
     measured = power_table.measure_spreads(grid_params, tmp_path)
     assert [spread.seeds for spread in measured["sugarcrepe/swap"]] == [2, 2]
+
+
+def test_assumptions_are_named_with_their_values():
+    assert power_table.parse_assumptions(["seed_std=2", "correlation=0.3"]) == Assumptions(0.2, 0.3, 0.02, 0.01)
+    for text, error in (("seeds=2", "unknown assumption 'seeds'"), ("seed_std=-1", "from 0"), ("seed_std=x", "from 0")):
+        with pytest.raises(UserError, match=error):
+            power_table.parse_assumptions([text])

@@ -1,9 +1,7 @@
 """One file over HTTP: what is there is not asked for again, and what is not the file is refused."""
 
-import gzip
 import itertools
 import socket
-import threading
 
 import pytest
 from hypothesis import given, settings
@@ -289,37 +287,7 @@ def packed(raw, encoding="gzip"):
     return lambda handler: send_answer(handler, 200, {"Content-Encoding": encoding, "ETag": etag(BODY)}, raw)
 
 
-PACKED = gzip.compress(BODY, mtime=0)
-
-
-@pytest.mark.parametrize(
-    "raw", [PACKED, gzip.compress(BODY[:999], mtime=0) + gzip.compress(BODY[999:], mtime=0)], ids=["one", "two"]
-)
-@pytest.mark.parametrize("encoding", ["gzip", "X-GZIP"])
-def test_a_packed_body_is_unpacked(files, partial_path, raw, encoding):
-    """In one stream or several."""
-    files.specials["/a.bin"] = packed(raw, encoding)
-    fetch(files, partial_path, size=len(BODY))
-    assert partial_path.read_bytes() == BODY
-
-
-@pytest.mark.parametrize("raw", [b"", PACKED[:2], PACKED[:9], PACKED[:200], PACKED[:-8], PACKED[:-1]])
-def test_a_packed_body_that_ends_too_early_is_none(files, partial_path, raw):
-    """Also where nothing of it can be unpacked, which is no empty file."""
-    files.specials["/a.bin"] = packed(raw)
-    with pytest.raises(UserError, match="its gzip encoding ends too early"):
-        fetch(files, partial_path)
-
-
-@pytest.mark.parametrize("raw", [b"no gzip at all", PACKED[:-6] + b"\0" + PACKED[-5:], PACKED + b"x" * 60])
-def test_a_damaged_encoding(files, partial_path, raw):
-    """Nothing of it is a file."""
-    files.specials["/a.bin"] = packed(raw)
-    with pytest.raises(UserError, match="its gzip encoding is damaged"):
-        fetch(files, partial_path)
-
-
-@pytest.mark.parametrize("encoding", ["br", "deflate", "zstd", "gzip, gzip", "nonsense"])
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate", "zstd", "gzip, gzip", "nonsense"])
 def test_other_encodings_are_refused(files, partial_path, encoding):
     """Nobody asked for one, and bytes as they come would not be the file."""
     files.specials["/a.bin"] = packed(b"x", encoding)
@@ -328,68 +296,11 @@ def test_other_encodings_are_refused(files, partial_path, encoding):
     assert len(files.requests) == 1
 
 
-def test_nothing_is_gone_on_with_behind_a_packed_body(files, partial_path):
-    """Its bytes are others than the server counts."""
-    files.specials["/a.bin"] = Script(packed(PACKED[:-1]), send_whole(BODY))
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == BODY
-    assert files.ranges("/a.bin") == ["", ""]
-
-
-class Clock:
-    """Time that goes on by so many seconds with each look."""
-
-    def __init__(self, seconds):
-        self.times = itertools.count(step=seconds)
-
-    def __call__(self):
-        return next(self.times)
-
-
-def slow(files, partial_path, seconds, most=1 << 40):
-    """Fetch by such a clock."""
-    http_transfer.download_file(
-        Download(files.url + "/a.bin", 0, most), partial_path, lambda have, total: None, Clock(seconds)
-    )
-
-
-TOO_SLOW = "brings less than 10 KiB a second, or nothing; what came is kept, run this again to go on"
-
-
 def test_a_server_that_gives_the_same_bytes_again_and_again(files, partial_path):
-    """2 MiB and nothing, in turns: each time a step forward, and none in all."""
+    """2 MiB and nothing, in turns: a step forward once."""
     body = b"x" * (9 << 20)
     turns = itertools.cycle([begun(2 << 20, body), begun(0, body)])
     files.specials["/a.bin"] = lambda handler: next(turns)(handler)
-    with pytest.raises(UserError, match=TOO_SLOW):
-        slow(files, partial_path, 10)
-    assert len(files.requests) < 100
-
-
-HEAD = b"HTTP/1.1 200 OK\r\n"
-
-
-@pytest.mark.parametrize(
-    "start", [b"", HEAD + b"X: ", HEAD + b"Content-Length: 9\r\n\r\nx", HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;x"]
-)
-def test_a_server_that_drips(files, partial_path, start):
-    """Before its headers, within them, within the body, before a chunk: it is waited for ten minutes and no longer."""
-    ended = threading.Event()
-
-    def answer(handler):
-        handler.close_connection = True
-        handler.wfile.write(start)
-        ended.wait(60)  # the test goes on before
-
-    files.specials["/a.bin"] = answer
-    with pytest.raises(UserError, match=TOO_SLOW):
-        slow(files, partial_path, 400)
-    ended.set()
-
-
-def test_a_server_that_drips_fast_enough(files, partial_path):
-    """A file of an hour, 100 KiB after 10 s each."""
-    body = BODY * 100
-    files.bodies["/a.bin"] = body
-    slow(files, partial_path, 0.01)
-    assert partial_path.read_bytes() == body
+    with pytest.raises(UserError, match="the connection was cut"):
+        fetch(files, partial_path, most=1 << 40)
+    assert len(files.requests) < 20

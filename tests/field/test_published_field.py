@@ -23,7 +23,6 @@ from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments" / "published"
 CLAIMS = ROOT / "experiments" / "claims.yaml"
-PLACE = ("--published", str(FOLDER), "--claims", str(CLAIMS))
 
 
 @functools.cache
@@ -286,8 +285,9 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("field")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main(["field", *PLACE, "--out", "out"]) == 0
-        assert main(["field", *PLACE, "--picture", "a.png"]) == 0
+        (folder / "experiments").symlink_to(ROOT / "experiments")
+        assert main(["field", "--out", "out"]) == 0
+        assert main(["field", "--picture", "a.png"]) == 0
     return folder
 
 
@@ -325,12 +325,13 @@ def test_files_and_picture(written):
     assert (written / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_wrong_options_are_one_line():
-    """An ending that is no picture's, and a file that is not there."""
+def test_wrong_calls_are_one_line(tmp_path, monkeypatch):
+    """An ending that is no picture's, and a folder without papers' tables."""
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"--picture a.gif: must end in .png, .svg, .pdf"):
-        main(["field", *PLACE, "--picture", "a.gif"])
-    with pytest.raises(UserError, match="--claims none: no such file"):
-        main(["field", "--published", str(FOLDER), "--claims", "none"])
+        main(["field", "--picture", "a.gif"])
+    with pytest.raises(UserError, match="experiments/published"):
+        main(["field"])
 
 
 def test_own_rows_are_shown_where_the_files_are_the_official_ones(tmp_path, monkeypatch):

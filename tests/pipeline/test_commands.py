@@ -6,6 +6,7 @@ import filecmp
 import functools
 import importlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,20 @@ def test_help_of_every_option(name, module, monkeypatch):
     assert parser.prog == f"compclip {name}"
     assert [f"{prog} {'/'.join(a.option_strings) or a.dest}" for prog, a in actions if not a.help] == []
     assert all(f"{prog} ".startswith(f"{parser.prog} ") for prog, _ in actions)
+
+
+@pytest.mark.parametrize(("name", "command"), list((commands.COMMANDS | commands.BELOW).items()))
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_is_a_screen_that_begins_with_an_example(name, command, columns, monkeypatch):
+    """At most 40 rows as a terminal wraps them; the example's words are ones that the command takes."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    parser = parser_of(command[0], monkeypatch)
+    lines = parser.format_help().splitlines()
+    assert sum(1 + max(len(line) - 1, 0) // columns for line in lines) <= 40
+    example = shlex.split(lines[0])
+    assert example[:2] == ["example:", "compclip"]
+    words = example[2 + len(name.split()) :]
+    parser.parse_intermixed_args(words) if not parser._subparsers else parser.parse_args(words)
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["help"]])
