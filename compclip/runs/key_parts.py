@@ -14,12 +14,11 @@ Runs that were trained before code.json was written do not say which files their
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -132,13 +131,13 @@ def compare_modules(method: str, recorded: KeyParts, current: KeyParts) -> Modul
     }
 
 
-def list_recorded(root: Path, method: str) -> Iterator[RecordedRun]:
-    """Yield the finished runs of a method's module, variants included; what cannot be read is left out."""
-    for folder in run_table.list_folders(root):
+def list_recorded(root: Path, methods: Collection[str]) -> Iterator[RecordedRun]:
+    """Yield the finished runs of methods' modules, variants included; what cannot be read is left out."""
+    for folder in run_table.list_folders(root) if methods else ():
         try:
             folder.check()
             cell = run_table.read_cell(folder.final.config) if folder.finished else {}
-            if str(cell.get("method", "")).partition(".")[0] != method:
+            if str(cell.get("method", "")).partition(".")[0] not in methods:
                 continue
             config = yaml_text.to_plain(
                 yaml_text.read_yaml(folder.final.config, "must be a mapping of sections"), str(folder.final.config)
@@ -167,12 +166,13 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
     """Enter older runs under the keys of unfinished ones, and note it line by line.
 
-    What cannot be entered is noted too: it is trained, or somebody trains it already. Each method's runs are read once.
+    What cannot be entered is noted too: it is trained, or somebody trains it already. The store is read once.
     """
-    load = functools.cache(lambda method: list(list_recorded(root, method)))
+    cell_runs = list(cell_runs)
+    recorded = list(list_recorded(root, {cell_run.run.method_name for cell_run in cell_runs}))
     for cell_run in cell_runs:
         inputs = run_store.hash_run_inputs(cell_run.run, root)
-        source = find_older(cell_run, load(cell_run.run.method_name), inputs)
+        source = find_older(cell_run, recorded, inputs)
         if source is None:
             continue
         try:
@@ -186,7 +186,7 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
 def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun], inputs: Fingerprints) -> RecordedRun | None:
     """Return the newest run that has a cell's key by the names of now, None where there is none.
 
-    `inputs` are the cell's.
+    `inputs` are the cell's; runs of other methods have other keys.
     """
     others = [run for run in runs if run.folder.key != cell_run.key]
     equal_runs = [run for run in others if compute_current_key(run, inputs) == cell_run.key]
@@ -201,7 +201,9 @@ def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
     if run.key_parts is None:
         return ""
     method = str(run.config["cell"]["method"]).partition(".")[0]
-    code = training_code.name_code(method, run.key_parts.modules)
+    code = run.key_parts.code
+    if code != training_code.hash_training_code(method):  # by another name, perhaps of the same numbers
+        code = training_code.name_code(method, run.key_parts.modules)
     try:
         config = run.complete_config()
     except UserError:
@@ -211,7 +213,7 @@ def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
 
 
 def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) -> None:
-    """Make `source` the finished run of a cell's key, results included; `inputs` are the cell's.
+    """Make `source` the finished run of a cell's key, results and published files included; `inputs` are the cell's.
 
     Raises UserError where somebody works on that key, or the store cannot be written.
     """
@@ -224,6 +226,8 @@ def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) ->
             path.unlink(missing_ok=True)
         for scores in sorted(source.folder.scores("").glob("[!.]*")):
             links.link_or_copy(scores, folder.scores(scores.name))
+    if cell_run.published.trained.run_key == source.folder.key:
+        cell_run.publish()
 
 
 def _enter_final(source: RecordedRun, cell_run: StoredRun) -> None:
@@ -276,7 +280,7 @@ def find_cause(cell_run: StoredRun) -> Cause | None:
     """Compare a cell with the nearest finished run; None where there is none of its method."""
     current = describe_key(cell_run.run, cell_run.root)
     inputs = run_store.hash_run_inputs(cell_run.run, cell_run.root)
-    recorded = list_recorded(cell_run.root, cell_run.run.method_name)
+    recorded = list_recorded(cell_run.root, {cell_run.run.method_name})
     runs = [run for run in recorded if run.folder.key != cell_run.key]
     same_cell = [run for run in runs if _cell_name(run) == cell_run.name]
     causes = [_compare(run, cell_run, current, inputs) for run in same_cell or runs]

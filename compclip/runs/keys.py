@@ -1,6 +1,7 @@
 """The stage `keys`: the run key of every cell, keys/<method>.json: `compclip stage keys`.
 
-A method's training depends on its keys alone: they stand for parameters, code, data and backbone together.
+A method's training depends on its keys alone: they stand for parameters, code, data and backbone together. Finished runs
+of an older kind of key are entered under the new one here (`key_parts.take_over`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from compclip.base.messages import format_count
 from compclip.config import grid, read, tuning
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
-from compclip.runs import run_store
+from compclip.runs import key_parts, run_store
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,10 @@ def read_chosen(method: str, requests: Mapping[str, Any], root: Path) -> dict[st
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
     CommandParser(prog="compclip stage keys", description=__doc__.splitlines()[0]).parse_args(argv)
-    print(format_count(write_keys(Path(".")), "cell"))
+    root = Path(".")
+    count = write_keys(root)
+    key_parts.take_over((run for run in run_store.list_planned(root) if not run.adopt_if_finished()), root)
+    print(format_count(count, "cell"))
     return 0
 
 
