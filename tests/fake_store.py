@@ -6,6 +6,9 @@ from pathlib import Path
 
 from compclip.base.files import write_atomic, write_json
 from compclip.config import grid, read
+from compclip.data import column_hashes
+from compclip.data.shard_files import MANIFEST, Manifest, Shard
+from compclip.prepare import shard_writer
 from compclip.runs import run_store
 from compclip.runs.run_store import StoredRun
 
@@ -25,9 +28,17 @@ def project(root: Path, methods: int = 1, seeds: int = 2) -> Path:
     """params.yaml of a grid of so many methods and seeds, and the files that its keys depend on."""
     variants = {f"v{i}": {"gamma": i / 10} for i in range(methods)}
     write_atomic(root / "params.yaml", params([f"fsc_clip.{name}" for name in variants], seeds, variants))
-    for path in ("data/scenes/manifest.json", "models/tiny/config.json"):
-        write_atomic(root / path, path)
+    write_data(root)
+    write_atomic(root / "models/tiny/config.json", "config")
     return root
+
+
+def write_data(root: Path, **columns: str) -> None:
+    """What keys read of the data set `scenes`: a manifest, and hashes of its columns, of which some may be others."""
+    hashes = {"id": "i", "text": "t", "tokens": "o", "candidates": "c", "masked": "m"} | columns
+    manifest = Manifest((Shard("00000", 1, 1, 1, json.dumps(hashes)),))
+    shard_writer.write_manifest(root / "data/scenes" / MANIFEST, manifest)
+    column_hashes.write_columns(root / "data/scenes", manifest, [hashes])
 
 
 def params(methods: list[str], seeds: int, variants: dict | None = None) -> str:

@@ -18,6 +18,7 @@ from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
+from tests import fake_store
 
 PARAMS = """
 grid: {methods: [pretrained, fsc_clip], backbones: [tiny], data: [scenes], seeds: [0]}
@@ -62,10 +63,10 @@ def make(root: Path) -> Path:
         ("params.yaml", PARAMS),
         ("experiments/studies/s.yaml", STUDY),
         ("models/tiny/weights", "w"),
-        ("data/scenes/manifest.json", "s"),
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
+    fake_store.write_data(root)
     return root
 
 

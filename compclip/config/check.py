@@ -25,7 +25,7 @@ from compclip.config.sections import Data, Params
 from compclip.config.validation import mapping
 from compclip.interface.method import load_method
 from compclip.interface.views import STORED_NEIGHBOURS
-from compclip.text.annotation import required_key
+from compclip.text.rule_columns import list_required_keys
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
 RESERVED = {
@@ -138,9 +138,7 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
         raise UserError(f"{where}: shows negative images; data.{name} has none: add data.{name}.negative_images")
     if views.regions and not data.regions:
         raise UserError(f"{where}: shows regions; data.{name} has none: add data.{name}.regions")
-    keys = {required_key(rule) for rule in (*views.negatives, *views.positives)}
-    keys |= {group.required_key for group in views.groups}
-    for key in sorted(filter(None, keys)):
+    for key in sorted(set().union(*map(list_required_keys, views.rules))):
         kind, _, entry = key.partition(".")
         texts = getattr(data, kind)
         if not (texts.get(entry) if entry else texts):

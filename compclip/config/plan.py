@@ -21,7 +21,7 @@ from compclip.config import columns, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
 from compclip.config.sections import Data, Params
-from compclip.interface.method import load_method
+from compclip.interface.method import list_columns, load_method
 
 FOLDER = Path("plan")
 # The entry of each stage's code; what a plug-in brings is added by its name.
@@ -151,6 +151,7 @@ def _train_document(method: str, runs: Sequence[Run]) -> dict[str, Any]:
         "trains": declared.TRAINS,
         "near": [folder for folder, run in folders if _shows_neighbours(run)],
         "cells": {folder: run.plain for folder, run in folders},
+        "columns": {folder: sorted(list_columns(declared, run.method)) for folder, run in folders},
     }
     reads = {folder: declared.reads(run.method) for folder, run in folders}
     if any(reads.values()):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.interface.views import PLAIN
+from compclip.text.rule_columns import EVERY
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -100,6 +101,30 @@ class Method:
     def model(self, run: Any, root: Path, start: Json, device: str) -> Any:
         """Return the `Model` that is scored; None is the backbone. `start` is the backbone's model_cfg."""
         return None
+
+
+# Steps whose views are looked at: short turns, and stages that begin at some step.
+LOOKED_AT = (*range(8), *(2**power + more for power in range(3, 25) for more in (0, 1)))
+
+
+def list_columns(method: Method, cfg: Any) -> frozenset[str]:
+    """Return the columns of a prepared data set that a training reads: those of the steps that are looked at.
+
+    A method that trains nothing reads none.
+    """
+    steps = LOOKED_AT if method.TRAINS else ()
+    return frozenset().union(*(method.views(cfg, step).columns for step in steps))
+
+
+def check_columns(views: Views, columns: frozenset[str], step: int) -> Views:
+    """Return the views of a step. Raises UserError where they read a column that is not in the run's key."""
+    unlisted = views.columns - columns
+    if unlisted and EVERY not in columns:
+        raise UserError(
+            f"step {step}: its views read {', '.join(sorted(unlisted))}, which the run key leaves out; "
+            f"ask for the same rules in one of the steps 0 to {LOOKED_AT[7]}"
+        )
+    return views
 
 
 HOOKS = tuple(name for name, value in vars(Method).items() if inspect.isfunction(value))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError
+from compclip.text.rule_columns import list_columns
 from compclip.text.text_groups import Rule, TextGroup, draw_nothing
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ CompositeRule = Callable[
     "tuple[list[str], str | None]",
 ]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
+# Columns of a prepared data set: where a picture lies, and what every method reads of a sample.
+PICTURE_COLUMNS = ("image", "offset", "length")
+SAMPLE_COLUMNS = ("id", *PICTURE_COLUMNS, "captions", "text")
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,30 @@ class Views:
     def named_texts(self) -> dict[str, int]:
         """How many texts a sample has in each group's block of its own."""
         return {group.name: group.named for group in self.groups if group.named}
+
+    @property
+    def rules(self) -> list[Callable[..., Any]]:
+        """The rules that make texts."""
+        composite_rules = [self.composite.write] if self.composite else []
+        return [*self.negatives, *self.positives, *(group.draw for group in self.groups), *composite_rules]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of a prepared data set that are read; EVERY among them where a rule does not say its own."""
+        return frozenset().union(SAMPLE_COLUMNS, self._list_own_columns(), *map(list_columns, self.rules))
+
+    def _list_own_columns(self) -> Iterator[str]:
+        """Yield the columns that the fields themselves ask for."""
+        if self.caption != "full" or self.composite:
+            yield "sentences"
+        if self.composite and self.composite.partner:
+            yield from ("width", "height", "nouns")
+        if self.concepts:
+            yield from ("tokens", "chunks")
+        if self.negative_images:
+            yield "negatives"
+        if self.regions:
+            yield "regions"
 
     def work_kind(self) -> tuple[int, int, Views]:
         """Return what decides a step's work: how many rules there are, not which, as these may be new in every step."""

@@ -25,7 +25,7 @@ from compclip.base.lazy_torch import F, torch
 from compclip.interface.views import Regions, Views, Widths
 from compclip.methods import _check
 from compclip.text import sentences, stored_texts
-from compclip.text.annotation import requires_stored
+from compclip.text.rule_columns import reads_columns
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ PHOTO = "a photo of "  # train_fgclip.py:203
 LARGEST_MARGIN = 10.0  # FG-CLIP 2: model/strcs/fgclip2.py:529
 
 
-@requires_stored("texts.paraphrase")
+@reads_columns("stored_paraphrase", requires="texts.paraphrase")
 def photo_of_paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Return "a photo of " and a stored short caption; None without one."""
     text = stored_texts.paraphrase(annotation, rng)

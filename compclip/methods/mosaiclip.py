@@ -25,6 +25,7 @@ from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import sub_graphs, swap
+from compclip.text.rule_columns import reads_columns
 from compclip.text.text_groups import DrawnTexts, SampleTexts, TextGroup
 from compclip.train import losses
 
@@ -82,6 +83,7 @@ def sub_graph_group(
     return TextGroup(name, partial(draw_sub_graphs, rule), true=positives, false=negatives)
 
 
+@reads_columns()
 def draw_sub_graphs(rule: SubGraphRule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
     """Return sub-graphs of a caption and negatives of them, each once."""
     true_texts, false_texts = rule(sample.caption, rng)

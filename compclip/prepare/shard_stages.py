@@ -23,6 +23,7 @@ from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, plan, read, released_lists
 from compclip.config.sections import Data
+from compclip.data import column_hashes
 from compclip.data.prepared_dataset import NOUNS_FILE
 from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_manifest
 from compclip.prepare import (
@@ -37,8 +38,6 @@ from compclip.prepare import (
 )
 from compclip.prepare.shard_work import BLOCKS, ShardWork
 from compclip.runs.shard_tasks import ANNOTATE, FOLDER, RECAPTION, REWRITE
-
-FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 
 
 def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> ShardWork:
@@ -100,7 +99,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
     shard_writer.write_manifest(manifest_path, manifest)
     write_json(counts_path, summary)
     if work.stage == ANNOTATE:
-        write_json(folder.parent / FINGERPRINTS / f"{folder.name}.json", {"prepared": manifest.fingerprint})
+        column_hashes.write_columns(folder, manifest, work.read_column_hashes())
     return summary
 
 

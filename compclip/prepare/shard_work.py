@@ -36,6 +36,7 @@ from compclip.config.grid import captioner_config, writer_config
 from compclip.config.released_lists import captions_config, masked_config, texts_config
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
+from compclip.data.column_hashes import hash_shard
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
 from compclip.prepare.shard_writer import ShardTask, WriteShard, describe_shard
@@ -126,6 +127,11 @@ class ShardWork:
         _remove_others(self.folder / BLOCKS, {os.path.basename(task.inputs.get("path", "")) for task in self.items})
         return Manifest(tuple(shards)), counts
 
+    def read_column_hashes(self) -> list[dict[str, str]]:
+        """Return the hashes of the columns of each shard with samples, in the order of the manifest."""
+        facts = [(task, read_mapping(self.facts_path(task))) for task in self.items]
+        return [f.get("columns") or hash_shard(self.shard_path(task)) for task, f in facts if f["shard"]["samples"]]
+
     def open_writer(self) -> AbstractContextManager[WriteShard]:
         """Return a context that gives the function that writes a shard."""
         cfg = self.section
@@ -203,6 +209,8 @@ def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
         shard.pop("name")
         times = {"begun": round(begun, 3), "seconds": round(time.monotonic() - started, 3)}
         facts = {"shard": shard, "pictures": result.pictures, "counts": result.counts}
+        if work.stage == ANNOTATE:
+            facts["columns"] = hash_shard(work.shard_path(task))
         write_json(work.facts_path(task), facts | times)
 
 

@@ -13,13 +13,12 @@ Runs that were trained before code.json was written do not say which files their
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,7 +31,7 @@ from compclip.config.grid import Run, parse_cell
 from compclip.interface.method import load_method
 from compclip.runs import jobs, run_store, run_table
 from compclip.runs.run_folder import Inputs, RunFolder, Trained
-from compclip.runs.run_store import StoredRun
+from compclip.runs.run_store import Fingerprints, StoredRun
 
 # The modules that differ between two runs' code, by what became of them: changed, added, removed.
 ModuleChanges: TypeAlias = Mapping[str, list[str]]
@@ -42,7 +41,8 @@ ModuleChanges: TypeAlias = Mapping[str, list[str]]
 class KeyParts:
     """Fingerprints of the data, of the backbone and of all that was read; each module's hash by its name.
 
-    `code` is what the key has of the modules; empty of runs that are older than versions of numbers.
+    `code` is what the key has of the modules; empty of runs that are older than versions of numbers. `columns` are the
+    hashes behind `data`; empty of runs that are older than hashes of columns, whose `data` is the whole manifest's.
     """
 
     data: str
@@ -50,6 +50,7 @@ class KeyParts:
     inputs: str
     modules: Mapping[str, str]
     code: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,18 @@ def describe_key(run: Run, root: Path) -> KeyParts:
     method = run.method_name
     modules = training_code.hash_training_modules(method)
     code = training_code.hash_training_code(method)
-    return KeyParts(fingerprints.data, backbone, fingerprints.all, modules, code)
+    return KeyParts(fingerprints.data, backbone, fingerprints.all, modules, code, fingerprints.columns)
+
+
+def renew_parts(parts: KeyParts, inputs: Fingerprints) -> KeyParts:
+    """Return what a run's key was made of, by columns where it was recorded before these had hashes.
+
+    Such a run's key has the whole manifest. Where that is the present one, so are the columns that a run reads of it;
+    `inputs` are those of a run of the same method and parameters now.
+    """
+    if parts.data == inputs.former_data:
+        parts = replace(parts, data=inputs.data, columns=inputs.columns)
+    return replace(parts, inputs=inputs.all) if parts.inputs == inputs.former else parts
 
 
 def write_parts(folder: RunFolder, key: KeyParts) -> None:
@@ -118,13 +130,13 @@ def compare_modules(method: str, recorded: KeyParts, current: KeyParts) -> Modul
     }
 
 
-def list_recorded(root: Path, method: str) -> Iterator[RecordedRun]:
-    """Yield the finished runs of a method's module, variants included; what cannot be read is left out."""
-    for folder in run_table.list_folders(root):
+def list_recorded(root: Path, methods: Collection[str]) -> Iterator[RecordedRun]:
+    """Yield the finished runs of methods' modules, variants included; what cannot be read is left out."""
+    for folder in run_table.list_folders(root) if methods else ():
         try:
             folder.check()
             cell = run_table.read_cell(folder.final.config) if folder.finished else {}
-            if str(cell.get("method", "")).partition(".")[0] != method:
+            if str(cell.get("method", "")).partition(".")[0] not in methods:
                 continue
             config = yaml_text.to_plain(
                 yaml_text.read_yaml(folder.final.config, "must be a mapping of sections"), str(folder.final.config)
@@ -153,28 +165,34 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
     """Enter older runs under the keys of unfinished ones, and note it line by line.
 
-    What cannot be entered is noted too: it is trained, or somebody trains it already. Each method's runs are read once.
+    What cannot be entered is noted too: it is trained, or somebody trains it already. The store is read once.
     """
-    load = functools.cache(lambda method: list(list_recorded(root, method)))
+    cell_runs = list(cell_runs)
+    recorded = list(list_recorded(root, {cell_run.run.method_name for cell_run in cell_runs}))
     for cell_run in cell_runs:
-        source = find_older(cell_run, load(cell_run.run.method_name))
+        inputs = run_store.hash_run_inputs(cell_run.run, root)
+        source = find_older(cell_run, recorded, inputs)
         if source is None:
             continue
         try:
-            enter_run(source, cell_run)
+            enter_run(source, cell_run, inputs)
         except UserError as error:
             messages.note(str(error))
         else:
             messages.note(f"taken over: {cell_run.name} from {source.folder.key} to {cell_run.key}: equal numbers")
 
 
-def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun]) -> RecordedRun | None:
-    """Return the newest run that has a cell's key by the names of now, None where there is none."""
-    equal_runs = [run for run in runs if run.folder.key != cell_run.key and compute_current_key(run) == cell_run.key]
+def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun], inputs: Fingerprints) -> RecordedRun | None:
+    """Return the newest run that has a cell's key by the names of now, None where there is none.
+
+    `inputs` are the cell's; runs of other methods have other keys.
+    """
+    others = [run for run in runs if run.folder.key != cell_run.key]
+    equal_runs = [run for run in others if compute_current_key(run, inputs) == cell_run.key]
     return max(equal_runs, key=lambda run: run.finished_at, default=None)
 
 
-def compute_current_key(run: RecordedRun) -> str:
+def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
     """Return the key that a finished run would have now; empty where its code was not recorded.
 
     Options that are newer than the run count at their defaults, and what is gone since as it was.
@@ -182,27 +200,33 @@ def compute_current_key(run: RecordedRun) -> str:
     if run.key_parts is None:
         return ""
     method = str(run.config["cell"]["method"]).partition(".")[0]
-    code = training_code.name_code(method, run.key_parts.modules)
+    code = run.key_parts.code
+    if code != training_code.hash_training_code(method):  # by another name, perhaps of the same numbers
+        code = training_code.name_code(method, run.key_parts.modules)
     try:
         config = run.complete_config()
     except UserError:
         config = run.config
-    return run_store.compute_key(config, load_method(method).TRAINS, run.key_parts.inputs, code)
+    parts = renew_parts(run.key_parts, inputs)
+    return run_store.compute_key(config, load_method(method).TRAINS, parts.inputs, code)
 
 
-def enter_run(source: RecordedRun, cell_run: StoredRun) -> None:
-    """Make `source` the finished run of a cell's key, results included.
+def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) -> None:
+    """Make `source` the finished run of a cell's key, results and published files included; `inputs` are the cell's.
 
     Raises UserError where somebody works on that key, or the store cannot be written.
     """
     folder = cell_run.folder
     with jobs.hold_idle(folder):
-        links.link_or_copy(source.folder.code, folder.code)
+        if source.key_parts:
+            write_parts(folder, renew_parts(source.key_parts, inputs))
         _enter_final(source, cell_run)
         for path in (folder.metrics, *folder.checkpoints()):  # of a training that is not needed any more
             path.unlink(missing_ok=True)
         for scores in sorted(source.folder.scores("").glob("[!.]*")):
             links.link_or_copy(scores, folder.scores(scores.name))
+    if cell_run.published.trained.run_key == source.folder.key:
+        cell_run.publish()
 
 
 def _enter_final(source: RecordedRun, cell_run: StoredRun) -> None:
@@ -230,13 +254,15 @@ class Cause:
     """How a finished run differs from what a cell's key is made of now; None: not recorded.
 
     `parameters`: old and new value by dotted name. `new_options`: those that did not exist then, now at their defaults;
-    the key has them, and numbers need not differ. `other_inputs`: files beside data and backbone that are read.
+    the key has them, and numbers need not differ. `columns`: those of the data that differ, where they were recorded.
+    `other_inputs`: files beside data and backbone that are read.
     """
 
     run: RecordedRun
     parameters: Mapping[str, tuple[Any, Any]]
     new_options: Sequence[str]
     data: tuple[str, str] | None
+    columns: Sequence[str]
     backbone: tuple[str, str] | None
     other_inputs: bool
     modules: ModuleChanges | None
@@ -252,10 +278,11 @@ class Cause:
 def find_cause(cell_run: StoredRun) -> Cause | None:
     """Compare a cell with the nearest finished run; None where there is none of its method."""
     current = describe_key(cell_run.run, cell_run.root)
-    recorded = list_recorded(cell_run.root, cell_run.run.method_name)
+    inputs = run_store.hash_run_inputs(cell_run.run, cell_run.root)
+    recorded = list_recorded(cell_run.root, {cell_run.run.method_name})
     runs = [run for run in recorded if run.folder.key != cell_run.key]
     same_cell = [run for run in runs if _cell_name(run) == cell_run.name]
-    causes = [_compare(run, cell_run, current) for run in same_cell or runs]
+    causes = [_compare(run, cell_run, current, inputs) for run in same_cell or runs]
     return min(causes, key=lambda cause: (cause.count, -cause.run.finished_at), default=None)
 
 
@@ -266,7 +293,7 @@ def _cell_name(run: RecordedRun) -> str:
         return ""
 
 
-def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
+def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts, inputs: Fingerprints) -> Cause:
     trains = load_method(cell_run.run.method_name).TRAINS
     recorded_values = flatten(run_store.select_parameters(run.config, trains))
     old = recorded_values | _complete(run, trains)
@@ -274,16 +301,17 @@ def _compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Cause:
     names = [name for name in {**old, **new} if old.get(name, NOT_THERE) != new.get(name, NOT_THERE)]
     parameters = {name: (recorded_values.get(name, NOT_THERE), new.get(name, NOT_THERE)) for name in names}
     new_options = [name for name in new if new[name] and name not in recorded_values and name not in parameters]
-    recorded = run.key_parts
-    data = str(run.facts.get("data_fingerprint") or "")
-    if recorded is None:
-        return Cause(run, parameters, new_options, (data, current.data) if data else None, None, False, None)
+    if run.key_parts is None:
+        return Cause(run, parameters, new_options, None, [], None, False, None)
+    recorded = renew_parts(run.key_parts, inputs)
+    columns = sorted(dict(recorded.columns.items() ^ current.columns.items())) if recorded.columns else []
     same_named = (recorded.data, recorded.backbone) == (current.data, current.backbone)
     return Cause(
         run,
         parameters,
         new_options,
         (recorded.data, current.data),
+        columns,
         (recorded.backbone, current.backbone),
         same_named and recorded.inputs != current.inputs,
         compare_modules(cell_run.run.method_name, recorded, current),
@@ -307,6 +335,7 @@ def describe(cell_run: StoredRun, cause: Cause | None) -> dict[str, Any]:
         "parameters": {name: list(values) for name, values in cause.parameters.items()},
         "new_options": list(cause.new_options),
         "data": cause.data and list(cause.data),
+        "columns": list(cause.columns),
         "backbone": cause.backbone and list(cause.backbone),
         "other_inputs": cause.other_inputs,
         "modules": cause.modules,
@@ -326,7 +355,9 @@ def format_answer(cell_run: StoredRun, cause: Cause | None) -> str:
     lines = [head, f"nearest: {cause.run.folder.key}, made for {_cell_name(cause.run) or 'a cell of another layout'}"]
     lines += [f"  parameter  {name}: {old} -> {new}" for name, (old, new) in cause.parameters.items()]
     lines += [f"  option     {name}: new since then, at its default" for name in cause.new_options]
-    lines += _format_input("data", cell.data, cause.data) + _format_input("backbone", cell.backbone, cause.backbone)
+    lines += _format_input("data", cell.data, cause.data)
+    lines += [f"  column     {name}: other values" for name in cause.columns]
+    lines += _format_input("backbone", cell.backbone, cause.backbone)
     if cause.other_inputs:
         lines.append("  input      a file that the method reads beside them (neighbours, or its own)")
     lines += _format_modules(cause.modules)

@@ -1,6 +1,7 @@
 """The stage `keys`: the run key of every cell, keys/<method>.json: `compclip stage keys`.
 
-A method's training depends on its keys alone: they stand for parameters, code, data and backbone together.
+A method's training depends on its keys alone: they stand for parameters, code, data and backbone together. Finished runs
+of an older kind of key are entered under the new one here (`key_parts.take_over`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from compclip.base.messages import format_count
 from compclip.config import grid, read, tuning
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
-from compclip.runs import run_store
+from compclip.runs import key_parts, run_store
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,10 @@ def write_keys(root: Path) -> int:
     keys_by_name = {}
     for plan in plans:
         chosen = read_chosen(plan.stem, tune["studies"].get(plan.stem, {}), root)
-        keys_by_name[plan.name] = run_store.compute_keys(read_mapping(plan), root, chosen)
+        document = read_mapping(plan)
+        if "columns" not in document:
+            raise UserError(f"{plan}: of an earlier version; run `dvc repro plan` first")
+        keys_by_name[plan.name] = run_store.compute_keys(document, root, chosen)
     for name, keys in keys_by_name.items():
         write_json(root / run_store.KEYS / name, keys)
     return sum(map(len, keys_by_name.values()))
@@ -83,7 +87,10 @@ def read_chosen(method: str, requests: Mapping[str, Any], root: Path) -> dict[st
 def main(argv: list[str]) -> int:
     """Run the stage `keys`."""
     CommandParser(prog="compclip stage keys", description=__doc__.splitlines()[0], example="").parse_args(argv)
-    print(format_count(write_keys(Path(".")), "cell"))
+    root = Path(".")
+    count = write_keys(root)
+    key_parts.take_over((run for run in run_store.list_planned(root) if not run.adopt_if_finished()), root)
+    print(format_count(count, "cell"))
     return 0
 
 

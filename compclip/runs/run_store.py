@@ -24,7 +24,10 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
+from compclip.data import column_hashes
+from compclip.interface.views import PICTURE_COLUMNS
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
+from compclip.text.rule_columns import EVERY
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -203,7 +206,7 @@ def _leave_out_off(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    return _hash_text(json.dumps(value, sort_keys=True))[:16]
 
 
 def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
@@ -303,7 +306,8 @@ def compute_keys(
         run = tuning.apply_values(planned, values)
         reads = plan.get("reads", {}).get(name, {})
         needs_neighbours = name in plan["near"]
-        fingerprints = hash_inputs(Inputs(root, Cell(**run["cell"])), reads, needs_neighbours)
+        inputs = Inputs(root, Cell(**run["cell"]))
+        fingerprints = hash_inputs(inputs, plan["columns"][name], reads, needs_neighbours)
         keys[name] = {
             "key": compute_key(run, plan["trains"], fingerprints.all, plan["code"]),
             "data": fingerprints.data,
@@ -317,10 +321,12 @@ def compute_keys(
 def hash_run_inputs(run: Run, root: Path) -> Fingerprints:
     """Hash what any run reads. Raises UserError as `hash_inputs`."""
     from compclip.config.grid import first_views
-    from compclip.interface.method import load_method
+    from compclip.interface.method import list_columns, load_method
 
+    method = load_method(run.method_name)
     needs_neighbours = first_views(run.method_name, run.method).neighbours > 0
-    return hash_inputs(Inputs(root, run.cell), load_method(run.method_name).reads(run.method), needs_neighbours)
+    columns = list_columns(method, run.method)
+    return hash_inputs(Inputs(root, run.cell), columns, method.reads(run.method), needs_neighbours)
 
 
 def hash_backbone(inputs: Inputs) -> str:
@@ -329,16 +335,28 @@ def hash_backbone(inputs: Inputs) -> str:
 
 
 class Fingerprints(NamedTuple):
-    """Of a run's data, and of data and backbone together."""
+    """Of the columns of its data that a run reads, of these together, and of data and backbone together.
 
+    `former_data` and `former`: as keys had them before there were hashes of columns, of the data's whole manifest.
+    """
+
+    columns: dict[str, str]
     data: str
     all: str
+    former_data: str
+    former: str
 
 
-def hash_inputs(inputs: Inputs, reads: Mapping[str, str] | None = None, needs_neighbours: bool = False) -> Fingerprints:
-    """Hash what a run reads; `reads` are its method's own files, each with the command that makes it.
+def hash_inputs(
+    inputs: Inputs,
+    columns: Iterable[str],
+    reads: Mapping[str, str] | None = None,
+    needs_neighbours: bool = False,
+) -> Fingerprints:
+    """Hash what a run reads: columns of its data, its backbone, and `reads`, its method's own files by what makes them.
 
-    Raises UserError for what was not made, or fetched, yet.
+    A column that the data lack is in the hash as well, so that a run is stale once they have it. Raises UserError for
+    what was not made, or fetched, yet.
     """
     for path, stage in ((inputs.manifest, "annotate"), (inputs.backbone, "backbone")):
         if not path.exists():
@@ -347,19 +365,42 @@ def hash_inputs(inputs: Inputs, reads: Mapping[str, str] | None = None, needs_ne
     for path, fix in method_files.items():
         if not path.exists():
             raise UserError(f"{path}: not there; {fix}")
-    paths = (inputs.manifest, *sorted(inputs.backbone.iterdir()), *method_files)
-    data = _fingerprint_current((inputs.manifest,))
-    all_inputs = _fingerprint_current(paths)
-    if not needs_neighbours:
-        return Fingerprints(data, all_inputs)
+    hashes = column_hashes.read_columns(inputs.data) if columns else {}
+    names = hashes if EVERY in columns else columns
+    read_columns = {name: hashes.get(name, "") for name in sorted(names)}
+    files = [*sorted(inputs.backbone.iterdir()), *method_files]
+    if needs_neighbours:
+        files.append(_find_neighbours(inputs))
+    data = _hash_text(json.dumps(read_columns))
+    return Fingerprints(
+        read_columns,
+        data,
+        _hash_text(f"{data} {_fingerprint_current(files)}"),
+        _fingerprint_current((inputs.manifest,)),
+        _fingerprint_current((inputs.manifest, *files)),
+    )
+
+
+def hash_pictures(inputs: Inputs) -> Fingerprints:
+    """Hash what neighbours are made of: where pictures lie, and the backbone. Raises UserError as `hash_inputs`."""
+    return hash_inputs(inputs, PICTURE_COLUMNS)
+
+
+def _find_neighbours(inputs: Inputs) -> Path:
+    """Return the file of a pair's neighbours. Raises UserError where it is not there, or of other pictures."""
     path = inputs.neighbours
-    identity = read_neighbours_record(inputs.root).get(inputs.pair, {})
-    if not path.is_file() or identity.get("inputs") != all_inputs:
+    pictures = hash_pictures(inputs)
+    made_of = read_neighbours_record(inputs.root).get(inputs.pair, {}).get("inputs")
+    if not path.is_file() or made_of not in (pictures.all, pictures.former):
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
             f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
         )
-    return Fingerprints(data, _fingerprint_current((*paths, path)))
+    return path
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _fingerprint_current(paths: Iterable[Path]) -> str:

@@ -6,12 +6,9 @@ T tokens. Offsets count characters of `text`; token spans and sentence spans are
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
 
-Rule = TypeVar("Rule", bound=Callable[..., Any])
 Span = tuple[int, int]
 Weighted = tuple[tuple[str, ...], tuple[int, ...]]  # words, and how likely each is to be drawn
 NO_WORDS: Weighted = ((), ())
@@ -126,20 +123,3 @@ def _shift(values: tuple[int, ...], by: int) -> tuple[int, ...]:
 
 def _spans_within(spans: tuple[Span, ...], low: int, high: int) -> tuple[Span, ...]:
     return tuple([(a - low, b - low) for a, b in spans if low <= a and b <= high])
-
-
-def requires_stored(key: str) -> Callable[[Rule], Rule]:
-    """Return a decorator for a rule that needs what `data.<name>.<key>` stores beside captions."""
-
-    def decorate(rule: Rule) -> Rule:
-        rule.required_key = key  # type: ignore[attr-defined]
-        return rule
-
-    return decorate
-
-
-def required_key(rule: Callable[..., Any]) -> str:
-    """Return the key of the stored texts that a rule needs; "" where the caption is enough."""
-    while isinstance(rule, partial):
-        rule = rule.func
-    return getattr(rule, "required_key", "")

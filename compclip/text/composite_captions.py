@@ -6,8 +6,10 @@ import numpy as np
 
 from compclip.text import sentences, swap
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 
+@reads_columns("tokens", "sentences")
 def compose(
     a: tuple[Annotation, ...],
     b: tuple[Annotation, ...] | None,

@@ -7,7 +7,8 @@ import functools
 import numpy as np
 
 from compclip.text import word_edits
-from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation, required_key
+from compclip.text.annotation import DENSE_MASKED, SEPARATOR, Annotation
+from compclip.text.rule_columns import reads_columns
 from compclip.text.text_groups import DrawnTexts, Rule, SampleTexts, TextGroup
 
 ANY_POS = "X"  # these texts were not parsed
@@ -27,9 +28,10 @@ def list_texts(caption: Annotation) -> list[Annotation]:
 def bag(count: int, rule: Rule) -> TextGroup:
     """Return the group of texts drawn with replacement of all that is said of a caption, and a negative of each."""
     draw = functools.partial(_draw_bag, count, rule)
-    return TextGroup("bag", draw, true=count, false=count, required_key=required_key(rule))
+    return TextGroup("bag", draw, true=count, false=count)
 
 
+@reads_columns("stored_dense", "stored_dense_masked")
 def _draw_bag(count: int, rule: Rule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
     texts = list_texts(sample.caption)
     drawn = [texts[i] for i in rng.integers(len(texts), size=count)]

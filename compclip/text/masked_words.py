@@ -17,24 +17,25 @@ from typing import Any
 import numpy as np
 
 from compclip.text import word_edits
-from compclip.text.annotation import BARE, Annotation, requires_stored
+from compclip.text.annotation import BARE, Annotation
+from compclip.text.rule_columns import reads_columns
 
 WordRule = Callable[[Annotation, np.random.Generator], "str | None"]
 
 
-@requires_stored("masked")
+@reads_columns("tokens", "sentences", "masked", requires="masked")
 def any_word(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Replace one word that has predictions, drawn evenly, by one of them; None without such a word."""
     return _replace_one(annotation, range(len(annotation.masked)), rng)
 
 
-@requires_stored("masked")
+@reads_columns("tokens", "sentences", "masked", requires="masked")
 def either(rule: WordRule, annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Ask a rule or the model by a fair coin; None where that one has nothing, whatever the other has."""
     return (rule if rng.random() < 0.5 else any_word)(annotation, rng)
 
 
-@requires_stored("masked.dense")
+@reads_columns("tokens", "sentences", "masked", requires="masked.dense")
 def either_of_dense(rule: WordRule, annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Do as `either` with texts beside the caption, whose words were stored as well."""
     return either(rule, annotation, rng)
@@ -57,13 +58,13 @@ def of_pos_released(*tags: str) -> WordRule:
     return rule
 
 
-@requires_stored("masked")
+@reads_columns("tokens", "sentences", "masked", requires="masked")
 def _replace_of_pos(tags: frozenset[str], annotation: Annotation, rng: np.random.Generator) -> str | None:
     tokens = [token for token, _ in enumerate(annotation.masked) if annotation.pos[token] in tags]
     return _replace_one(annotation, tokens, rng)
 
 
-@requires_stored("masked")
+@reads_columns("tokens", "masked", "stored_bare", requires="masked")
 def _replace_first(tags: frozenset[str], annotation: Annotation, rng: np.random.Generator) -> str | None:
     tokens = [token for token, pos in enumerate(annotation.pos) if pos in tags]
     if not tokens:

@@ -17,6 +17,7 @@ import numpy as np
 
 from compclip.text import caption_words, scene_graph, word_edits
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 Edit = tuple[int, int, str]  # characters, and what stands there then
 DENIED = word_edits.word_set("no not n't never without nothing nobody none neither nor cannot")
@@ -46,22 +47,26 @@ PARTS = word_edits.word_set(
 )
 
 
+@reads_columns("tokens", "chunks", "lemma")
 def crepe(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing; every kind of edit that the caption allows has the same chance. None where it allows none."""
     return _apply_kind(annotation, (_find_statements, _find_companions, _find_objects_and_places), rng)
 
 
+@reads_columns("tokens", "chunks")
 def crepe_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing by "not", "without" or "no", wherever it stands; None where the caption allows none."""
     return _apply_kind(annotation, (_find_predicates, _find_withs, _find_things), rng)
 
 
+@reads_columns("tokens", "chunks", "lemma")
 def conclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first; None for a caption without such a thing."""
     places = [*_find_companions(annotation), *_find_objects_and_places(annotation)]
     return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
 
 
+@reads_columns("tokens", "chunks")
 def conclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first, by "no" or "without"; None for a caption without such a thing."""
     places = [*_find_withs(annotation), *_find_things(annotation)]

@@ -14,6 +14,7 @@ import numpy as np
 from compclip.text import agreement, caption_words, fitting_words, joined_phrases, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.joined_phrases import Exchange
+from compclip.text.rule_columns import reads_columns
 from compclip.text.word_edits import word_set
 
 PREPOSITION = "preposition"
@@ -91,6 +92,7 @@ _NO_SIZED = word_edits.word_set("amount number portion quantity part variety maj
 _OLD_KINDS = ("fashioned", "fashion", "school", "style", "time", "world")
 
 
+@reads_columns("tokens", "sentences", "lemma")
 def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Replace one relation or attribute of the table by its fixed equivalent; None if the caption has none."""
     occurrences = list(_find_occurrences(annotation))
@@ -102,6 +104,7 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return _fix_article(annotation, span[0], word_edits.replace_span(annotation.text, (start, end), new), new)
 
 
+@reads_columns("tokens", "sentences", "chunks", "lemma")
 def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around an "and" where this keeps the meaning and reads well; None without such an "and".
 
@@ -121,6 +124,7 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None
 
 
+@reads_columns("tokens", "sentences")
 def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around any "and" that joins nouns, adjectives or verbs (D.1); None without such an "and"."""
     pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
@@ -128,11 +132,13 @@ def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | Non
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 
+@reads_columns("written_replace")
 def written_replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Return the language model's REPLACE of the whole caption (D.1), stored by the rewrite stage; None without one."""
     return annotation.written_replace or None
 
 
+@reads_columns("written_swap")
 def written_swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Return the language model's SWAP of the whole caption (D.1); None without one."""
     return annotation.written_swap or None

@@ -23,6 +23,7 @@ import numpy as np
 from compclip.base.errors import UserError
 from compclip.text import scene_graph, word_edits
 from compclip.text.annotation import NO_WORDS, Annotation, Weighted
+from compclip.text.rule_columns import reads_columns
 
 KINDS = {
     "NOUN": "entity",
@@ -35,6 +36,7 @@ KINDS = {
 DRAWS = 2  # replacements of an element by `clove`
 
 
+@reads_columns("tokens", "candidates")
 def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Replace one word by a stored candidate; each of the three kinds that occurs has the same chance."""
     kinds: dict[str, list[int]] = {}
@@ -50,6 +52,7 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
 def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]:
     """Return the rule that replaces one word of some parts of speech by a stored candidate."""
 
+    @reads_columns("tokens", "candidates")
     def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
         tokens = [t for t, words in enumerate(annotation.candidates) if words and annotation.pos[t] in pos]
         return _replace_one(annotation, tokens, rng) if tokens else None
@@ -65,6 +68,7 @@ def _replace_one(annotation: Annotation, tokens: list[int], rng: np.random.Gener
     return word_edits.replace_span(annotation.text, span, words[rng.integers(len(words))])
 
 
+@reads_columns("tokens", "chunks", "relatives")
 def clove(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Replace one element by another of its kind; None for a caption that says too little.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compclip.text.annotation import Annotation, Span
+from compclip.text.rule_columns import reads_columns
 from compclip.text.word_edits import capitalize_first, word_set
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def first(annotation: Annotation) -> Annotation:
     return annotation.sentence(next(fitting, 0)) if count else annotation
 
 
+@reads_columns("sentences")
 def first_of_several(annotation: Annotation, _rng: np.random.Generator) -> str | None:
     """Return the first sentence of a caption of several, as a rule; None for a caption of one."""
     return first(annotation).text if len(annotation.sentences) > 1 else None

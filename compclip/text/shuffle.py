@@ -11,11 +11,13 @@ import string
 import numpy as np
 
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 TRIES = 10
 _FINAL = re.compile(r"\s*[.!?…]+[\"'”’)]*\s*$|\s*$")
 
 
+@reads_columns("sentences")
 def bigram(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Shuffle each sentence's consecutive pairs of words; final punctuation stays. None if ten tries fail.
 
@@ -34,6 +36,7 @@ def bigram(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None
 
 
+@reads_columns("tokens")
 def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Shuffle the whole caption's consecutive pairs of tokens, full stops among them, joined by single spaces.
 
@@ -55,6 +58,7 @@ def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None
 
 
+@reads_columns("tokens")
 def nouns_and_adjectives(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Shuffle the nouns among their places, and the adjectives among theirs (ARO's `shuffle_nouns_and_adj`).
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from compclip.text import word_edits
-from compclip.text.annotation import SEPARATOR, Annotation, requires_stored
+from compclip.text.annotation import SEPARATOR, Annotation
+from compclip.text.rule_columns import reads_columns
 from compclip.text.text_groups import DrawnTexts, SampleTexts, TextGroup
 
 # streams of a sample's randomness (`train.view_maker` has the others)
@@ -20,13 +21,13 @@ MOST_WORDS = 50  # of a variation's caption
 _PUNCTUATION = re.compile(r'[.!"()*#:;~]')
 
 
-@requires_stored("texts.paraphrase")
+@reads_columns("stored_paraphrase", requires="texts.paraphrase")
 def paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Draw one of the stored paraphrases evenly; None without one."""
     return _draw_other(annotation, "paraphrase", rng)
 
 
-@requires_stored("texts.absent")
+@reads_columns("stored_absent", requires="texts.absent")
 def absent(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Draw one of the stored captions that deny what the picture does not show; None without one."""
     return _draw_other(annotation, "absent", rng)
@@ -38,7 +39,7 @@ def _draw_other(annotation: Annotation, kind: str, rng: np.random.Generator) -> 
     return texts[rng.integers(len(texts))] if texts else None
 
 
-@requires_stored("texts.negative")
+@reads_columns("stored_negative", requires="texts.negative")
 def first_negative(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Return the first stored negative, that of the first negative picture; None if it is the caption itself."""
     return _text_at(annotation, 0)
@@ -48,7 +49,7 @@ def first_negative(annotation: Annotation, rng: np.random.Generator) -> str | No
 def nth(index: int) -> Callable[[Annotation, np.random.Generator], str | None]:
     """Return the rule that gives the stored negative number `index`, from 0, which belongs to that negative picture."""
 
-    @requires_stored("texts.negative")
+    @reads_columns("stored_negative", requires="texts.negative")
     def rule(annotation: Annotation, rng: np.random.Generator) -> str | None:
         return _text_at(annotation, index)
 
@@ -67,6 +68,7 @@ def other_wordings(count: int) -> TextGroup:
     return TextGroup("alternatives", functools.partial(_draw_wordings, count), true=count, stream=WORDED)
 
 
+@reads_columns("stored_paraphrase")
 def _draw_wordings(count: int, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
     wordings = [caption.text for caption in sample.read_captions()]
     wordings += sample.caption.stored.get("paraphrase", ())
@@ -82,9 +84,10 @@ def _draw_wordings(count: int, sample: SampleTexts, rng: np.random.Generator) ->
 def variations(count: int) -> TextGroup:
     """Return the group of pictures drawn of those stored beside a caption, each with one of its own captions."""
     draw = functools.partial(_draw_variations, count)
-    return TextGroup("variations", draw, false=count, stream=VARIED, required_key="texts.variation")
+    return TextGroup("variations", draw, false=count, stream=VARIED)
 
 
+@reads_columns("stored_variation", requires="texts.variation")
 def _draw_variations(count: int, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
     drawn = draw_variations(count, sample.caption, rng)
     return DrawnTexts(false=[text for _, text in drawn], pictures=[number for number, _ in drawn])

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 MOST = 3  # sentences of a text, as released
 PIECE_END = re.compile(r"\n|</s>|[.]")  # src/flair/data.py:26
 
 
+@reads_columns("sentences", "stored_dense")
 def draw(annotation: Annotation, rng: np.random.Generator) -> str:
     """Draw one to three sentences of a caption and of the dense texts stored beside it, joined by spaces.
 
@@ -23,6 +25,7 @@ def draw(annotation: Annotation, rng: np.random.Generator) -> str:
     return " ".join(_choose(sentences, rng, spare=1))
 
 
+@reads_columns("stored_dense")
 def draw_released(annotation: Annotation, rng: np.random.Generator) -> str:
     """Draw one to three pieces of the same texts as FLAIR's program does, joined by full stops (src/flair/data.py:146).
 

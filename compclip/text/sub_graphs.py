@@ -26,6 +26,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.text import agreement, caption_words, scene_graph, word_edits
 from compclip.text.agreement import inflect
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 OBJECT = "object"
 RELATION = "relation"
@@ -107,6 +108,7 @@ def _is_word(word: object) -> bool:
     return isinstance(word, str) and bool(word.strip()) and len(word) <= MAX_LENGTH
 
 
+@reads_columns("tokens", "sentences", "chunks", "lemma")
 def draw(
     sets: WordSets, shares: Sequence[float], positives: int, negatives: int, a: Annotation, rng: np.random.Generator
 ) -> Texts:
@@ -135,6 +137,7 @@ def draw(
     return list(chosen), list(foils)
 
 
+@reads_columns("tokens", "sentences", "chunks", "lemma")
 def draw_one(sets: WordSets, shares: Sequence[float], a: Annotation, rng: np.random.Generator) -> Texts:
     """Draw one sub-graph and one negative of it, as the first stage of the curriculum asks (Sec. 3.6)."""
     return draw(sets, shares, 1, 1, a, rng)

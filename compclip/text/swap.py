@@ -13,6 +13,7 @@ import numpy as np
 
 from compclip.text import agreement, exchangeable_atoms, scene_graph, sentences, true_edits, word_edits
 from compclip.text.annotation import Annotation, Span
+from compclip.text.rule_columns import reads_columns
 
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
@@ -25,6 +26,7 @@ VERB_LETTERS = {"VERB": "V", "ADV": "R", "AUX": "A"}
 VERB_PHRASE = re.compile("V?R*A*V+")
 
 
+@reads_columns("tokens", "sentences", "chunks", "verbs")
 def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two noun chunks, verb phrases, nouns, plurals, adverbs or adjectives; None if no kind has two.
 
@@ -35,6 +37,7 @@ def negclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_with_articles)
 
 
+@reads_columns("tokens", "sentences", "chunks", "verbs")
 def negclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange as `negclip`, lists included and articles as they are, as NegCLIP's and FSC-CLIP's programs do."""
     return _exchange_one(annotation, rng, _exchangeable_spans(annotation), _exchange_any)
@@ -126,6 +129,7 @@ def clic(
     return None
 
 
+@reads_columns("tokens", "sentences")
 def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different words of one category in one sentence, or any two if no category has two (CLIC B.2).
 
@@ -148,6 +152,7 @@ def _have_two(a: Annotation, tokens: list[int]) -> bool:
     return len({a.word(t).casefold() for t in tokens}) > 1
 
 
+@reads_columns("tokens", "sentences")
 def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two different nouns; None where a caption has no two (CE-CLIP's relations, with its first two nouns).
 
@@ -157,6 +162,7 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return _exchange_one(annotation, rng, [spans], _exchange_with_articles)
 
 
+@reads_columns("tokens")
 def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the first two nouns of at least three, wherever their letters stand, as CE-CLIP's program does.
 
@@ -171,6 +177,7 @@ def nouns_released(annotation: Annotation, rng: np.random.Generator) -> str | No
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
 
+@reads_columns("tokens", "sentences", "chunks", "lemma")
 def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two things or two attributes (CREPE's swap); None without two that fit each other's place.
 
@@ -185,6 +192,7 @@ def atoms(annotation: Annotation, rng: np.random.Generator) -> str | None:
     return None
 
 
+@reads_columns("tokens", "sentences", "chunks")
 def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the heads of two noun chunks, or two adjectives, as they are: pronouns, measures and plurals too.
 
@@ -196,6 +204,7 @@ def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | No
     return word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
 
 
+@reads_columns("tokens", "chunks")
 def read_clip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two nouns, adjectives, adverbs, noun phrases or verb phrases as READ-CLIP's program does.
 

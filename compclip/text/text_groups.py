@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
+
+from compclip.text.rule_columns import reads_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,20 +60,22 @@ class TextGroup:
     false: int = 0
     named: int = 0
     stream: int = 0  # of the sample's randomness, whose draws change those of no other group; 0: the rules' own
-    required_key: str = ""  # of the stored texts that the rule needs, as "texts.dense"
     is_pair: bool = False  # its false text is the foil of its true one
 
 
 def pair(name: str, rule: PairRule) -> TextGroup:
     """Return the group of a true text and its foil."""
 
-    def draw(sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
-        true_text, foil = rule(sample.caption, rng) or (None, None)
-        return DrawnTexts((true_text,), (foil,))
-
-    return TextGroup(name, draw, true=1, false=1, is_pair=True)
+    return TextGroup(name, partial(_draw_pair, rule), true=1, false=1, is_pair=True)
 
 
+@reads_columns()
+def _draw_pair(rule: PairRule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
+    true_text, foil = rule(sample.caption, rng) or (None, None)
+    return DrawnTexts((true_text,), (foil,))
+
+
+@reads_columns()
 def draw_nothing(_sample: SampleTexts, _rng: np.random.Generator) -> DrawnTexts:
     """Draw no text at all: the rule of a group that is counted and not made."""
     return DrawnTexts()

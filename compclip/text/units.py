@@ -14,10 +14,12 @@ import numpy as np
 
 from compclip.text import fitting_words, replace, scene_graph, swap, word_edits
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 Foil = Callable[[], str]  # draws a word where it has to
 
 
+@reads_columns("tokens", "chunks", "lemma", "candidates")
 def draw(annotation: Annotation, rng: np.random.Generator) -> tuple[str, str] | None:
     """Draw a relation and its foil; an entity and its foil where the caption has no relation."""
     return relation(annotation, rng) or entity(annotation, rng)
@@ -51,6 +53,7 @@ def entity(annotation: Annotation, rng: np.random.Generator) -> tuple[str, str] 
     return unit, foil
 
 
+@reads_columns("tokens", "sentences", "chunks", "verbs", "candidates")
 def caption_foil(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange two parts of the caption; where it has no two, replace an entity by a stored word."""
     return swap.negclip(annotation, rng) or replace.of_pos("NOUN", "PROPN")(annotation, rng)

@@ -22,6 +22,7 @@ import numpy as np
 from compclip.base.errors import UserError, unknown
 from compclip.text import agreement, fitting_words, word_edits
 from compclip.text.annotation import Annotation
+from compclip.text.rule_columns import reads_columns
 
 MAX_WORDS = 10_000  # words of a list
 MAX_LENGTH = 100  # characters of a word
@@ -79,6 +80,7 @@ class WordLists:
         }
         return cls(kinds) if kinds else default_lists()
 
+    @reads_columns("tokens", "chunks", "lemma")
     def rule(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
         """Exchange one word of the caption for another of its list that fits its place; None where none is in a list.
 
@@ -105,10 +107,12 @@ class WordLists:
             }
         return _replace_one(text, fitting, rng)
 
+    @reads_columns()
     def rule_of_text(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
         """Exchange one word for one that fits, as `rule` but without regard to how it is used: of texts not parsed."""
         return self._replace_fitting(annotation.text, self._find_places(annotation.text), rng)
 
+    @reads_columns()
     def rule_any(self, annotation: Annotation, rng: np.random.Generator) -> str | None:
         """Exchange one word of the caption for any other of its list; None where none is in a list."""
         text = annotation.text

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from compclip.base.files import read_json
 from compclip.data.prepared_dataset import PreparedDataset, map_neighbours
-from compclip.interface.method import Method, load_method
+from compclip.interface.method import Method, check_columns, list_columns, load_method
 from compclip.interface.views import Phase, Step, Views
 from compclip.model import clip_model, lora, towers
 from compclip.model.clip_model import ClipModel
@@ -225,8 +225,10 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     def autocast() -> AbstractContextManager:
         return autocast_to(cfg.precision, device.type)
 
+    columns = list_columns(method, run.method)
+
     def views_at(step: int) -> Views:
-        return method.views(run.method, Step(step, sampler.per_epoch))
+        return check_columns(method.views(run.method, Step(step, sampler.per_epoch)), columns, step)
 
     gradient_computer = accumulate.GradientComputer(
         model.clip, frozen, autocast, cfg.micro_batch, extra_parts, cfg.text_groups

@@ -33,7 +33,7 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
     new_pairs = []
     for data, backbone in pairs:
         inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
-        identity = {"inputs": run_store.hash_inputs(inputs).all, "code": code}
+        identity = {"inputs": run_store.hash_pictures(inputs).all, "code": code}
         if not inputs.neighbours.is_file() or not identity.items() <= records.get(inputs.pair, {}).items():
             records[inputs.pair] = identity | _write_neighbours(inputs)
             update_json(root / NEIGHBOURS_RECORD, records)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
+from compclip.base.files import read_json, write_json
 from compclip.config import grid, read
 from compclip.data.prepared_dataset import PreparedDataset, map_neighbours
 from compclip.interface.method import load_method
@@ -145,8 +146,10 @@ def test_what_is_there_stays_until_its_data_or_backbone_change(here, capsys):
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at
     assert capsys.readouterr().out == "nothing made\n"
     assert neighbours.main(["--data", "scenes", "--backbone", "tiny"]) == 0 and NPY.stat().st_mtime_ns == written_at
-    manifest = Path("data/scenes/manifest.json")
-    manifest.write_text(manifest.read_text() + "\n")
+    record = read_json("data/fingerprints/scenes.json")
+    write_json("data/fingerprints/scenes.json", record | {"columns": record["columns"] | {"tokens": "mended"}})
+    assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at, "of pictures alone"
+    write_json("data/fingerprints/scenes.json", record | {"columns": record["columns"] | {"image": "others"}})
     with pytest.raises(UserError, match="tiny.npy: not there, or of other data; run `dvc repro neighbours`"):
         at(CELL)
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns != written_at

@@ -10,7 +10,7 @@ from compclip.base.files import read_json
 from compclip.config import training_code
 from compclip.runs import key_parts, lock, run_store
 from compclip.runs.run_store import StoredRun
-from tests import fake_store
+from tests import fake_store, tiny_project
 
 METHOD = "fsc_clip"
 
@@ -105,3 +105,56 @@ def test_what_is_off_is_no_part_of_a_key():
     assert run_store.hash_parameters(newer, trains=True) == key
     newer["method"]["inner"]["weight"] = 0.5
     assert run_store.hash_parameters(newer, trains=True) != key
+
+
+def forget_columns(run: StoredRun) -> None:
+    """Let a finished run be one from before there were hashes of columns."""
+    inputs = run_store.hash_run_inputs(run.run, run.root)
+    parts = replace(
+        key_parts.describe_key(run.run, run.root), data=inputs.former_data, inputs=inputs.former, columns={}
+    )
+    key_parts.write_parts(run.folder, parts)
+
+
+@pytest.fixture
+def former(tmp_path, monkeypatch) -> StoredRun:
+    """A cell's finished and published run, whose key was made of the whole manifest; in the current folder."""
+    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    run = fake_store.runs(Path("."))[0]
+    before = replace(run, key="0123456789abcdef", folder=run_store.find_folder("0123456789abcdef"))
+    fake_store.finish(before, publish=True)
+    forget_columns(before)
+    return before
+
+
+def test_a_run_whose_key_had_the_whole_manifest(former):
+    """It is the cell's where the manifest is the same, and its parts are those of now; published files follow."""
+    run = take_over()
+    assert run.adopt_if_finished() and run.published.trained.run_key == run.key != former.key
+    assert key_parts.read_parts(run.folder) == key_parts.describe_key(run.run, Path("."))
+    fake_store.write_data(Path("."), masked="mended")
+    assert take_over().key == run.key, "a column that the rules do not read"
+    fake_store.write_data(Path("."), candidates="mended")
+    assert not take_over().adopt_if_finished()
+
+
+@pytest.mark.parametrize("changed", ["candidates", "masked"])
+def test_a_former_run_of_another_manifest_is_not_taken_over(former, changed):
+    """Nobody knows which of its columns were others."""
+    fake_store.write_data(Path("."), **{changed: "mended"})
+    assert not take_over().adopt_if_finished()
+
+
+@pytest.mark.parametrize("changed", ["id", "text", "tokens", "candidates", "masked", "new"])
+def test_a_key_changes_where_a_column_that_is_read_does_and_only_there(former, changed):
+    """fsc_clip reads parses and candidates, and no masked words."""
+    key = fake_store.runs(Path("."))[0].key
+    fake_store.write_data(Path("."), **{changed: "another"})
+    assert (fake_store.runs(Path("."))[0].key != key) == (changed not in ("masked", "new"))
+
+
+def test_the_stage_keys_takes_over(former):
+    tiny_project.plan()
+    [run] = [run for run in run_store.list_planned() if run.cell == former.cell]
+    assert run.adopt_if_finished() and run.published.trained.run_key == run.key

@@ -58,15 +58,20 @@ def test_a_parameter(finished, capsys):
     assert answer["modules"] == {"changed": [], "added": [], "removed": []}, "code was compared, and is equal"
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [("data/scenes/manifest.json", "  data       scenes: "), ("models/tiny/config.json", "  backbone   tiny: ")],
-)
-def test_inputs(finished, capsys, path, line):
-    """Data and backbone by their fingerprints."""
-    write_atomic(path, "another")
+def test_a_backbone(finished, capsys):
+    """By its fingerprint."""
+    write_atomic("models/tiny/config.json", "another")
     text = ask(capsys)
-    assert text.count("->") == 1 and line in text
+    assert text.count("->") == 1 and "  backbone   tiny: " in text
+
+
+def test_data(finished, capsys):
+    """By the fingerprint of the columns that are read, and by their names."""
+    fake_store.write_data(Path("."), candidates="mended", masked="mended")
+    text = ask(capsys)
+    assert text.count("->") == 1 and "  data       scenes: " in text
+    assert text.count("  column     ") == 1 and "candidates" in text
+    assert json.loads(ask(capsys, "--json"))["columns"] == ["candidates"]
 
 
 def test_code(finished, capsys, monkeypatch):

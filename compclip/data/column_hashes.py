@@ -1,0 +1,100 @@
+"""Hash each column of a prepared data set by its values in order, so that a run key can have those that its run reads.
+
+    data/fingerprints/<name>.json    {"prepared": the manifest's fingerprint, "columns": {name: hash}}
+
+`annotate` hashes a shard when it is written and joins the hashes here. Columns are those of a row (`id`, `image`, …),
+`captions`, how many captions each row has, and those of captions (`text`, `tokens`, `candidates`, `stored_dense`, …).
+How a shard stores values (dictionaries, widths of numbers) is no part of a hash; how rows are cut into shards is, since
+the order of samples follows it. A picture counts by where it lies, not by its bytes.
+
+A file without columns, or of another manifest, is from before there were hashes of columns: they are computed from the
+shards then, one shard after the other, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compclip.base.files import read_mapping, write_json
+from compclip.data.shard_files import MANIFEST, SHARDS, Manifest, read_batch, read_manifest
+from compclip.text.annotation_columns import StringColumn, to_numpy
+
+FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
+STAGE = "annotate"
+CAPTIONS = "captions"
+
+
+def hash_shard(path: Path) -> dict[str, str]:
+    """Return the hash of each column of a shard; it is mapped, and read column by column."""
+    batch = read_batch(path, STAGE, mapped=True)
+    columns = {name: batch[name] for name in batch.schema.names if name != CAPTIONS}
+    captions = batch[CAPTIONS]
+    columns[CAPTIONS] = captions.value_lengths()
+    values = captions.flatten()
+    columns |= {field.name: values.field(index) for index, field in enumerate(values.type)}
+    return {name: _hash_values(column) for name, column in columns.items()}
+
+
+def _hash_values(column: pa.Array) -> str:
+    digest = hashlib.sha256()
+    _add_values(digest, column)
+    return digest.hexdigest()[:32]
+
+
+def _add_values(digest: Any, column: pa.Array) -> None:
+    """Add values as they are read: numbers as eight bytes each, texts and lists by their lengths and contents."""
+    if isinstance(column, pa.DictionaryArray):
+        _add_values(digest, column.dictionary_decode())
+    elif isinstance(column, pa.ListArray):
+        _add_values(digest, column.value_lengths())
+        _add_values(digest, column.flatten())
+    elif isinstance(column, pa.StructArray):
+        for field in column.flatten():
+            _add_values(digest, field)
+    elif isinstance(column, pa.StringArray):
+        texts = StringColumn(column)
+        digest.update(np.diff(texts.offsets).astype("<i8").tobytes())
+        digest.update(texts.data[texts.offsets[0] : texts.offsets[-1]])
+    else:
+        numbers = to_numpy(column)
+        digest.update(numbers.astype("<f8" if numbers.dtype.kind == "f" else "<i8").tobytes())
+
+
+def join_shards(hashes: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the hash of each column of a data set from those of its shards, in their order; a shard may lack one."""
+    names = sorted(set().union(*hashes))
+    texts = {name: "\n".join(shard.get(name, "") for shard in hashes) for name in names}
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:32] for name, text in texts.items()}
+
+
+def write_columns(folder: Path, manifest: Manifest, hashes: Sequence[Mapping[str, str]]) -> None:
+    """Write the hashes of the columns of data/<name>/, given those of its shards."""
+    write_json(_record_path(folder), {"prepared": manifest.fingerprint, "columns": join_shards(hashes)})
+
+
+def read_columns(folder: Path) -> Mapping[str, str]:
+    """Return the hash of each column of data/<name>/. Raises UserError where it was not prepared, or is damaged."""
+    paths = (folder / MANIFEST, _record_path(folder))
+    stamps = tuple((stat.st_mtime_ns, stat.st_size) for path in paths if path.is_file() and (stat := path.stat()))
+    return _read_columns(folder.absolute(), stamps)
+
+
+@functools.lru_cache
+def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
+    manifest = read_manifest(folder / MANIFEST, STAGE)
+    path = _record_path(folder)
+    record = read_mapping(path) if path.is_file() else {}
+    if record.get("prepared") == manifest.fingerprint and "columns" in record:
+        return record["columns"]
+    return join_shards([hash_shard(folder / SHARDS / f"{shard.name}.arrow") for shard in manifest.shards])
+
+
+def _record_path(folder: Path) -> Path:
+    return folder.parent / FINGERPRINTS / f"{folder.name}.json"
