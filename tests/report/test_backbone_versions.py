@@ -14,7 +14,7 @@ from scipy import stats as scipy_stats
 from compclip.report import (
     claims,
     decisions,
-    method_stories,
+    first_screen,
     report_page,
     statistics,
     table_formats,
@@ -287,7 +287,7 @@ def test_files_say_what_they_are_over(tmp_path):
     assert "<summary>Each version by itself</summary>" in html and "6 checkpoints of 2 backbones" in html
     assert "one, two; numbers are means" in table_formats.format_latex(page.tables.main)
     assert table_formats.describe_basis(page.tables.main[0].rows[1].statistics[0]) == ""
-    assert method_stories.judge_methods(page.tables.contrasts[0], "negclip") == []
+    assert first_screen.judge_methods(page.tables.contrasts[0], "negclip") == []
     assert table_heads.name_count(page.tables.of_versions[0]) == "seeds"
     entries = {
         entry.name: entry
