@@ -29,7 +29,7 @@ from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, escape, published_numbers, tables
-from compclip.report.escape import layout_markdown, to_code, to_latex, to_markdown
+from compclip.report.escape import to_latex
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
 from compclip.report.table_formats import format_interval, format_number, layout_latex
 from compclip.report.tables import Column, ResultTable, RunsBySeed
@@ -324,6 +324,12 @@ def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
     return f"{len(judged)} {what}; " + ", ".join(f"{verdict}: {n}" for verdict, n in count_verdicts(judged).items())
 
 
+def describe_counts(findings: Sequence[Finding]) -> str:
+    """Say in a line how many claims have each verdict; those with none are not named."""
+    counts = count_verdicts(findings)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+
+
 def describe_evidence(e: Evidence) -> dict[str, str]:
     """Describe an inequality's numbers: the paper's and our difference, its interval, and what that is over."""
     paper = ours = interval = "–"
@@ -336,28 +342,6 @@ def describe_evidence(e: Evidence) -> dict[str, str]:
     if e.interval:
         interval = format_interval(e.interval, e.column)
     return {"paper": paper, "ours": ours, "interval": interval, "basis": e.basis or "–"}
-
-
-def format_claims_markdown(findings: Sequence[Finding]) -> str:
-    """Format the claims of every group in Markdown; empty without claims."""
-    return "".join(_format_section(s) for s in build_sections(findings))
-
-
-def _format_section(section: GroupClaims) -> str:
-    head = ["verdict", "claim", "inequality", "paper", "ours", "95 %", "over", "of the inequality"]
-    rows = []
-    for finding in section.judged:
-        first = [f"**{finding.verdict}**", to_markdown(f"{finding.claim.finding} ({finding.claim.source})")]
-        for e in finding.evidence:
-            last = to_markdown(f"{e.verdict} ({e.why})" if e.why else e.verdict)
-            rows.append([*first, to_code(e.inequality.text), *describe_evidence(e).values(), last])
-            first = ["", ""]
-    table = layout_markdown(head, rows).rstrip("\n") if section.judged else "None can be judged."
-    body = f"{section.shortage}." if section.shortage else f"{section.counts}. {RULE}\n\n{table}"
-    texts = [f"{f.claim.name} ({f.claim.source}): no {f.missing}" for f in section.absent]
-    absent = "".join(f"- {to_markdown(text)}\n" for text in texts)
-    absent_list = f"\nNot in this grid:\n\n{absent}" if absent else ""
-    return f"\n## Claims: {to_markdown(section.group)}\n\n{body}\n{absent_list}"
 
 
 def format_claims_csv(findings: Sequence[Finding]) -> str:

@@ -118,6 +118,15 @@ def make_galleries(
     return galleries
 
 
+def describe_most(galleries: Sequence[TableGallery]) -> str:
+    """Say which method wins most items over those that it loses."""
+    methods = [method for gallery in galleries for method in gallery.methods]
+    if not methods:
+        return ""
+    best = max(methods, key=lambda method: method.counts[0] - method.counts[1])
+    return f"{best.method} wins {best.counts[0]:,} and loses {best.counts[1]:,}"
+
+
 def _count_decided(table: SliceTable, method: str) -> tuple[int, int]:
     every = (*table.items, *table.pictures)
     differences = [items.difference(method) for items in every if _has_both(items, method)]

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import matplotlib
 import numpy as np
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compclip.config.cell import PRETRAINED
-from compclip.report.escape import format_csv
-from compclip.report.svg_plots import COLOURS, DIAMOND, SOFT, SvgPlot
-from compclip.report.tables import Column, ResultTable, format_summaries, summary_names
+from compclip.report.escape import format_csv, format_tick
+from compclip.report.svg_plots import (
+    BETTER,
+    COLOURS,
+    DIAMOND,
+    DPI,
+    INK,
+    RULE,
+    SOFT,
+    STYLE,
+    WORSE,
+    SvgPlot,
+    encode_xml,
+    export_svg,
+)
+from compclip.report.table_formats import format_interval, format_number
+from compclip.report.tables import Column, ResultTable, Statistic, format_summaries, summary_names
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE
 
@@ -20,7 +39,13 @@ NOT_TERMS = {
     "matrix_share", "data_wait", "time", "loss_scale", "skipped_steps",
 }  # fmt: skip
 LOSS_SIZE = (390, 240)  # pixels
-POINTS = 160  # a curve is drawn as at most so many means over neighbouring steps
+TRADEOFF_SIZE = (430, 330)
+FOREST_WIDTH = 450
+FOREST_HEAD = 62  # above and below the rows
+FOREST_ROW = 34
+CROWDED_ROW = 14.5  # of a plot of more rows than CROWD
+VERDICT_COLOURS = {1: BETTER, -1: WORSE, 0: SOFT}
+POINTS = 80  # a curve is drawn as at most so many means over neighbouring steps
 CROWD = 12  # a plot of more points has numbers in place of names
 
 
@@ -93,13 +118,14 @@ def draw_loss(runs: Sequence[FinishedRun], title: str) -> Markup:
 
 @dataclass(frozen=True)
 class TradeoffPoint:
-    """A method in the trade-off plot, in percent; deviations are 0 for one seed."""
+    """A method in the trade-off plot, in percent; half widths of its intervals are 0 without one."""
 
     name: str
     x: float
     y: float
     dx: float = 0.0
     dy: float = 0.0
+    verdict: int = 0  # of y
 
 
 def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
@@ -115,11 +141,15 @@ def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
             x = statistics[column]
             y = statistics[comp]
             if x and y:
-                point = TradeoffPoint(
-                    row.method, 100 * x.mean, 100 * y.mean, 100 * (x.std or 0.0), 100 * (y.std or 0.0)
-                )
+                widths = _half_width(x), _half_width(y)
+                point = TradeoffPoint(row.method, 100 * x.mean, 100 * y.mean, *widths, y.verdict)
                 points_by_name.setdefault(name, []).append(point)
     return points_by_name
+
+
+def _half_width(statistic: Statistic) -> float:
+    gap = statistic.difference
+    return 50 * (gap.high - gap.low) if gap else 0.0
 
 
 def number_methods(methods: Sequence[str]) -> dict[str, str]:
@@ -127,16 +157,27 @@ def number_methods(methods: Sequence[str]) -> dict[str, str]:
     return {m: str(i) for i, m in enumerate(methods, 1)} if len(methods) > CROWD else {}
 
 
-def draw_tradeoff(points: Sequence[TradeoffPoint], x_label: str, short: Mapping[str, str] | None = None) -> Markup:
-    """Draw one point a method with its deviation over seeds; dashed lines through the pretrained model.
+def draw_tradeoff(
+    points: Sequence[TradeoffPoint],
+    x_label: str,
+    base: str = PRETRAINED,
+    short: Mapping[str, str] | None = None,
+    is_crowded: bool = False,
+) -> Markup:
+    """Draw one point a method with the intervals of its differences; dashed lines through the row `base`.
 
-    `short` has what to write at a point in place of its method's name.
+    `short` has what to write at a point in place of its method's name. Where it is crowded intervals would hide names.
     """
-    plot = SvgPlot(f"Compositionality against {x_label}", f"{x_label}, %", "Comp, %")
+    plot = SvgPlot(f"Compositionality against {x_label}", f"{x_label}, %", "Comp, %", TRADEOFF_SIZE)
     names = short or {}
-    for number, point in enumerate(points):
-        plot.axes.errorbar(point.x, point.y, point.dy, point.dx, ecolor=SOFT, elinewidth=1.0, fmt="none")
-        _mark(plot, point, number, names.get(point.name, point.name))
+    for point in points:
+        title = f"{point.name}: {point.x:.1f} / {point.y:.1f}"
+        if point.name == base:
+            plot.guide(point.x, point.y)
+        elif (point.dx or point.dy) and not is_crowded:
+            plot.axes.errorbar(point.x, point.y, point.dy, point.dx, ecolor=RULE, elinewidth=1.5, fmt="none")
+        style = DIAMOND if point.name == base else {"color": VERDICT_COLOURS[point.verdict]}
+        plot.mark(point.x, point.y, title, names.get(point.name, point.name), **style)
     return plot.to_svg()
 
 
@@ -148,6 +189,56 @@ def _mark(plot: SvgPlot, point: TradeoffPoint, colour: int, name: str) -> None:
         plot.mark(point.x, point.y, title, name, **DIAMOND)
     else:
         plot.mark(point.x, point.y, title, name, color=COLOURS[colour % len(COLOURS)])
+
+
+# --- differences with their intervals, a row a method
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """A method's differences, one for each panel; None where it has none."""
+
+    name: str
+    statistics: tuple[Statistic | None, ...]
+
+
+def draw_forest(rows: Sequence[ForestRow], panels: Mapping[str, Column], base: str, standalone: bool = False) -> Markup:
+    """Draw a dot and its 95 % interval a row and panel, in points; grey where the interval holds 0."""
+    titles: list[str] = []
+    height = FOREST_HEAD + (FOREST_ROW if len(rows) <= CROWD else CROWDED_ROW) * max(len(rows), 2)
+    with matplotlib.rc_context(STYLE | {"font.size": 12, "ytick.labelsize": 12}):
+        figure = Figure(figsize=(FOREST_WIDTH / DPI, height / DPI), dpi=DPI, layout="constrained")
+        all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for panel, (axes, label) in enumerate(zip(all_axes, panels, strict=True)):
+            column = panels[label]
+            axes.set_title(label, fontsize=12.5)
+            axes.axvline(0, color=INK, linewidth=1)
+            axes.grid(False, axis="y")
+            axes.xaxis.set_major_formatter(FuncFormatter(format_tick))
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+            for place, row in enumerate(rows):
+                _draw_interval(axes, place, row.name, row.statistics[panel], column, titles)
+        names = [encode_xml(row.name) for row in rows]
+        all_axes[0].set_yticks(range(len(rows)), names, color=INK)
+        all_axes[0].set_ylim(len(rows) - 0.4, -0.6)
+        figure.supxlabel(encode_xml(f"difference to {base}, points"), fontsize=11, color=SOFT)
+        return export_svg(figure, f"Differences to {base}: {', '.join(panels)}", titles, standalone)
+
+
+def _draw_interval(
+    axes: Axes, place: int, name: str, statistic: Statistic | None, column: Column, titles: list[str]
+) -> None:
+    if statistic is None or statistic.change is None:
+        return
+    colour = VERDICT_COLOURS[statistic.verdict]
+    gap = statistic.difference
+    title = f"{name}: {format_number(statistic.change, column, sign=True)}"
+    if gap:
+        axes.plot([column.scale * gap.low, column.scale * gap.high], [place, place], color=colour, linewidth=2)
+        title += f" {format_interval(gap, column)}"
+    style: dict[str, Any] = {"marker": "o", "markersize": 7, "color": colour, "gid": f"mark{len(titles)}"}
+    axes.plot([column.scale * statistic.change], [place], linestyle="", **style)
+    titles.append(title)
 
 
 @dataclass(frozen=True)

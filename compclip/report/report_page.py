@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -27,8 +28,8 @@ from compclip.report import (
     blind_comparison,
     claims,
     decisions,
+    first_screen,
     item_gallery,
-    method_stories,
     published_numbers,
     report_figures,
     run_details,
@@ -41,12 +42,12 @@ from compclip.report import (
 )
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding
-from compclip.report.escape import to_markdown
-from compclip.report.method_stories import MethodStory
+from compclip.report.escape import format_name, to_markdown
+from compclip.report.first_screen import ComparedTable
 from compclip.report.published_numbers import DifferenceBeside, OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_details import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
-from compclip.report.table_heads import SharedPictures
+from compclip.report.table_heads import SHARED, SharedPictures
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
@@ -255,17 +256,12 @@ def _compare_blind(
     return compared
 
 
-def tell_stories(page: ReportPage) -> list[tuple[str, list[MethodStory]]]:
-    """Describe each table's methods in words, by the table's name."""
+def compare_tables(page: ReportPage) -> list[ComparedTable]:
+    """Compare the rows of each main table with the report's reference."""
     contrasts = {group.name: group for group in page.tables.contrasts}
-    stories = []
-    for group in page.tables.main:
-        blind = page.tables.blind.get(group.name)
-        gains = blind.gains if blind else None
-        sentences = method_stories.tell_stories(group, gains, contrasts.get(group.name), page.settings.reference)
-        if sentences:
-            stories.append((group.name, sentences))
-    return stories
+    reference = page.settings.reference
+    compared = [first_screen.compare_rows(group, contrasts.get(group.name), reference) for group in page.tables.main]
+    return [table for table in compared if table]
 
 
 def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
@@ -276,7 +272,8 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     )
     environment.globals |= {module.__name__.rpartition(".")[2]: module for module in TEMPLATE_MODULES}
     environment.globals |= {function.__name__: function for function in TEMPLATE_FUNCTIONS}
-    environment.filters |= {"layout_differences": layout_differences, "layout_scores": layout_scores}
+    layouts = (layout_differences, layout_means, layout_scores)
+    environment.filters |= {function.__name__: function for function in layouts}
     text = environment.get_template("page.html.j2").render(page=page, gallery_mark=Markup(GALLERY_MARK))
     return _insert_gallery(text, page, out, environment) if page.has_gallery else text
 
@@ -287,7 +284,8 @@ def _insert_gallery(text: str, page: ReportPage, out: Path, environment: Environ
     root = page.results.root
     results = Path(os.path.relpath(root / run_folder.RESULTS, out))
     galleries = item_gallery.make_galleries(page.slices, page.settings.items, root, results, room)
-    gallery = environment.get_template("gallery.html.j2").render(galleries=galleries)
+    finding = item_gallery.describe_most(galleries)
+    gallery = environment.get_template("gallery.html.j2").render(galleries=galleries, finding=finding)
     return text.replace(GALLERY_MARK, gallery, 1)
 
 
@@ -296,13 +294,14 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     runs = page.results.runs
     cells = [run.cell for run in runs]
     trained = [run for run in runs if run.cell.method != PRETRAINED]
+    split = page.settings.split
     pairs: dict[str, list[str]] = {
         "methods": abbreviate_methods([c.method for c in cells]),
         "backbone": [c.backbone for c in cells],
         "data": [c.data for c in cells],
         "seeds": [str(run.cell.seed) for run in trained or runs],
         "benchmarks": list(page.results.benchmarks),
-        "scores of": [page.settings.split.describe()],
+        "scores of": [] if split.name == WHOLE else [split.describe()],
         "training took": [run_details.format_total_hours(trained)],
         "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(runs)],
     }
@@ -332,23 +331,6 @@ def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
             text = "mean of " + ", ".join(member.name for member in column.members)
         formulas.append((name, text))
     return formulas
-
-
-def draw_tradeoffs(page: ReportPage) -> list[tuple[str, list[Markup], list[tuple[str, str]]]]:
-    """Draw compositionality against zero-shot and retrieval, one figure for each summary column, by table.
-
-    Also return number and method, where the figures have numbers.
-    """
-    sections = []
-    for group in page.tables.main:
-        labels = {row.method: table_heads.row_label(row, group) for row in group.rows}
-        numbers = report_figures.number_methods([row.method for row in group.rows])
-        figures = []
-        for name, points in report_figures.collect_tradeoffs(group).items():
-            figures.append(report_figures.draw_tradeoff(points, name, numbers or labels))
-        if figures:
-            sections.append((group.name, figures, [(number, method) for method, number in numbers.items()]))
-    return sections
 
 
 def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
@@ -443,10 +425,12 @@ def layout_contrasts(page: ReportPage, groups: Sequence[ResultTable], base: str)
 
 
 # What the template calls, by these names.
-TEMPLATE_MODULES = (claims, decisions, method_stories, published_numbers, run_details, slice_tables, tuned_rows)
+TEMPLATE_MODULES = (
+    claims, decisions, first_screen, published_numbers, run_details, slice_tables, table_formats, tuned_rows
+)  # fmt: skip
 TEMPLATE_FUNCTIONS = (
-    layout_means, layout_contrasts, list_facts, describe_summaries, tell_stories, draw_tradeoffs, draw_wise_ft,
-    draw_losses, lay_out_curves, compare_published, rank_among_models, list_not_published, list_not_among,
+    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_losses, lay_out_curves,
+    compare_published, rank_among_models, list_not_published, list_not_among, format_name,
 )  # fmt: skip
 
 
@@ -462,9 +446,11 @@ def write_report(page: ReportPage, out: Path) -> None:
     blind = {group.name: page.blind_rows(group) for group in groups}
     all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics)
     contrasts = page.tables.contrasts
+    compared = compare_tables(page)
     plots = _format_plots(page)
+    plots |= {name_forest(table): first_screen.draw_forest(table, standalone=True) for table in compared}
     files = {
-        "report.md": _format_markdown(page, blind),
+        "report.md": _format_markdown(page, compared),
         "report.csv": table_formats.format_results_csv(all_tables),
         "report.tex": table_formats.format_latex(groups, page.notes, blind)
         + table_formats.format_blind_latex(list(page.tables.blind.values()))
@@ -504,32 +490,31 @@ def _format_plots(page: ReportPage) -> dict[str, str]:
     return {name: text for name, text in plots.items() if text}
 
 
-def _format_markdown(page: ReportPage, blind: Mapping[str, Sequence[MethodRow]]) -> str:
-    groups = page.tables.main
-    reference = page.settings.reference
-    notice = page.settings.notice
-    correction = decisions.describe_correction(page.settings.correction)
-    parts = [
-        f"{notice}\n\n" if notice else "",
-        table_formats.format_markdown(groups, page.results.missing, page.notes, blind),
-        f"\n{correction}\n" if correction else "",
-    ]
-    for name, stories in tell_stories(page):
-        parts.append(f"\n## In words: {to_markdown(name)}\n\n{method_stories.format_stories_markdown(stories)}")
-    compared = {**page.contrasts, PRETRAINED: page.tables.main}
-    for base, compared_groups in compared.items():
-        lines = page.list_printed(compared_groups, base)
-        if lines or base != PRETRAINED:
-            for group in compared_groups:
-                printed = page.layout_printed(group, base)
-                parts.append(table_formats.format_contrasts_markdown([group], base, printed))
-            parts.append(f"\n{published_numbers.summarize_differences(lines)}\n" if lines else "")
-    parts += [method_stories.format_verdicts_markdown(group, reference) for group in page.tables.contrasts]
-    parts.append(slice_tables.format_slices_markdown(page.slices))
-    parts.append(tuned_rows.format_tuning_markdown(page.results.tuning))
-    parts.append(trajectories.format_curves_markdown(groups, page.results.curves))
-    parts.append(claims.format_claims_markdown(page.findings))
-    return "".join(parts)
+def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str:
+    """Format what a pull request shows: a sentence a method, a figure and the headline table."""
+    facts = " · ".join(f"{name} {values}" for name, values in list_facts(page))
+    sections = [page.settings.notice, f"# Report\n\n{to_markdown(facts)}"]
+    for table in compared:
+        sections.append(f"## {to_markdown(table.table.name)}\n\n**{to_markdown(first_screen.describe_best(table))}**")
+        head = table_formats.describe_head(table.table)
+        sections.append(" ".join(f"{name}: {to_markdown(text)}." for name, text in head.items()))
+        lines = [f"- **{to_markdown(method)}**: {to_markdown(text)}" for method, text in table.sentences]
+        sections.append("\n".join(lines))
+        sections.append(f"![differences to {to_markdown(table.reference)}]({quote(f'plots/{name_forest(table)}')})")
+        sections.append(table_formats.format_markdown_table(first_screen.select_headline(table.table)).rstrip())
+        sections.append(first_screen.LEGEND.format(to_markdown(table.reference)))
+        sections += [f"{SHARED} {to_markdown(note)}." for note in page.notes.get(table.table.name, ())]
+        sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(table.table)]
+    sections.append(decisions.describe_correction(page.settings.correction))
+    if page.results.missing:
+        lines = [f"- {to_markdown(m.cell)}: {to_markdown(m.reason)}" for m in page.results.missing]
+        sections.append("## Missing\n\n" + "\n".join(lines))
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def name_forest(compared: ComparedTable) -> str:
+    """Name the file of a table's figure."""
+    return f"forest-{compared.table.backbone}-{compared.table.data}.svg"
 
 
 def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
@@ -537,7 +522,7 @@ def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
     manifest = folder / MANIFEST
     old_hashes = read_mapping(manifest) if manifest.is_file() else {}
     stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
-    for path in list(folder.rglob("*.csv")):
+    for path in [path for path in folder.rglob("*.*") if path.is_file()]:
         old_hash = stale.get(path.relative_to(folder).as_posix())
         if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
             path.unlink()

@@ -24,7 +24,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.prepare import item_slices
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import slice_search
-from compclip.report.escape import format_csv, layout_markdown, to_markdown
+from compclip.report.escape import format_csv
 from compclip.report.statistics import item_units, named_generator
 from compclip.report.tables import MethodRow, ResultTable, has_random_weights
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL, RETRIEVED, Items
@@ -329,7 +329,7 @@ def describe_search(table: SliceTable) -> str:
 
 
 def layout_slices(table: SliceTable) -> list[dict[str, str]]:
-    """Lay out the shown slices for the page and Markdown, in points."""
+    """Lay out the shown slices for the page, in points."""
     return [
         {
             "method": line.method,
@@ -367,16 +367,3 @@ def format_slices_csv(tables: Sequence[SliceTable]) -> str:
             head = (table.backbone, table.data, line.method, line.reference, line.benchmark, departing.name)
             rows.append([*head, departing.items, departing.units, *numbers, int(line.shown)])
     return format_csv([FIELDS, *rows])
-
-
-def format_slices_markdown(tables: Sequence[SliceTable]) -> str:
-    """Format the shown slices as tables; empty without a search."""
-    text = ""
-    for table in tables:
-        text += f"\n## Slices: {to_markdown(table.name)}\n\n{describe_search(table)}\n"
-        names = ["method", "reference", "benchmark", "slice"]
-        numbers = ["pictures", "there", "elsewhere", "p"]
-        rows = [[to_markdown(line[name]) for name in names + numbers] for line in layout_slices(table)]
-        if rows:
-            text += "\n" + layout_markdown(["method", "against", "benchmark", "slice", *numbers], rows, numbers)
-    return text

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 import matplotlib
 import numpy as np
@@ -28,7 +29,9 @@ SOFT = "#5b6675"
 PAPER = "#ffffff"
 RULE = "#d9dee5"
 COLOURS = ("#1c2431", "#2b6cb8", "#d0651f", "#2c8a63", "#8656b3", "#b83e63", "#8a7412", "#2490a5")  # c0 to c7 of pages
-PAGE_COLOURS = {INK: "ink", SOFT: "soft", PAPER: "paper", RULE: "rule"}
+BETTER = "#1f62ad"  # blue and orange are told apart by the colour-blind
+WORSE = "#b4500e"
+PAGE_COLOURS = {INK: "ink", SOFT: "soft", PAPER: "paper", RULE: "rule", BETTER: "good", WORSE: "bad"}
 PAGE_COLOURS |= {colour: f"c{number}" for number, colour in enumerate(COLOURS)}
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "compclip", "font.family": "sans-serif", "font.size": 11.5,
@@ -94,7 +97,7 @@ class SvgPlot:
                 )
             for text in self.figure.findobj(Text):
                 text.set_parse_math(False)
-                text.set_text(_encodable(text.get_text()))
+                text.set_text(encode_xml(text.get_text()))
             self._write_names()
             return export_svg(self.figure, self.label, self._titles)
 
@@ -116,13 +119,14 @@ class SvgPlot:
             right, up = PLACES[boxes.index(box)]
             arrow = {"arrowstyle": "-", "color": SOFT} if max(abs(right), abs(up)) > NEAR else None
             self.axes.annotate(
-                _encodable(name), (x, y), (right, up), textcoords="offset pixels", ha="left" if right > 0 else "right",
+                encode_xml(name), (x, y), (right, up), textcoords="offset pixels", ha="left" if right > 0 else "right",
                 va="center", fontsize=11.5, gid="name", arrowprops=arrow,
             )  # fmt: skip
 
 
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+def encode_xml(text: str) -> str:
+    """Return text that XML can hold."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _name_box(x: float, y: float, ends: bool, name: str) -> Box:
@@ -136,21 +140,55 @@ def boxes_overlap(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def export_svg(figure: Figure, label: str, titles: Sequence[str]) -> Markup:
-    """Return a figure with the page's colours, ids of its own, and a title for each mark, whose gid is mark<number>."""
+def export_svg(figure: Figure, label: str, titles: Sequence[str], standalone: bool = False) -> Markup:
+    """Return a figure with the page's colours, ids of its own, and a title for each mark, whose gid is mark<number>.
+
+    One that is `standalone` is a file by itself, in light colours.
+    """
     stream = io.StringIO()
     figure.savefig(stream, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
-    svg = text[text.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</defs>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
-    svg = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.4g}", svg)
-    prefix = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
-    for number, title in enumerate(titles):
-        svg = svg.replace(f'<g id="mark{number}">', f'<g id="mark{number}"><title>{escape(title)}</title>', 1)
-    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    for colour, variable in PAGE_COLOURS.items():
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</defs>", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"| xlink(?=:href)', "", text).replace(":href=", " href=")
+    prefix = "f" + hashlib.sha256(text.encode()).hexdigest()[:6]
+    root = ElementTree.fromstring(text)
+    _slim_element(root, set(re.findall(r'(?:href="|url\()#([^")]+)', text)), titles, prefix)
+    size = {name: root.get(name, "").removesuffix("pt") for name in ("width", "height")}
+    root.attrib = {"class": "plot", "role": "img", "aria-label": label, **size, "viewBox": root.get("viewBox", "")}
+    if standalone:
+        root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "font-family": "sans-serif"}
+        root.set("style", f"background:{PAPER}")
+    svg = ElementTree.tostring(root, encoding="unicode")
+    for colour, variable in PAGE_COLOURS.items() if not standalone else ():
         svg = svg.replace(colour, f"var(--{variable})")
-    svg = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', svg, count=2)
-    svg = re.sub(r"\n\s*", "\n", svg)
-    return Markup(svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{escape(label)}" ', 1))
+    return Markup(svg)
+
+
+def _slim_element(element: Element, used_ids: Collection[str], titles: Sequence[str], prefix: str) -> None:
+    """Drop what shows nothing: fonts, turns by 0, ids that nothing refers to, groups without attributes, digits."""
+    identity = element.attrib.pop("id", "")
+    for name, value in element.attrib.items():
+        value = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.4g}", value.replace("\n", ""))
+        if name == "style":
+            value = re.sub(r"font-family: [^;]*;|(?<=[;:]) +", "", value)
+        if name == "href":
+            value = f"#{prefix}-{value[1:]}"
+        element.set(name, value.replace("url(#", f"url(#{prefix}-").strip())
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
+    if identity in used_ids:
+        element.set("id", f"{prefix}-{identity}")
+    children: list[Element] = []
+    for child in element:
+        _slim_element(child, used_ids, titles, prefix)
+        is_plain = child.tag == "g" and not child.attrib
+        children += list(child) if is_plain else [child]
+    element[:] = children
+    element.text = (element.text or "").strip()
+    element.tail = ""
+    if identity.startswith("mark") and titles:
+        element.set("class", "mark")
+        title = Element("title")
+        title.text = titles[int(identity.removeprefix("mark"))]
+        element.insert(0, title)

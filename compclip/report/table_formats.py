@@ -5,13 +5,11 @@ A table of contrasts has differences to a method, or to the pretrained model, wh
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from statistics import median
 from typing import Any, NamedTuple
-
-from markupsafe import Markup
 
 from compclip.base.messages import format_count
 from compclip.config.columns import SUMMARY
@@ -19,7 +17,6 @@ from compclip.config.sections import WHOLE
 from compclip.report import decisions, escape, statistics, table_heads
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.escape import format_name, to_latex, to_markdown
-from compclip.report.run_details import MissingResult
 from compclip.report.statistics import Interval
 from compclip.report.table_heads import SHARED, SharedPictures
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
@@ -33,25 +30,10 @@ CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
     "difference", "low", "high", "over", "items", "verdict",
 )  # fmt: skip
-LEGEND = (
-    "Mean ± standard deviation over seeds, in percent; best **bold**, second best <u>underlined</u> where that order "
-    "is decided, ≈ where a row cannot be told from the best; ▲ ▼ better or "
-    "worse than the pretrained model where the 95 % interval of the difference excludes 0: over seeds and items "
-    "together, of one checkpoint over the items alone. `seeds` counts checkpoints: one under two seeds is one."
-)
-CONTRAST_LEGEND = (
-    "Row minus {}, over the seeds of both, with its 95 % interval over seeds and items together, both paired; ▲ ▼ "
-    "better or worse where it excludes 0. Where it is over less it says so: items alone, of one seed, or seeds alone, "
-    "where a metric keeps no items."
-)
 PRINTED = "{} prints"  # names the row of a paper's differences, below ours
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
-LEAST = "decided from"  # names the row of least differences
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
-EQUAL = "≈"  # a row that cannot be told from the best of its column
-WIDEST = 4.0  # times the median end of a column's intervals: where its small axes stop
-SPARK = 46  # pixels of half such an axis
 RANK = {0: "", 1: "best", 2: "second"}
 FormatCell = Callable[[Statistic | None, Column], str]
 PrintedRows = Mapping[str, Mapping[str, Mapping[Column, str]]]  # by method and paper a text for each column
@@ -92,19 +74,15 @@ def describe_head(group: ResultTable) -> dict[str, str]:
 
 
 class TableCell(NamedTuple):
-    """A number as the page shows it; `key` sorts."""
+    """A number as the page shows it; `title` is said when it is pointed at."""
 
     text: str
-    small: str
-    css: str
-    mark: str
-    title: str
-    key: str
-    figure: str = ""
-    basis: str = ""
+    small: str = ""
+    css: str = ""
+    title: str = ""
 
 
-EMPTY = TableCell("–", "", "none", "", "no result", "")
+EMPTY = TableCell("–", css="none")
 
 
 def layout_means(
@@ -114,11 +92,18 @@ def layout_means(
 
     `blind` are rows of what is scored without the picture, which no other is compared with.
     """
-    notes = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
     seen = dict.fromkeys(shared or {}, SHARED)
     table = _layout_table(group, group.rows, _make_mean_cell)
     blind_lines = _layout_table(group, blind, _make_mean_cell)["rows"]
-    return table | {"seen": seen, "notes": notes + table_heads.describe_marks(group), "blind": blind_lines}
+    return table | {"seen": seen, "blind": blind_lines}
+
+
+def layout_headline(group: ResultTable, reference: str, shared: SharedPictures | None = None) -> dict[str, Any]:
+    """Lay out the table that is read first: its cells say the rest when pointed at, and its notes what marks mean."""
+    notes = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
+    table = _layout_table(group, group.rows, functools.partial(_make_headline_cell, reference=reference))
+    seen = dict.fromkeys(shared or {}, SHARED)
+    return table | {"seen": seen, "notes": notes + table_heads.describe_marks(group)}
 
 
 def layout_scores(group: ResultTable) -> dict[str, Any]:
@@ -129,31 +114,15 @@ def layout_scores(group: ResultTable) -> dict[str, Any]:
 def layout_differences(group: ResultTable) -> dict[str, Any]:
     """Lay out a table of differences with their intervals; rows without a difference are left out."""
     rows = [row for row in group.rows if any(e and e.change is not None for e in row.statistics)]
-    limits = {}
-    for i, column in enumerate(group.columns):
-        intervals = [e.difference for row in rows if (e := row.statistics[i]) and e.difference]
-        limits[column] = limit_axis(intervals)
-    table = _layout_table(group, rows, lambda e, c: _make_difference_cell(e, c, limits[c]))
-    return table | {"least": list_least_differences(group) if rows else []}
+    bases = {describe_basis(statistic) for _, _, statistic in group.numbers() if statistic.difference}
+    basis = bases.pop() if len(bases) == 1 else ""  # what holds for all is said once
 
+    def show(statistic: Statistic | None, column: Column) -> TableCell:
+        cell = _make_difference_cell(statistic, column)
+        return cell._replace(small=cell.small.removesuffix(f" {basis}") if basis else cell.small)
 
-def limit_axis(intervals: Sequence[Interval]) -> float:
-    """Return the end of a column's small axes: the largest end, at most `WIDEST` times the rows' median one."""
-    ends = [max(abs(interval.low), abs(interval.high)) for interval in intervals]
-    return min(max(ends), WIDEST * median(ends) or max(ends)) or 1.0 if ends else 1.0
-
-
-def draw_interval(gap: Interval, limit: float, verdict: int) -> Markup:
-    """Draw a small interval on an axis of 0 ± limit: the dot is the estimate, an arrow one beyond the axis."""
-    start, stop, at = (SPARK * (1 + max(-1, min(1, value / limit))) for value in (gap.low, gap.high, gap.estimate))
-    mark = {1: "good", -1: "bad", 0: "none"}[verdict]
-    dot = f'<circle class="{mark}" cx="{at:.1f}" cy="7" r="3"/>'
-    if abs(gap.estimate) > limit:
-        dot = f'<path class="{mark}" d="M{at:.1f} 7l{-6 if gap.estimate > 0 else 6} -4v8Z"/>'
-    lines = f'<path class="zero" d="M{SPARK} 1v12"/><path class="range {mark}" d="M{start:.1f} 7H{stop:.1f}"/>'
-    width = 2 * SPARK
-    view = f'viewBox="-2 0 {width + 4} 14" width="{width + 4}" height="14"'
-    return Markup(f'<svg class="spark" {view} aria-hidden="true">{lines}{dot}</svg>')
+    table = _layout_table(group, rows, show)
+    return table | {"basis": basis, "least": list_least_differences(group) if rows else []}
 
 
 def list_least_differences(group: ResultTable) -> list[str]:
@@ -176,11 +145,11 @@ def _layout_table(
         "count": "seeds",
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
-        "starts": {i for i, c in enumerate(group.columns) if i and group.columns[i - 1].benchmark != c.benchmark},
         "marks": table_heads.column_marks(group),
         "head": describe_head(group),
         "scored": table_heads.benchmark_coverage(group),
         "seen": {},
+        "basis": "",
         "least": [],
         "printed": {},
     }
@@ -190,51 +159,35 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
     if statistic is None:
         return EMPTY
     small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
-    value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
-    title = f"{column.name}: {value}, {_count_checkpoints(statistic)}"
     css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
-    text = format_number(statistic.mean, column)
-    mark = MARK[statistic.verdict]
+    return TableCell(format_number(statistic.mean, column), small, css)
+
+
+def _make_headline_cell(statistic: Statistic | None, column: Column, reference: str) -> TableCell:
+    if statistic is None:
+        return EMPTY
+    value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
+    spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
+    title = f"{column.name}: {value}{spread}, {_count_checkpoints(statistic)}"
+    if statistic.change is not None:
+        change = format_number(statistic.change, column, sign=True)
+        title += f"; {change} to {reference} {describe_interval(statistic, column)}".rstrip()
     if statistic.equal_to:
-        mark = f"{EQUAL}{mark}"
-        title = f"{title}; cannot be told from {statistic.equal_to}"
-    return TableCell(text, small, css, mark, title, f"{statistic.mean:.6f}")
+        title += f"; cannot be told from {statistic.equal_to}"
+    return _make_mean_cell(statistic, column)._replace(small="", title=title)
 
 
 def _make_score_cell(statistic: Statistic | None, column: Column) -> TableCell:
     if statistic is None:
         return EMPTY
-    gap = statistic.difference
-    text = format_number(statistic.mean, column)
-    small = format_interval(gap, column, sign=False) if gap else ""
-    title = f"{column.name}: {gap.items if gap else 'few'} items"
-    return TableCell(text, small, "", "", title, f"{statistic.mean:.6f}", basis=describe_basis(statistic))
+    return TableCell(format_number(statistic.mean, column), describe_interval(statistic, column, sign=False))
 
 
-def _make_difference_cell(statistic: Statistic | None, column: Column, limit: float) -> TableCell:
+def _make_difference_cell(statistic: Statistic | None, column: Column) -> TableCell:
     if statistic is None or statistic.change is None:
         return EMPTY
     text = format_number(statistic.change, column, sign=True)
-    key = f"{statistic.change:.6f}"
-    gap = statistic.difference
-    if gap is None:
-        return TableCell(text, "no items", "", "", "the benchmark keeps no items of this metric", key)
-    figure = draw_interval(gap, limit, statistic.verdict)
-    css = VERDICT[statistic.verdict]
-    mark = MARK[statistic.verdict]
-    title = f"{gap.items} item pairs"
-    if statistic.basis:
-        title = f"over {statistic.basis}: {_count_checkpoints(statistic)}, {title}"
-    return TableCell(
-        text=text,
-        small=format_interval(gap, column),
-        css=css,
-        mark=mark,
-        title=title,
-        key=key,
-        figure=figure,
-        basis=describe_basis(statistic),
-    )
+    return TableCell(text, describe_interval(statistic, column) or "no items", VERDICT[statistic.verdict])
 
 
 def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
@@ -245,63 +198,15 @@ def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
 # Markdown
 
 
-def format_markdown(
-    groups: Sequence[ResultTable],
-    missing: Sequence[MissingResult],
-    notes: Mapping[str, Sequence[str]] | None = None,
-    blind: Mapping[str, Sequence[MethodRow]] | None = None,
-) -> str:
-    """Format all tables in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0.
-
-    `notes` below them; `blind` rows, by table, are their last.
-    """
-    sections = ["# Report", LEGEND]
-    for group in groups:
-        head = "".join(f"{name}: {to_markdown(text)}.\n\n" for name, text in describe_head(group).items())
-        sections.append(f"## {to_markdown(group.name)}\n\n{head}{_markdown_table(group, _markdown_cell)}")
-        blind_rows = (blind or {}).get(group.name, ())
-        sections[-1] += "".join(f"\n{_markdown_row(row, row.method, group, _markdown_cell)}" for row in blind_rows)
-        sections += [f"{SHARED} {to_markdown(note)}." for note in (notes or {}).get(group.name, ())]
-        sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(group)]
-    if missing:
-        lines = [f"- {to_markdown(m.cell)}: {to_markdown(m.reason)}" for m in missing]
-        sections.append("## Missing\n\n" + "\n".join(lines))
-    return "\n\n".join(sections) + "\n"
-
-
-def format_contrasts_markdown(groups: Sequence[ResultTable], method: str, printed: PrintedRows | None = None) -> str:
-    """Format a table of differences for each group in Markdown, `printed` below its rows; empty without rows."""
-    name = to_markdown(method)
-    return "".join(
-        f"\n## Difference to {name}: {to_markdown(group.name)}\n\n{CONTRAST_LEGEND.format(name)}\n\n"
-        f"{_markdown_table(group, _markdown_contrast, printed)}\n{_least_line(group)}"
-        for group in groups
-        if group.rows
-    )
-
-
-def _least_line(group: ResultTable) -> str:
-    """Return the table's last line: the least difference that each column decides."""
-    least = list_least_differences(group)
-    return f"| {LEAST} | | {' | '.join(text or '–' for text in least)} |\n" if least else ""
-
-
-def _markdown_table(group: ResultTable, cell: FormatCell, printed: PrintedRows | None = None) -> str:
+def format_markdown_table(group: ResultTable) -> str:
+    """Format a table in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0."""
     marks = table_heads.column_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
-    lines = [["method", "seeds", *names], ["---", *["---:"] * (len(names) + 1)]]
     rows = []
     for row in group.rows:
-        rows.append(_markdown_row(row, table_heads.row_label(row, group), group, cell))
-        for paper, texts in (printed or {}).get(row.method, {}).items():
-            cells = [PRINTED.format(to_markdown(paper)), "", *(texts.get(column, "") for column in group.columns)]
-            rows.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), *rows])
-
-
-def _markdown_row(row: MethodRow, label: str, group: ResultTable, cell: FormatCell) -> str:
-    cells = [cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
-    return "| " + " | ".join([to_markdown(label), str(row.seeds), *cells]) + " |"
+        cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+        rows.append([to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells])
+    return escape.layout_markdown(["method", "seeds", *names], rows, {"seeds", *names})
 
 
 def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
@@ -310,15 +215,7 @@ def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
     text = format_number(statistic.mean, column)
     text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(statistic.rank, text)
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
-    marks = f"{EQUAL * bool(statistic.equal_to)} {MARK[statistic.verdict]}".strip()
-    return f"{text}{spread} {marks}".rstrip()
-
-
-def _markdown_contrast(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None or statistic.change is None:
-        return "–"
-    words = format_number(statistic.change, column, sign=True), describe_interval(statistic, column)
-    return " ".join(filter(None, (*words, MARK[statistic.verdict])))
+    return f"{text}{spread} {MARK[statistic.verdict]}".rstrip()
 
 
 def describe_interval(statistic: Statistic, column: Column, sign: bool = True) -> str:

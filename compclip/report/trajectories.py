@@ -20,7 +20,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
 from compclip.report import escape, table_heads
-from compclip.report.escape import format_csv, layout_markdown, to_markdown
+from compclip.report.escape import format_csv
 from compclip.report.report_figures import TradeoffPoint, Trajectory, draw_against_comp
 from compclip.report.run_details import MissingResult
 from compclip.report.tables import Column, ResultTable, RowName, column_value, format_summaries, summary_names
@@ -325,15 +325,3 @@ def _describe_means(group: ResultTable, curves: Sequence[TrainingCurve], share: 
         values = [number for number in numbers if number is not None]
         texts.append(f"{100 * sum(values) / len(values):.1f}" if len(values) == len(numbers) else "–")
     return " / ".join(texts)
-
-
-def format_curves_markdown(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
-    """Format the section of report.md; empty without curves."""
-    text = ""
-    for group in groups:
-        rows = [[to_markdown(cell) for cell in line.values()] for line in tabulate_curves(group, curves)]
-        if rows:
-            text += f"\n## Along training: {to_markdown(group.name)}\n\n"
-            text += "Comp / General at shares of the training, in percent.\n\n"
-            text += layout_markdown(["method", "Comp / General", "shown"], rows)
-    return text

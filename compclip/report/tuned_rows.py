@@ -24,7 +24,7 @@ from compclip.base.files import read_mapping
 from compclip.config import grid, tuning
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import TEST, VALIDATION, WHOLE, Params
-from compclip.report.escape import format_csv, layout_markdown, to_markdown
+from compclip.report.escape import format_csv
 from compclip.report.tables import MethodRow, ResultTable, RowName
 from compclip.runs.result_files import FinishedRun
 
@@ -286,16 +286,6 @@ def describe_tuning(methods: Sequence[TunedMethod]) -> str:
         f"trials within {FLAT_POINTS:g} point of the best gain; behind each chosen value stand the one before and the "
         "range that the flat trials had."
     )
-
-
-def format_tuning_markdown(methods: Sequence[TunedMethod]) -> str:
-    """Format the studies as a table; empty without any."""
-    if not methods:
-        return ""
-    numbers = ["trials", "minutes", "before", "gain", "flat"]
-    rows = [[to_markdown(cell) for cell in method.layout().values()] for method in methods]
-    table = layout_markdown(["method", "on", *numbers, "chosen"], rows, numbers)
-    return f"\n## Tuning\n\n{describe_tuning(methods)}\n\n{table}"
 
 
 def format_tuning_csv(methods: Sequence[TunedMethod]) -> str:

@@ -264,27 +264,24 @@ def test_verdicts_of_the_fake_runs(report):
 
 def test_all_formats_show_the_same_verdicts(report, tmp_path):
     report_page.write_report(report, tmp_path / "out")
-    html, text, tex, table = (
-        (tmp_path / "out" / name).read_text() for name in ("index.html", "report.md", "report.tex", "claims.csv")
+    html, tex, table = (
+        (tmp_path / "out" / name).read_text() for name in ("index.html", "report.tex", "claims.csv")
     )  # fmt: skip
     summary = (
         "4 claims; holds: 1, does not hold: 1, undecided: 1, not in this grid: 1; "
         "of 6 inequalities; holds: 3, does not hold: 1, undecided: 1, not in this grid: 1"
     )
-    assert f"vit / scenes ({summary})" in html and summary in text and summary in tex
-    assert html.count('class="verdict worse">does not hold') == 1
-    labels = [html.count(f'data-label="{name}">') for name in ("paper", "ours", "95 %", "over")]
-    assert labels == [4] * 4  # a narrow window has no heads
+    assert f"vit / scenes ({summary})" in html and summary in tex
+    assert html.count('class="verdict worse">does not hold') == 2  # the claim, and its inequality
+    assert "1 holds, 1 does not hold, 1 undecided, 1 not in this grid" in html
     assert "Not in this grid (1)" in html and "no fsc_clip" in html
-    assert "- one (CLIC, Table 1): no fsc_clip\n" in text
-    assert text.count("| **undecided** |") == text.count("| **holds** |") == 1
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 4  # three sections, and the claims
     rows = list(csv.DictReader(table.splitlines()))
     assert [row["claim_verdict"] for row in rows] == [REFUTED] * 2 + [HOLDS] + [ABSENT] * 2 + [UNDECIDED]
     assert (rows[1]["margin"], rows[1]["seeds"], rows[1]["verdict"]) == ("0.990000", "3", REFUTED)
     assert (rows[0]["difference"], rows[0]["paper_low"], rows[0]["paper_high"]) == ("0.300000", "0.066000", "0.116000")
     assert rows[0]["over"] == "seeds and items" and float(rows[0]["low"]) < 0.3 < float(rows[0]["high"])
-    assert html.count(">seeds and items<") == text.count("| seeds and items |") == 4
+    assert html.count(">seeds and items<") == 4
     assert rows[3]["why"] == "no fsc_clip" and rows[3]["difference"] == ""
 
 

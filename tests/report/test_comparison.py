@@ -44,7 +44,7 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
         (statistic,) = row.statistics
         assert (row.seeds, statistic.seeds, statistic.std) == (1, 1, None)
     assert (statistic.basis, statistic.verdict, statistic.change) == ("items alone", 1, pytest.approx(0.3))
-    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown([group], ())
+    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown_table(group)
     (_, shown_seeds, _) = table_formats.layout_means(group)["rows"][1]
     assert shown_seeds == 1 and "±" not in table_formats.layout_means(group)["rows"][1][2][0].small
     (finding,) = claims.judge_claims(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compclip.report import method_stories
+from compclip.report import first_screen
 from compclip.report.statistics import BOTH, ITEMS_ALONE, Interval
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION, RETRIEVAL
@@ -13,7 +13,7 @@ from compclip.runs.run_folder import Trained
 from tests import fake_runs
 from tests.conftest import ROOT
 
-NAMES = (*method_stories.RISING, *method_stories.NOT_FALLING, "retrieval/i2t_recall_at_5")
+NAMES = (*first_screen.RISING, *first_screen.NOT_FALLING, "retrieval/i2t_recall_at_5")
 COLUMNS = tuple(Column(*name.split("/", 1)) for name in NAMES)
 
 
@@ -30,7 +30,7 @@ def judge(*signs, columns=COLUMNS, basis=BOTH):
     run = FinishedRun(Trained(Path()), Path(), fake_runs.cell("new"), {}, [], {}, results)
     cells = tuple(None if sign is None else statistic(sign, basis) for sign in signs)
     rows = (MethodRow("pretrained", (run,), cells), MethodRow("new", (run,), cells))
-    return method_stories.judge_methods(ResultTable("vit", "scenes", columns, rows), "finetune")
+    return first_screen.judge_methods(ResultTable("vit", "scenes", columns, rows), "finetune")
 
 
 @pytest.mark.parametrize(

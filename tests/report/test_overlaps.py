@@ -27,9 +27,10 @@ def test_a_note_and_a_mark_beside_the_rows(tmp_path):
     report = build_page(tmp_path)
     assert report.notes == {"vit / scenes": [TOLD]}
     html = report_page.render_page(report)
-    assert "<span>retrieval †</span>" in html and "<span>sugarcrepe</span>" in html
+    assert ">retrieval †<small" in html and ">sugarcrepe<small" in html
     assert html.count(f"† {TOLD.replace(chr(39), '&#39;')}.") == 1
-    assert f"† {TOLD}." in table_formats.format_markdown(report.tables.main, [], report.notes).replace("\\", "")
+    report_page.write_report(report, tmp_path / "out")
+    assert f"† {TOLD}." in (tmp_path / "out" / "report.md").read_text().replace("\\", "")
     caption = table_formats.format_latex(report.tables.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
     assert caption.endswith(f"{TOLD}.}}")
 

@@ -86,7 +86,7 @@ def test_the_page_of_a_paper_s_grid(name, tmp_path, monkeypatch):
     assert report_command.main(["--params", str(GRIDS[name]), "--out", "out"]) == 0
     html = (tmp_path / "out" / "index.html").read_text()
     paper, *tables = TABLES[name]
-    section = html.partition('<h2 id="published">')[2]
+    section = html.partition('<details id="published">')[2]
     assert all(f"<summary>{paper}, {table}</summary>" in section for table in tables)
     for column in read.load_params(GRIDS[name]).report.columns:
         assert column.partition("/")[2] in (tmp_path / "out" / "report.csv").read_text()

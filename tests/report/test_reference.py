@@ -124,7 +124,6 @@ def test_rows_are_all_others_of_each_table(tmp_path):
     cells = [fake_runs.cell(m, data=d) for d in ("scenes", "coco") for m in fake_runs.METHODS]
     page = built(tmp_path, [cell for cell in cells if cell.folder != "clic/vit-coco-0"])
     assert [[row.method for row in group.rows] for group in page.tables.contrasts] == [["pretrained", "negclip"], []]
-    assert "There is no run of clic" not in report_page.render_page(page)
     assert built(tmp_path, cells, reference="").tables.contrasts == ()
 
 
@@ -151,18 +150,15 @@ def test_further_methods_change_no_interval(page, tmp_path):
     assert again["negclip"] == read_statistics(page)["negclip"]
 
 
-def test_page_markdown_csv_and_latex_say_the_same(page):
+def test_page_csv_and_latex_say_the_same(page):
     text = report_page.render_page(page)
-    section = text.partition('<h2 id="reference">Difference to clic</h2>')[2].partition("<h2 ")[0]
-    row = section.partition('<tr data-name="negclip">')[2].partition("</tr>")[0]
-    assert '<a href="#reference">To clic</a>' in text
+    section = text.partition('<details id="reference">')[2].partition("</details>")[0]
+    row = section.partition('<th scope="row">negclip</th>')[2].partition("</tr>")[0]
     ours = read_statistics(page)["negclip"]["hard_positives/brittleness"]
     between = f"[−{-100 * ours.difference.low:.1f}, +{100 * ours.difference.high:.1f}]"
-    assert f'<span class="value">+50.0</span><span class="mark"></span><small>{between}</small>' in row
-    assert "over seeds and items: 2 seeds, 4 item pairs" in row
-    assert row.count("<small>seeds alone</small>") == 1  # mean_score
+    assert f"<td>+50.0<small>{between}</small></td>" in row
+    assert row.count("seeds alone</small>") == 1  # mean_score
     assert "items alone" not in row
-    assert f"+50.0 {between} |" in table_formats.format_contrasts_markdown(page.tables.contrasts, "clic")
     tex = table_formats.format_contrasts_latex(page.tables.contrasts, "clic")
     assert rf"+50.0 {{\scriptsize {{}}{between.replace('−', '$-$')}}}" in tex
     assert r"\caption{vit / scenes, composition: difference to clic" in tex
@@ -188,12 +184,9 @@ def test_marks_and_what_an_interval_is_over_are_the_same_everywhere():
     group = build_table(column, alone, both)
     ends = [table_formats.format_interval(statistic.difference, column) for statistic in (alone, both)]
     (_, _, cells) = table_formats.layout_differences(group)["rows"][0]
-    assert [(c.small, c.basis, c.mark, c.css) for c in cells] == [
-        (ends[0], "items alone", "▼", "worse"), (ends[1], "", "▼", "worse"),
-    ]  # fmt: skip
-    assert cells[0].title == "over items alone: 1 seed, 400 item pairs"
-    text = table_formats.format_contrasts_markdown([group], "clic")
-    assert f"| x_y | 3 | +25.0 {ends[0]} items alone ▼ | +25.5 {ends[1]} ▼ |" in text
+    assert [(c.small, c.css) for c in cells] == [(f"{ends[0]} items alone", "worse"), (ends[1], "worse")]
+    alone_table = table_formats.layout_differences(build_table(column, alone))
+    assert (alone_table["basis"], alone_table["rows"][0][2][0].small) == ("items alone", ends[0])
     tex = table_formats.format_contrasts_latex([group], "clic")
     assert (
         rf"+25.0$^\ast$ {{\scriptsize {{}}{ends[0]} items alone}} & +25.5$^\ast$ {{\scriptsize {{}}{ends[1]}}}" in tex
@@ -210,7 +203,8 @@ def test_a_number_without_items_and_seeds_has_no_interval():
     score = Column("b", "mean_score", score=True)
     group = build_table(score, compared(score, (100,), (100,), keep=False), None)
     assert compared(Column("b", "swap"), (300,), (100,), keep=False).verdict == 0
-    assert "| x_y | 1 | 0.000 | – |" in table_formats.format_contrasts_markdown([group], "clic")
+    (_, _, cells) = table_formats.layout_differences(group)["rows"][0]
+    assert [(c.text, c.small) for c in cells] == [("0.000", "no items"), ("–", "")]
     assert r"x\_y & 0.000 & -- \\" in table_formats.format_contrasts_latex([group], "clic")
     (line,) = csv.DictReader(table_formats.format_contrasts_csv([group], "clic").splitlines())
     assert (line["difference"], line["low"], line["over"], line["items"]) == ("0.000000", "", "", "")
@@ -229,4 +223,3 @@ def test_page_and_markdown_say_what_is_corrected(tmp_path, correction, name):
     for file in ("index.html", "report.md"):
         text = (tmp_path / "reports" / file).read_text()
         assert (f"by {name} (report.correction)" in text) is bool(name)
-        assert "decided from" in text

@@ -83,7 +83,7 @@ def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
     out = tmp_path / "reports"
     report_page.write_report(page, out)
     html = (out / "index.html").read_text()
-    assert '<a href="#curves">' in html and text in html and "negclip § ¶" in html
+    assert 'id="curves"' in html and text in html and "negclip § ¶" in html
     assert re.search(r'aria-label="Along training: compositionality against I2T"', html)
     assert text in (out / "report.md").read_text()
     lines = list(csv.DictReader((out / "report.csv").read_text().splitlines()))

@@ -40,7 +40,7 @@ def test_neither_nothing_nor_all_is_said_of_almost(tmp_path):
 def test_the_page_says_it_and_escapes_it(tmp_path):
     html = report_page.render_page(build_page(tmp_path, [{"captions": 1.0, NASTY: 0.01}] * 2))
     assert "Rare, cut or replaced." in html and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in html
-    assert NASTY not in html and 'href="#shares"' in html
+    assert NASTY not in html and 'id="shares"' in html
 
 
 @pytest.mark.parametrize(("share", "is_in_tables"), [(0.5, True), (0.02, False)])

@@ -65,7 +65,7 @@ def test_the_plot_begins_at_the_pretrained_model_and_ends_at_the_method(runs):
     assert titles[0] == "negclip, α 0.5: 70.0 / 55.0"
     assert [title.partition(":")[0] for title in titles[1:]] == ["negclip", "pretrained"]
     assert re.findall(r"<text [^>]*>([a-z]+)</text>", svg) == ["negclip", "pretrained"]
-    assert '<a href="#wise_ft">' in html
+    assert '<details id="wise_ft">' in html
 
 
 def test_the_table_has_every_run_and_alpha(runs):

@@ -1,0 +1,246 @@
+"""What is seen first: which method is best, by how much, how sure that is, and what it costs.
+
+Rows are compared with the report's reference where a table has it, else with the pretrained model, and nothing is said
+that an interval does not carry, after the report's correction, if any. A method beats the reference at composition if
+SugarCrepe swap, its unseen pairs and SugarCrepe++ swap rise, and SugarCrepe++ replace does not fall: a loss that learns
+how its negatives look raises SugarCrepe alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from compclip.config.cell import PRETRAINED
+from compclip.config.columns import SUMMARY
+from compclip.report import report_figures, table_heads
+from compclip.report.escape import format_name
+from compclip.report.report_figures import ForestRow
+from compclip.report.table_formats import MARK, VERDICT, describe_basis, format_interval, format_number
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.runs.item_outcomes import COMPOSITION
+
+AXES = {
+    "Comp": "composition",
+    "General": "general ability",
+    "ZS": "zero-shot",
+    "I2T": "image-to-text retrieval",
+    "T2I": "text-to-image retrieval",
+}
+ABILITIES = ("General", "ZS", "I2T", "T2I")  # the first that a table has is its second axis
+MOST_COLUMNS = 8  # of the headline table
+LEGEND = (
+    "Mean over seeds, in percent; ▲ ▼: better or worse than {}, where the 95 % interval of the difference excludes 0; "
+    "bold: the best of a column, where its difference to every other row is decided."
+)
+MOST_SENTENCES = 8  # more are folded
+MOST_NAMES = 2  # of rows that cannot be told from the best; more are counted
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """A table whose differences are those to the row `reference`, and the columns of its one or two axes in words."""
+
+    table: ResultTable
+    reference: str
+    axes: Mapping[str, Column]
+
+    @property
+    def rows(self) -> list[MethodRow]:
+        """The rows beside the reference, the best at the first axis first; those without a difference last."""
+        compared: list[MethodRow] = []
+        rest: list[MethodRow] = []
+        for row in self.table.rows:
+            statistic = self.on_axes(row)[0]
+            if row.method != self.reference:
+                (compared if statistic and statistic.change is not None else rest).append(row)
+        is_lower = next(iter(self.axes.values())).lower
+        compared.sort(key=self._change, reverse=not is_lower)
+        return compared + rest
+
+    def on_axes(self, row: MethodRow) -> list[Statistic | None]:
+        """Return a row's statistics on the axes."""
+        return [row.statistics[self.table.columns.index(column)] for column in self.axes.values()]
+
+    @property
+    def sentences(self) -> list[tuple[str, str]]:
+        """What each method changes on the axes, in one short sentence."""
+        sentences = []
+        for row in self.rows:
+            texts = []
+            for number, (label, column) in enumerate(self.axes.items()):
+                texts.append(_describe_change(label, column, self.on_axes(row)[number], is_cost=number > 0))
+            sentences.append((row.method, ", ".join(texts)))
+        return sentences
+
+    def _change(self, row: MethodRow) -> float:
+        statistic = self.on_axes(row)[0]
+        return statistic.change or 0.0 if statistic else 0.0
+
+
+def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: str) -> ComparedTable | None:
+    """Compare a table's rows with its row `reference`, else with the pretrained model; None without columns.
+
+    `contrasts` are the differences to that reference.
+    """
+    if not group.columns:
+        return None
+    base = PRETRAINED
+    if contrasts and contrasts.rows:
+        base = reference
+        differences = {row.method: row.statistics for row in contrasts.rows}
+        nothing = (None,) * len(group.columns)
+        rows = []
+        for row in group.rows:
+            pairs = zip(row.statistics, differences.get(row.method, nothing), strict=True)
+            rows.append(replace(row, statistics=tuple(_take_difference(own, other) for own, other in pairs)))
+        group = replace(group, rows=tuple(rows))
+    summaries = group.summaries
+    names = ["Comp", *[name for name in ABILITIES if name in summaries][:1]]
+    axes = {AXES[name]: summaries[name] for name in names if name in summaries}
+    return ComparedTable(group, base, axes or {format_name(group.columns[0].name): group.columns[0]})
+
+
+def _take_difference(statistic: Statistic | None, contrast: Statistic | None) -> Statistic | None:
+    """Return a number with another difference."""
+    if statistic is None:
+        return None
+    other = contrast or Statistic(0, None, 0)
+    return replace(
+        statistic, difference=other.difference, change=other.change, verdict=other.verdict, basis=other.basis
+    )
+
+
+def select_headline(table: ResultTable) -> ResultTable:
+    """Return a table with the columns that are read first: the summaries, then the first of `report.columns`."""
+    first = [table.summaries[name] for name in AXES if name in table.summaries]
+    rest = [column for column in table.columns if column.benchmark != SUMMARY]
+    return table.select([table.columns.index(column) for column in (*first, *rest)[:MOST_COLUMNS]])
+
+
+def describe_best(compared: ComparedTable) -> str:
+    """Say which method is best on the first axis, by how much, and from which others it cannot be told."""
+    label, column = next(iter(compared.axes.items()))
+    trained = [row for row in compared.rows if row.method != PRETRAINED]
+    best = compared.on_axes(trained[0])[0] if trained else None
+    if best is None or best.change is None:
+        return "There is no fine-tuned method, or no reference, to compare."
+    name = trained[0].method
+    size = format_number(best.change, column, sign=True)
+    ends = f" {format_interval(best.difference, column)}" if best.difference else ""
+    if best.verdict <= 0:
+        return f"No method is better at {label} than {compared.reference} for certain; highest: {name}, {size}{ends}"
+    text = f"Best at {label}: {name}, {size} over {compared.reference}{ends}"
+    every = [(row.method, compared.on_axes(row)[0]) for row in compared.table.rows]
+    equals = [method for method, other in every if other and other.equal_to == name and method != name]
+    if len(equals) > MOST_NAMES:
+        return f"{text}; {len(equals)} others cannot be told from it"
+    return f"{text}; {' and '.join(equals)} cannot be told from it" if equals else text
+
+
+def _describe_change(label: str, column: Column, statistic: Statistic | None, is_cost: bool) -> str:
+    if statistic is None or statistic.change is None:
+        return f"{label} not measured"
+    size = format_number(statistic.change, column, sign=True)
+    if statistic.verdict > 0:
+        return f"better at {label} ({size})"
+    if statistic.verdict < 0:
+        return f"costs {label} ({size})" if is_cost else f"worse at {label} ({size})"
+    return f"costs nothing that can be seen ({size})" if is_cost else f"{label} undecided ({size})"
+
+
+def draw_forest(compared: ComparedTable, standalone: bool = False) -> Markup:
+    """Draw the differences on the axes; where rows are many they have the numbers of the trade-off plot."""
+    rows = compared.rows
+    numbers = report_figures.number_methods([row.method for row in rows])
+    drawn = []
+    for row in rows:
+        label = table_heads.row_label(row, compared.table)
+        number = f" ({numbers[row.method]})" if numbers else ""
+        drawn.append(ForestRow(f"{label}{number}", tuple(compared.on_axes(row))))
+    return report_figures.draw_forest(drawn, compared.axes, compared.reference, standalone)
+
+
+def draw_tradeoffs(compared: ComparedTable) -> list[Markup]:
+    """Draw compositionality against each other summary column, the table's own axes first."""
+    numbers = report_figures.number_methods([row.method for row in compared.rows])
+    labels = {row.method: table_heads.row_label(row, compared.table) for row in compared.table.rows}
+    short = numbers | {compared.reference: compared.reference} if numbers else labels
+    points = report_figures.collect_tradeoffs(compared.table)
+    names = [name for name in ABILITIES if name in points]
+    return [
+        report_figures.draw_tradeoff(points[name], name, compared.reference, short, is_crowded=bool(numbers))
+        for name in names
+    ]
+
+
+def count_decided(groups: Sequence[ResultTable]) -> str:
+    """Say how many differences of some tables are better, worse and open."""
+    verdicts = [statistic.verdict for group in groups for _, _, statistic in group.numbers() if statistic.difference]
+    counts = {"better": verdicts.count(1), "worse": verdicts.count(-1), "undecided": verdicts.count(0)}
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+# --- does a method beat the report's reference at composition, and at what cost (docs/scenes.md)
+
+RISING = ("sugarcrepe/swap", "sugarcrepe/swap/unseen_pairs", "sugarcrepe_pp/swap_itt")
+NOT_FALLING = ("sugarcrepe_pp/replace_itt",)
+
+
+class MethodVerdict(NamedTuple):
+    """A method, its verdict against the reference (1 beats it, -1 does not, 0 undecided), and why."""
+
+    method: str
+    sign: int
+    text: str
+
+    @property
+    def css(self) -> str:
+        """The class of the verdict's word."""
+        return VERDICT[self.sign]
+
+
+def judge_methods(group: ResultTable, reference: str) -> list[MethodVerdict]:
+    """Judge each method of a table of differences to the reference; none where the rule's columns are not there."""
+    columns = {column.name: column for column in group.columns}
+    if not columns.keys() >= {*RISING, *NOT_FALLING}:
+        return []
+    return [_judge_method(row, group, reference) for row in group.rows if row.method != PRETRAINED]
+
+
+def _judge_method(row: MethodRow, group: ResultTable, reference: str) -> MethodVerdict:
+    results = {column.name: (column, cell) for column, cell in zip(group.columns, row.statistics, strict=True) if cell}
+    rule = {name: results[name] for name in (*RISING, *NOT_FALLING) if name in results}
+    fallen = [_describe_difference(*pair) for pair in rule.values() if pair[1].verdict < 0]
+    open_columns = [_describe_difference(*rule[name]) for name in RISING if name in rule and not rule[name][1].verdict]
+    absent = [f"no {name}" for name in (*RISING, *NOT_FALLING) if name not in rule]
+    if fallen:
+        sign = -1
+        text = f"does not beat {reference} at composition: {', '.join(fallen)}"
+    elif open_columns or absent:
+        sign = 0
+        text = f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
+    else:
+        sign = 1
+        text = f"beats {reference} at composition: {', '.join(_describe_difference(*rule[name]) for name in RISING)}"
+    return MethodVerdict(row.method, sign, f"{text}. {_describe_cost(list(results.values()), group)}")
+
+
+def _describe_cost(results: Sequence[tuple[Column, Statistic]], group: ResultTable) -> str:
+    """Describe what falls of what a model could do before: retrieval and naming."""
+    kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
+    before = [pair for pair in results if kinds.get(pair[0].benchmark, COMPOSITION) != COMPOSITION]
+    fallen = [_describe_difference(*pair) for pair in before if pair[1].verdict < 0]
+    if not before:
+        return "What it costs was not measured."
+    return f"It costs: {', '.join(fallen)}." if fallen else "No column of retrieval or naming falls for certain."
+
+
+def _describe_difference(column: Column, cell: Statistic) -> str:
+    """Describe a difference: its column, mark, value, interval, and what that is over where it is less than usual."""
+    value = format_number(cell.change or 0.0, column, sign=True)
+    ends = format_interval(cell.difference, column) if cell.difference else ""
+    return " ".join(filter(None, (column.name, MARK[cell.verdict], value, ends, describe_basis(cell))))

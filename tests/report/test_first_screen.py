@@ -1,0 +1,98 @@
+"""What is seen first: which method is best, how sure that is, and what it costs; from differences by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compclip.report import first_screen, report_figures
+from compclip.report.statistics import BOTH, Interval
+from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
+from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import Trained
+from tests import fake_runs
+
+SWAP = Column("sugarcrepe", "swap")
+COMP = Column(SUMMARY, "Comp", members=(SWAP,))
+ABILITY = Column(SUMMARY, "General", members=(SWAP,))
+
+
+def statistic(points: float, verdict: int = 0, equal_to: str = "") -> Statistic:
+    """A difference in points, and whether its interval excludes 0."""
+    change = points / 100
+    interval = Interval(change, change - 0.02, change + 0.02, 100)
+    return Statistic(0.5, 0.01, 3, 0, interval, change, verdict, BOTH, equal_to)
+
+
+def compare(methods, columns=(COMP, ABILITY), contrasts=None):
+    """The pretrained model and some methods, each with its cells."""
+    rows = [MethodRow("pretrained", (), (Statistic(0.5, None, 1),) * len(columns))]
+    for method, cells in methods.items():
+        run = FinishedRun(Trained(Path()), Path(), fake_runs.cell(method), {}, [], {}, {})
+        rows.append(MethodRow(method, (run,), cells))
+    return first_screen.compare_rows(ResultTable("vit", "scenes", columns, tuple(rows)), contrasts, "finetune")
+
+
+def test_the_best_comes_first_and_what_equals_it_is_named():
+    methods = {
+        "open": (statistic(1), statistic(-1.8, -1)),
+        "best": (statistic(2.2, 1), statistic(-0.1)),
+        "near": (statistic(2.1, 1, equal_to="best"), statistic(0.5, 1)),
+        "unscored": (None, statistic(0.5)),
+    }
+    compared = compare(methods)
+    assert first_screen.describe_best(compared) == (
+        "Best at composition: best, +2.2 over pretrained [+0.2, +4.2]; near cannot be told from it"
+    )
+    assert compared.sentences == [
+        ("best", "better at composition (+2.2), costs nothing that can be seen (−0.1)"),
+        ("near", "better at composition (+2.1), better at general ability (+0.5)"),
+        ("open", "composition undecided (+1.0), costs general ability (−1.8)"),
+        ("unscored", "composition not measured, costs nothing that can be seen (+0.5)"),
+    ]
+
+
+def test_what_is_not_decided_is_not_called_best():
+    methods = {"up": (statistic(1), statistic(0)), "down": (statistic(-1, -1), statistic(0))}
+    text = first_screen.describe_best(compare(methods))
+    assert text == "No method is better at composition than pretrained for certain; highest: up, +1.0 [−1.0, +3.0]"
+    assert "no fine-tuned method" in first_screen.describe_best(compare({}))
+
+
+def test_rows_are_compared_with_the_reference_where_a_table_has_it():
+    """Means stay, differences are those to the reference, which itself is no row of the picture."""
+    contrast = MethodRow("new", (), (statistic(-3, -1), None))
+    contrasts = ResultTable("vit", "scenes", (COMP, ABILITY), (contrast,))
+    methods = {"finetune": (statistic(4, 1), statistic(0)), "new": (statistic(1, 1), statistic(0))}
+    compared = compare(methods, contrasts=contrasts)
+    assert compared.reference == "finetune" and [row.method for row in compared.rows] == ["new", "pretrained"]
+    assert compared.sentences[0] == ("new", "worse at composition (−3.0), general ability not measured")
+    assert [s.mean for s in compared.table.rows[2].statistics] == [0.5, 0.5]
+    assert compare(methods, contrasts=replace(contrasts, rows=())).reference == "pretrained"
+
+
+def test_without_summaries_the_first_column_is_the_axis():
+    compared = compare({"new": (statistic(1, 1),)}, columns=(SWAP,))
+    assert compared.sentences == [("new", "better at SugarCrepe swap (+1.0)")]
+    assert first_screen.draw_tradeoffs(compared) == []
+    assert compare({}, columns=()) is None
+
+
+def test_the_headline_has_the_summaries_and_eight_columns_at_most():
+    columns = (SWAP, *[Column("b", str(number)) for number in range(9)], COMP)
+    compared = compare({"new": (statistic(1),) * len(columns)}, columns=columns)
+    names = [column.metric for column in first_screen.select_headline(compared.table).columns]
+    assert names == ["Comp", "swap", "0", "1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("crowd", [12, 1])
+def test_the_forest_has_each_interval_with_the_colour_of_its_verdict(monkeypatch, crowd):
+    """Blue, orange and grey; where rows are many they bear the numbers of the trade-off."""
+    monkeypatch.setattr(report_figures, "CROWD", crowd)
+    methods = {"a": (statistic(2, 1), statistic(-1, -1)), "b": (statistic(0.5), None)}
+    svg = first_screen.draw_forest(compare(methods))
+    assert "<title>a: +2.0 [0.0, +4.0]</title>" in svg or "<title>a (1): +2.0 [0.0, +4.0]</title>" in svg
+    assert [svg.count(f"fill:var(--{name})") >= n for name, n in (("good", 1), ("bad", 1), ("soft", 1))] == [True] * 3
+    assert svg.count("<title>") == 3 and (">b (2)</text>" in svg) == (crowd == 1)
+    file = first_screen.draw_forest(compare(methods), standalone=True)
+    assert "var(--" not in file and 'xmlns="http://www.w3.org/2000/svg"' in file
