@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.__main__ import main
+from compclip.field import field_page
 from compclip.report import report_page
 from compclip.report.run_details import collect_runs
 from tests import fake_runs
@@ -26,8 +26,8 @@ def report(tmp_path_factory):
 def field(tmp_path_factory):
     """The address of the field's page, of the shipped CSV files."""
     folder = tmp_path_factory.mktemp("field")
-    files = ["--published", str(ROOT / "experiments/published"), "--claims", str(ROOT / "experiments/claims.yaml")]
-    assert main(["field", *files, "--out", str(folder)]) == 0
+    experiments = ROOT / "experiments"
+    field_page.write_field(field_page.load_field(experiments / "published", experiments / "claims.yaml"), folder)
     return (folder / "index.html").as_uri()
 
 
