@@ -115,7 +115,7 @@ def _make_row(
     row_runs = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
     return MlflowEntry(
         row_key(*name), "-".join(name), options.experiment, options.project, tags,
-        f"{note}\n\n{_format_slices(row_lines['slices'])}".rstrip()[:NOTE_LIMIT],
+        note[:NOTE_LIMIT],
         params=_common_params(row_runs),
         numbers=tuple(_points(lines, compared, headlines)),
         row_tables=tuple(_make_table(table, lines) for table, lines in row_lines.items() if lines),
@@ -172,17 +172,6 @@ def _parse_number(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def _format_slices(slices: Sequence[CsvLine]) -> str:
-    """Format the slices that the report's page shows of a row as a table in Markdown, in points; empty without any."""
-    rows = []
-    for line in slices:
-        if line["shown"] == "1":
-            names = " | ".join(to_markdown(line[field]) for field in ("slice", "benchmark", "reference"))
-            rows.append(f"| {names} | {100 * float(line['difference']):+.1f} | {100 * float(line['elsewhere']):+.1f} |")
-    head = ["| slice | benchmark | against | there | elsewhere |", "| --- | --- | --- | ---: | ---: |"]
-    return "\n".join([*head, *rows]) if rows else ""
 
 
 def _points(lines: Sequence[CsvLine], compared: Sequence[CsvLine], headlines: Sequence[str]) -> Iterator[MetricPoint]:
