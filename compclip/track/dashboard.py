@@ -11,9 +11,10 @@ from pathlib import Path
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_mapping
+from compclip.base.files import fingerprint, read_mapping
 from compclip.base.messages import format_count
 from compclip.base.urls import mask_url, warn_of_password
+from compclip.runs import result_files
 from compclip.track import entries, sync, tracking_store, views
 
 PORTS = range(1, 65536)
@@ -87,7 +88,7 @@ def describe_address(uri: str, host: str, port: int) -> str:
 
 def default_experiment(uri: str) -> str:
     """Return the experiment to open: the grid's, or none before the store was made."""
-    note = sync.view_file(uri)
+    note = tracking_store.path_beside(uri, "view.json")
     return str(read_mapping(note).get("experiment", "")) if note.is_file() else ""
 
 
@@ -100,13 +101,13 @@ def is_local(host: str) -> bool:
 
 
 def count_new_runs(uri: str, root: Path) -> int:
-    """Count the published runs whose folders changed after the store was brought up to date."""
-    file = sync.view_file(uri)
-    synced = file.stat().st_mtime if file.is_file() else 0.0
+    """Count how many run directories are not in the store, or changed after they were logged."""
+    file = sync.synced_file(uri)
+    synced = read_mapping(file) if file.is_file() else {}
     count = 0
     for trained, scores in entries.list_published(root):
-        folders = [folder for folder in (trained.path, scores) if folder.is_dir()]
-        count += max(folder.stat().st_ctime for folder in folders) > synced
+        content = fingerprint(*result_files.list_files(trained, scores))
+        count += synced.get(entries.cell_name(trained)) != content
     return count
 
 

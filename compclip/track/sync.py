@@ -123,9 +123,9 @@ def load_project(
     return TrackedProject(tuple(entries), options, tuple(params.grid.methods), tuple(grid_runs), live_runs)
 
 
-def view_file(uri: str) -> Path:
-    """Return the file that names the experiment to open; its time is that of the last call."""
-    return tracking_store.path_beside(uri, "view.json")
+def synced_file(uri: str) -> Path:
+    """Return the file that names what the store holds: a run's name and the hash of its files."""
+    return tracking_store.path_beside(uri, "synced.json")
 
 
 def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Counter[str]:
@@ -156,7 +156,10 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
             if project.runs or project.live:
                 writer.describe_experiment(options, project.methods, project.runs)
             writer.drop_empty()
-            write_json(view_file(uri), {"experiment": writer.experiment(options.experiment)})
+            view = {"experiment": writer.experiment(options.experiment)}
+            write_json(tracking_store.path_beside(uri, "view.json"), view)
+            cells = [entry for entry in project.entries if entry.tags["kind"] == "cell"]
+            write_json(synced_file(uri), {cell.name: cell.content_of_files for cell in cells})
         return writer.counts
 
 

@@ -1,17 +1,16 @@
 """What the dashboard says and starts before it becomes the MLflow server."""
 
 import contextlib
-import os
-import shutil
 import socket
 import sqlite3
-import time
 
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
-from compclip.track import dashboard, sync, tracking_store
+from compclip.base.files import fingerprint, write_json
+from compclip.runs.result_files import list_files
+from compclip.track import dashboard, entries, sync, tracking_store
+from compclip.track.entries import list_published
 from tests import fake_runs
 
 URI = "sqlite:///x.db"
@@ -85,11 +84,11 @@ def test_it_opens_the_list_of_methods(tmp_path):
 def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert dashboard.count_new_runs(uri, root) == 2
-    write_json(sync.view_file(uri), {})
-    os.utime(sync.view_file(uri), (time.time() + 60,) * 2)
+    contents = {entries.cell_name(run): fingerprint(*list_files(run, scores)) for run, scores in list_published(root)}
+    write_json(sync.synced_file(uri), contents)
     assert dashboard.count_new_runs(uri, root) == 0
-    shutil.rmtree(fake_runs.trained(root, "clic-vit-scenes-0").path)
-    os.utime(sync.view_file(uri), (0, 0))
+    path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
+    path.write_text(path.read_text().replace("\n", " \n"))
     assert dashboard.count_new_runs(uri, root) == 1
     dashboard.write_notes(uri, root, "127.0.0.1")
     assert "note: the store lacks 1 run; bring it up to date with `compclip track`" in capsys.readouterr().err

@@ -98,7 +98,7 @@ def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, mon
     with pytest.raises(KeyboardInterrupt):
         update(tmp_path, uri)
     monkeypatch.undo()
-    assert not sync.view_file(uri).exists()
+    assert not sync.synced_file(uri).exists()
     update(tmp_path, uri)
     client, runs_by_name = tracked(uri)
     assert len(runs_by_name) == 4
@@ -151,7 +151,7 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri, capsys):
     assert sync.update_store(source(tmp_path), uri, anew=True)["added"] == 3
     assert "compclip has 4 runs there; each is removed as its files are logged again" in capsys.readouterr().out
     files = sorted(p.name for p in (tmp_path / "mlflow").iterdir())
-    assert files == ["artifacts", "mlflow.db", "mlflow.lock", "view.json"]
+    assert files == ["artifacts", "mlflow.db", "mlflow.lock", "synced.json", "view.json"]
     # a new process reads the new file; in this one MLflow still holds the old one open
     copy = tmp_path / "mlflow" / "copy.db"
     copy.write_bytes((tmp_path / "mlflow" / "mlflow.db").read_bytes())
