@@ -41,7 +41,7 @@ def measure(root: Path, under_way: int, cells: int, rounds: int) -> dict[str, fl
         live.begin(root, cell)
         live.log(root, cell, 1)
     uri = f"sqlite:///{root / 'mlflow' / 'mlflow.db'}"
-    follower = StoreFollower(lambda: sync.load_project(path, root, root / "studies", "perf"), uri, root)
+    follower = StoreFollower(lambda: sync.load_project(path, root, root / "studies"), uri, root)
     begun = time.perf_counter()
     follower.poll()
     first = time.perf_counter() - begun

@@ -110,16 +110,10 @@ def in_mlflow(stage: Stage) -> dict[str, Any]:
                    "USING (experiment_id) WHERE r.lifecycle_stage = 'active'").fetchall()  # fmt: skip
         by_run = {f"{experiment}/{name}": _run(ask, run, uri) | {"status": status}
                  for experiment, name, run, uri, status in runs}  # fmt: skip
-        names = dict(ask("SELECT run_uuid, name FROM runs"))
-        versions = ask("SELECT name, run_id FROM model_versions WHERE current_stage <> 'Deleted_Internal'").fetchall()
-        aliases = ask("SELECT a.alias, v.run_id FROM registered_model_aliases a JOIN model_versions v "
-                      "USING (name, version)").fetchall()  # fmt: skip
     return by_run | {
         "runs": len(runs),
-        "versions": sorted((model, names[run]) for model, run in versions),
-        "aliases": sorted((alias, names[run]) for alias, run in aliases),
         "synced": json.loads(Path("mlflow/synced.json").read_text()),
-        "beside": sorted(p.name for p in Path("mlflow").iterdir() if p.name != "read.jsonl"),
+        "beside": sorted(p.name for p in Path("mlflow").iterdir()),
     }
 
 

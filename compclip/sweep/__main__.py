@@ -52,7 +52,7 @@ from compclip.sweep import confirmation, study_results
 from compclip.sweep import study_declaration as studies
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_driver import RunSender, StudyDriver, open_study
-from compclip.track import sync
+from compclip.track import sync, tracking_store
 
 STORAGE = "COMPCLIP_STORAGE"
 
@@ -170,9 +170,9 @@ def describe_end(driver: StudyDriver, outcome: str) -> News:
 
 
 def record_in_mlflow(name: str, params: str) -> None:
-    """Put the study into MLflow; a failure is a warning, since its files have everything."""
+    """Bring MLflow up to date, as `compclip track` does; a failure is a warning, since files have everything."""
     try:
-        sync.update_study(Path("studies") / name, params_path=params)
+        sync.update_store(sync.load_project(params), tracking_store.store_uri(None))
     except UserError as error:
         messages.warn(f"study {name} is not in MLflow: {error}")
 

@@ -13,7 +13,8 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.track import sync
-from compclip.track.entries import TrackedProject
+from compclip.track.entries import RunReader
+from compclip.track.sync import TrackedProject
 from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
 
@@ -23,8 +24,10 @@ def main(argv: list[str]) -> int:
     uri = store_uri(args.uri)
     warn_of_password(args.uri, "--uri", VARIABLE)
 
+    reader = RunReader()
+
     def load() -> TrackedProject:
-        return sync.load_project(args.params, checkpoint_mib=args.checkpoint_mib, cache_file=sync.summary_cache(uri))
+        return sync.load_project(args.params, checkpoint_mib=args.checkpoint_mib, reader=reader)
 
     if not args.every > 0:
         raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
@@ -61,7 +64,7 @@ def _parser() -> CommandParser:
         type=float,
         default=sync.CHECKPOINT_MIB,
         metavar="MIB",
-        help="upload and register checkpoints up to this size; larger ones are named in a tag",
+        help="log checkpoints up to this size as models; larger ones are named in a tag",
     )
     return parser
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_mapping
+from compclip.base.files import fingerprint, read_mapping
 from compclip.base.messages import format_count
 from compclip.base.urls import mask_url, warn_of_password
-from compclip.track import entries, sync, tracking_store
-from compclip.track.entries import SummaryCache
+from compclip.runs import result_files
+from compclip.track import entries, sync, tracking_store, views
 
 PORTS = range(1, 65536)
-UI_MODE = "workflowType=machine_learning"  # without it the UI opens on its pages for language-model applications
 
 
 def main(argv: list[str]) -> int:
@@ -27,7 +26,7 @@ def main(argv: list[str]) -> int:
     uri = tracking_store.store_uri(args.uri)
     warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
     if tracking_store.is_server(uri):
-        address = view_address(mask_url(uri), default_experiment(uri))
+        address = f"{mask_url(uri)}/{views.address(default_experiment(uri))}"
         print(f"the store is a server of its own: open {address}")
         return 0
     check_arguments(uri, args.host, args.port)
@@ -83,21 +82,14 @@ def write_notes(uri: str, root: Path, host: str) -> None:
 def describe_address(uri: str, host: str, port: int) -> str:
     """Return the line with the page's address and its store."""
     name = f"[{host}]" if ":" in host else host
-    address = view_address(f"http://{name}:{port}", default_experiment(uri))
-    return f"{address} over {mask_url(uri)}; Ctrl-C ends it"
+    address = views.address(default_experiment(uri))
+    return f"http://{name}:{port}/{address} over {mask_url(uri)}; Ctrl-C ends it"
 
 
 def default_experiment(uri: str) -> str:
     """Return the experiment to open: the grid's, or none before the store was made."""
     note = tracking_store.path_beside(uri, "view.json")
     return str(read_mapping(note).get("experiment", "")) if note.is_file() else ""
-
-
-def view_address(server: str, experiment: str) -> str:
-    """Return where a server's UI shows the view; without an experiment, the list of them."""
-    if not experiment:
-        return f"{server}/#/experiments?{UI_MODE}"
-    return f"{server}/#/experiments/{experiment}/runs?viewStateShareKey={entries.VIEW}&{UI_MODE}"
 
 
 def is_local(host: str) -> bool:
@@ -112,11 +104,11 @@ def count_new_runs(uri: str, root: Path) -> int:
     """Count how many run directories are not in the store, or changed after they were logged."""
     file = sync.synced_file(uri)
     synced = read_mapping(file) if file.is_file() else {}
-    summaries = SummaryCache(sync.summary_cache(uri))
-    return sum(
-        synced.get(entries.cell_name(run)) != summaries.content(run, scores)
-        for run, scores in entries.list_published(root)
-    )
+    count = 0
+    for trained, scores in entries.list_published(root):
+        content = fingerprint(*result_files.list_files(trained, scores))
+        count += synced.get(entries.cell_name(trained)) != content
+    return count
 
 
 def server_command(uri: str, host: str, port: int) -> list[str]:

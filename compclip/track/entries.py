@@ -1,7 +1,6 @@
 """What MLflow is to show: one entry for each MLflow run, made from the files of runs; nothing here knows MLflow.
 
-What a run's files held is kept beside the store as long as they are the same: path, size, time of change and inode. Its
-loss curve is read when it is logged, and not before: an entry that is logged already needs none.
+A run's loss curve is read when it is logged, and not before: an entry that is logged already needs none.
 """
 
 from __future__ import annotations
@@ -9,18 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from compclip.base import files
-from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, read_text, write_atomic
+from compclip.base.files import fingerprint, read_mapping
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARY
 from compclip.report import tables
@@ -28,27 +23,23 @@ from compclip.report.escape import to_code, to_markdown
 from compclip.report.run_details import flatten_keys, format_duration
 from compclip.report.tables import Column
 from compclip.runs import result_files, run_folder
-from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, SnapshotResults, Trained
-from compclip.track.item_tables import ItemTable, ItemTables
-
-if TYPE_CHECKING:
-    from compclip.track.live import LiveRun
+from compclip.track.item_tables import ArtifactTable, ItemTables
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
 KEY, CONTENT, FILES, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "files", "complete"))
+GRID = "grid"  # the tag of a run that the list of methods shows: a row, or a cell of the grid
 NOTE = "mlflow.note.content"  # the tag of a description, in Markdown
 NOTE_LIMIT = 8000  # characters of a tag in MLflow
 PARAM_LIMIT = 500  # characters of a parameter
-LAYOUT = 5  # raised when the same files are to be shown in another way
+LAYOUT = 6  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
-SCORE = "score/"
 MIB = 2**20
-# The ready-made comparison of an experiment: MLflow's shared view, which its UI opens by a key in the address.
-VIEW = "comparison"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
-ScoredRun = tuple[FinishedRun, Mapping[str, float]]  # a run and its scores
+HEADLINES = 8  # columns that a row of the report has as metrics
+OVERALL = ("Comp", "General")  # of the report's summary; they come first
+REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metric's name
 
 
 class MetricPoint(NamedTuple):
@@ -95,40 +86,28 @@ class RunSummary:
         return {f"{run_folder.RESULTS}/{p.name}" if p.parent == folder else p.name: p for p in paths}
 
 
-class SummaryCache:
-    """What earlier calls read of runs, in a file with a line for each; without a file, what this one read."""
+class RunReader:
+    """Reads finished runs; one whose files are as they were at the last reading is not read again."""
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._lines = _read_cache(file) if file else {}
-        self._has_changed = False
+    def __init__(self) -> None:
+        self._summaries: dict[Path, tuple[list[Any], RunSummary]] = {}
 
-    def summary(self, trained: Trained, scores: Path) -> RunSummary:
+    def read(self, trained: Trained, scores: Path) -> RunSummary:
         """Return a finished run. Raises UserError for a file that is none of a run's."""
-        path = str(trained.path)
-        stamp = _stamp_files(trained, scores)
-        line = self._lines.get(path)
-        if line is None or line["stamp"] != stamp:
-            content = fingerprint(*result_files.list_files(trained, scores))
-            run = _run_to_json(result_files.read_finished_run(trained, scores))
-            line = {"path": path, "stamp": stamp, "content": content, "run": run}
-            self._lines[path] = line
-            self._has_changed = True
-        return RunSummary(_run_from_json(line["run"], trained, scores), line["content"])
+        paths = result_files.list_files(trained, scores)
+        stamp = [(path, *_stamp_file(path)) for path in paths]
+        old_stamp, summary = self._summaries.get(trained.path, ([], None))
+        if summary is None or old_stamp != stamp:
+            run = result_files.read_finished_run(trained, scores)
+            results = {name: replace(result, items={}) for name, result in run.results.items()}
+            summary = RunSummary(replace(run, curve=run.curve[-1:], results=results), fingerprint(*paths))
+            self._summaries[trained.path] = (stamp, summary)
+        return summary
 
-    def content(self, trained: Trained, scores: Path) -> str:
-        """Return the hash of a run's files alone: nothing is parsed for it."""
-        line = self._lines.get(str(trained.path))
-        if line and line["stamp"] == _stamp_files(trained, scores):
-            return str(line["content"])
-        return fingerprint(*result_files.list_files(trained, scores))
 
-    def save(self) -> None:
-        """Write what is new for the next call; runs that are gone are forgotten."""
-        if self._file and self._has_changed:
-            lines = [line for path, line in self._lines.items() if Trained(Path(path)).config.is_file()]
-            texts = [json.dumps(line, default=sorted) for line in ({"code": _code_fingerprint()}, *lines)]
-            write_atomic(self._file, "\n".join(texts) + "\n")
+def _stamp_file(path: Path) -> tuple[int, int, int]:
+    info = path.stat()
+    return info.st_size, info.st_mtime_ns, info.st_ino
 
 
 def list_published(root: Path) -> Iterator[tuple[Trained, Path]]:
@@ -140,42 +119,6 @@ def list_published(root: Path) -> Iterator[tuple[Trained, Path]]:
 def cell_name(published: Trained) -> str:
     """Return method-backbone-data-seed."""
     return f"{published.path.parent.name}-{published.path.name}"
-
-
-def _read_cache(file: Path) -> dict[str, dict[str, Any]]:
-    """Read the lines of the file by run; none where it is missing or damaged, or other code wrote it."""
-    try:
-        code, *lines = (files.parse_json(line, str(file)) for line in read_text(file).splitlines())
-        return {line["path"]: line for line in lines} if code["code"] == _code_fingerprint() else {}
-    except (UserError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def _code_fingerprint() -> str:
-    """Return the fingerprint of the code that reads runs."""
-    return fingerprint(Path(__file__), Path(result_files.__file__))
-
-
-def _stamp_files(trained: Trained, scores: Path) -> list[list[Any]]:
-    stamp = []
-    for path in result_files.list_files(trained, scores):
-        info = os.stat(path)
-        stamp.append([str(path), info.st_size, info.st_mtime_ns, info.st_ino])
-    return stamp
-
-
-def _run_to_json(run: FinishedRun) -> dict[str, Any]:
-    results = {name: asdict(replace(result, items={})) for name, result in run.results.items()}
-    return {"cell": run.cell.plain, "config": run.config, "curve": run.curve[-1:], "environment": run.environment,
-            "results": results}  # fmt: skip
-
-
-def _run_from_json(raw: dict[str, Any], trained: Trained, scores: Path) -> FinishedRun:
-    results = {}
-    for name, result in raw["results"].items():
-        sets = {key: frozenset(result[key]) for key in ("lower", "scores")}
-        results[name] = Result(**result | sets | {"headline": tuple(result["headline"])})
-    return FinishedRun(trained, scores, Cell(**raw["cell"]), raw["config"], raw["curve"], raw["environment"], results)
 
 
 @dataclass(frozen=True)
@@ -204,6 +147,7 @@ class MlflowEntry:
     status: str = "FINISHED"
     parent: str = ""
     at_home: bool = True
+    row_tables: tuple[ArtifactTable, ...] = ()
     results: Path | None = None  # the folder of which `tables` makes tables of items
     tables: ItemTables | None = None
     pretrained_results: Path | None = None  # the folder that items are compared with
@@ -214,7 +158,8 @@ class MlflowEntry:
         """A hash of what cannot be changed in an MLflow run once it is logged; times and the note are not in it."""
         numbers = [(v.name, repr(v.value), v.step) for v in self.numbers]
         rows = self.tables.rows if self.tables else 0
-        content = [LAYOUT, rows, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint)]
+        content = [LAYOUT, rows, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint),
+                   self.row_tables]  # fmt: skip
         text = json.dumps(content, sort_keys=True) + self.content_of_files + self.content_of_pretrained
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -228,14 +173,10 @@ class MlflowEntry:
         """The loss curve, read from its file, and the numbers."""
         return [*(curve_points(result_files.read_curve(self.curve)) if self.curve else ()), *self.numbers]
 
-    def make_tables(self) -> list[ItemTable]:
-        """Make its tables of items."""
-        return self.tables.make(self.results, self.pretrained_results) if self.tables and self.results else []
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The report's summary and one number for each benchmark."""
-        return {v.name.removeprefix(SCORE): v.value for v in self.numbers if v.name.startswith(SCORE)}
+    def make_tables(self) -> list[ArtifactTable]:
+        """Make its tables: of the report's numbers, and of items."""
+        items = self.tables.make(self.results, self.pretrained_results) if self.tables and self.results else []
+        return [*self.row_tables, *items]
 
 
 @dataclass(frozen=True)
@@ -249,19 +190,7 @@ class EntryOptions:
     checkpoint_mib: float = 64.0
     tables: ItemTables | None = None
     notice: str = ""  # what a reader must know before any number
-
-
-@dataclass(frozen=True)
-class TrackedProject:
-    """Everything that the store is made from; `is_complete`: the stamp of what it holds may be written."""
-
-    entries: tuple[MlflowEntry, ...]
-    cells: tuple[RunSummary, ...]
-    options: EntryOptions
-    methods: tuple[str, ...] = ()
-    is_complete: bool = True
-    grid: tuple[ScoredRun, ...] = ()
-    live: tuple[LiveRun, ...] = ()  # those that are shown
+    headlines: tuple[Column, ...] = ()  # of the grid
 
 
 def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) -> list[MlflowEntry]:
@@ -277,12 +206,11 @@ def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) ->
         folder = run.checkpoint
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder else math.inf
         uploaded = size <= options.checkpoint_mib * MIB
-        tags = {"kind": "cell", **cell_tags(run.cell, run.environment)}
+        tags = {"kind": "cell", GRID: str(inside).lower(), **cell_tags(run.cell, run.environment)}
         tags |= {"checkpoint": str(folder or ""), "checkpoint_uploaded": str(uploaded).lower()}
         experiment = options.experiment if inside else name_experiment(options.project, [run])
-        note = describe_cell(run, pretrained, options.columns)
         entry = MlflowEntry(
-            f"cell/{summary.name}", summary.name, experiment, options.project, tags, note,
+            f"cell/{summary.name}", summary.name, experiment, options.project, tags, describe_cell(run),
             at_home=inside, checkpoint=folder if uploaded else None, results=run.results_folder, tables=options.tables,
             pretrained_results=base.results_folder if base else None,
             content_of_pretrained=content_of[base] if base else "",
@@ -301,7 +229,7 @@ def add_run(entry: MlflowEntry, summary: RunSummary, columns: Sequence[Column]) 
         files=summary.files,
         content_of_files=summary.content,
         curve=run.trained,
-        datasets=tuple(_list_datasets(run)),
+        datasets=tuple(list_datasets(run)),
         start=run.start,
         end=run.end,
     )
@@ -344,25 +272,33 @@ def curve_points(rows: Iterable[Mapping[str, Any]]) -> Iterator[MetricPoint]:
             yield MetricPoint(f"{group}{key}", line[key], line["time"], line["step"])
 
 
+def metric_name(benchmark: str, metric: str) -> str:
+    """Return MLflow's name of a metric; those of the summary are bare, and so come first where names are sorted."""
+    name = metric if benchmark == SUMMARY else f"{benchmark}/{metric}"
+    return REFUSED.sub("_", name.replace("@", "_at_"))
+
+
 def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[MetricPoint]:
-    """Yield results as <benchmark>/<metric>, whole-benchmark numbers as score/<benchmark>, facts as system/<fact>."""
+    """Yield results as <benchmark>/<metric>, the report's summary by its bare names, facts as system/<fact>."""
     for result in run.results.values():
         for metric, value in result.metrics.items():
-            name = f"{result.benchmark}/{metric}".replace("@", "_at_")  # MLflow refuses @
-            yield MetricPoint(name, value, run.end, 0, result.benchmark)
-    numbers = {c.name: tables.column_value(run, c) for c in columns if c.members}  # which no result file has
-    numbers |= {f"{SCORE}{name}": value for name, value in compute_headlines(run, columns).items()}
-    numbers |= {
-        "system/peak_memory_mib": run.environment.get("peak_memory_mib"),
-        "system/threads": run.environment.get("threads"),
-        "system/train_seconds": run.environment.get("seconds"),
-        "system/device_hours": device_hours(run),
+            yield MetricPoint(metric_name(result.benchmark, metric), value, run.end, 0, result.benchmark)
+    means = [column for column in columns if column.members]  # which no result file has
+    for column in (*tables.summary_columns(columns, [run]), *means):
+        mean = tables.column_value(run, column)
+        if mean is not None:
+            yield MetricPoint(metric_name(column.benchmark, column.metric), mean, run.end)
+    facts = {
+        "peak_memory_mib": run.environment.get("peak_memory_mib"),
+        "threads": run.environment.get("threads"),
+        "train_seconds": run.environment.get("seconds"),
+        "device_hours": device_hours(run),
         # each result file has the seconds of the whole pass over all benchmarks
-        "system/evaluate_seconds": max((r.seconds for r in run.results.values()), default=None),
+        "evaluate_seconds": max((r.seconds for r in run.results.values()), default=None),
     }
-    for name, number in numbers.items():
+    for name, number in facts.items():
         if number is not None:
-            yield MetricPoint(name, number, run.end)
+            yield MetricPoint(f"system/{name}", number, run.end)
 
 
 def _snapshot_points(run: FinishedRun) -> Iterator[MetricPoint]:
@@ -372,25 +308,11 @@ def _snapshot_points(run: FinishedRun) -> Iterator[MetricPoint]:
     for share, step in sorted(steps.items(), key=lambda item: item[1]):
         for name, value in read_mapping(published.at(float(share)) / run_folder.SUMMARY).items():
             if name.count("/") == 1:  # groups of items are in the files
-                yield MetricPoint(f"snapshot/{name}".replace("@", "_at_"), value, run.end, step)
+                yield MetricPoint(metric_name("snapshot", name), value, run.end, step)
 
 
-def compute_headlines(run: FinishedRun, columns: Sequence[Column]) -> dict[str, float]:
-    """Compute comp, zs, i2t and t2i of the report's summary, then one number for each benchmark by its name."""
-    summary = tables.summary_columns(columns, [run])
-    headlines = {c.metric.lower(): tables.column_value(run, c) for c in summary}
-    headlines |= {name: tables.column_value(run, _headline_column(name, run, summary)) for name in run.results}
-    return {name: value for name, value in headlines.items() if value is not None}
-
-
-def _headline_column(benchmark: str, run: FinishedRun, summary: Sequence[Column]) -> Column:
-    """Return the whole-benchmark column: the report's part of Comp or ZS, else the benchmark's headline."""
-    members = [column for c in summary if c.metric in ("Comp", "ZS") for column in c.members]
-    report_column = next((column for column in members if column.benchmark == benchmark), None)
-    return report_column or Column(SUMMARY, benchmark, tables.headline(benchmark, [run]))
-
-
-def _list_datasets(run: FinishedRun) -> Iterator[DatasetUse]:
+def list_datasets(run: FinishedRun) -> Iterator[DatasetUse]:
+    """List the data that a run was trained on, and that it was scored on."""
     data = run.config.get("data")
     if run.curve and data:
         digest = run.environment.get("data_fingerprint")
@@ -410,18 +332,15 @@ def select_columns(runs: Sequence[FinishedRun], column_names: Sequence[str]) -> 
     return tables.select_columns(runs, available, benchmarks)
 
 
-def find_winners(scored: Sequence[ScoredRun]) -> dict[str, tuple[FinishedRun, float]]:
-    """Find the best run by each benchmark's one number, the first of equals; a benchmark without one has no winner."""
-    winners: dict[str, tuple[FinishedRun, float]] = {}
-    for run, values in scored:
-        for name in run.results:
-            if name in values and (name not in winners or values[name] > winners[name][1]):
-                winners[name] = (run, values[name])
-    return winners
+def select_headlines(columns: Sequence[Column], runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
+    """Select Comp, General and the first of the report's columns, at most HEADLINES in all."""
+    summary = {column.metric: column for column in tables.summary_columns(columns, runs)}
+    overall = [summary[name] for name in OVERALL if name in summary]
+    return (*overall, *columns)[:HEADLINES]
 
 
-def describe_cell(run: FinishedRun, pretrained: Sequence[FinishedRun], columns: Sequence[Column]) -> str:
-    """Describe what the cell is, and its numbers against the pretrained model's means over its runs."""
+def describe_cell(run: FinishedRun) -> str:
+    """Describe what the cell is, and where its files are."""
     cell = run.cell
     origin = "evaluated as it is" if cell.method == PRETRAINED else f"fine-tuned on **{to_markdown(cell.data)}**"
     head = f"**{to_markdown(cell.method)}**: backbone **{to_markdown(cell.backbone)}** {origin}, seed {cell.seed}."
@@ -429,38 +348,18 @@ def describe_cell(run: FinishedRun, pretrained: Sequence[FinishedRun], columns: 
     if run.curve and seconds:
         device = to_markdown(str(run.environment.get("device")))
         head += f" Training took {format_duration(seconds)} on {device}."
-    head += f" Files: {to_code(str(run.trained.path))}."
-    lines = []
-    for column in (*tables.summary_columns(columns, [run]), *columns):
-        value = tables.column_value(run, column)
-        if value is None:
-            continue
-        name = f"{to_markdown(column.name)} {column.arrow}".strip()
-        scale = column.scale
-        digits = column.digits
-        values = [tables.column_value(base, column) for base in pretrained]
-        known = [value for value in values if value is not None]
-        comparison = "– | –"
-        if known:
-            mean = float(np.mean(known))
-            comparison = f"{mean * scale:.{digits}f} | {(value - mean) * scale:+.{digits}f}"
-        lines.append(f"| {name} | {value * scale:.{digits}f} | {comparison} |")
-    table = ["| metric | this run | pretrained | difference |", "| --- | ---: | ---: | ---: |", *lines]
-    return "\n".join([head, "", *(table if lines else ["Not evaluated yet."])])[:NOTE_LIMIT]
+    return f"{head} Files: {to_code(str(run.trained.path))}."[:NOTE_LIMIT]
 
 
-def describe_grid(
-    methods: Sequence[str], runs: Sequence[FinishedRun], winners: Mapping[str, tuple[FinishedRun, float]], model: str,
-    notice: str = "",
-) -> str:  # fmt: skip
-    """Describe how to read an experiment, what it cost, and its best checkpoints; `notice` comes first."""
+def describe_grid(methods: Sequence[str], runs: Sequence[FinishedRun], links: str, notice: str = "") -> str:
+    """Describe how to read an experiment and what it cost; `notice` comes first, `links` open its views."""
     lines = [
         *([f"**{notice}**", ""] if notice else []),
-        f"Methods: {to_markdown(', '.join(methods))}. One run a cell (method, backbone, data, seed); sweeps are runs "
-        "of their own with their trials below them. Made from the run directories by `compclip track`.",
+        f"Methods: {to_markdown(', '.join(methods))}. {links}",
         "",
-        "Metrics: `score/…` one number a benchmark, `comp`, `zs`, `i2t` and `t2i` as in the report; "
-        "`benchmark/metric` everything that was measured; `train/…` loss curves; `system/…` time and memory.",
+        "`Comp`, `General` and `benchmark/metric` are the report's means for a method, and the run's own numbers for a "
+        "seed. A method also has `std/…`, the interval `low/…` to `high/…` of its difference to the reference, and "
+        "`verdict/…`. All other numbers are tables among its artifacts.",
     ]
     # cells that share a run paid for it once
     hours = {run.environment.get("run_key") or run.cell.name: device_hours(run) for run in runs}
@@ -468,12 +367,6 @@ def describe_grid(
     if counted:
         coverage = "" if len(counted) == len(hours) else f" that {len(counted)} of {len(hours)} runs know of"
         lines += ["", f"Training took {sum(counted):.2f} device-hours{coverage}, interrupted lives counted."]
-    if winners:
-        lines += ["", "| benchmark | best checkpoint | value | load it with `mlflow.pyfunc.load_model` |",
-                  "| --- | --- | ---: | --- |"]  # fmt: skip
-    for benchmark, (run, value) in winners.items():
-        address = to_code(f"models:/{model}@{best_alias(benchmark)}")
-        lines.append(f"| {to_markdown(benchmark)} | {to_markdown(run.cell.name)} | {100 * value:.1f} | {address} |")
     return "\n".join(lines)[:NOTE_LIMIT]
 
 
@@ -481,22 +374,3 @@ def device_hours(run: FinishedRun) -> float | None:
     """Return hours of GPUs, or of a CPU process, over all lives of a run; None for runs that did not count them."""
     seconds = run.environment.get("device_seconds")
     return None if seconds is None else seconds / 3600
-
-
-def best_alias(benchmark: str) -> str:
-    """Return the alias of a benchmark's best checkpoint."""
-    return f"best-{benchmark}"
-
-
-def view_tags(scores: Sequence[str]) -> dict[str, str]:
-    """Return the experiment tag that holds the view: a row a cell, the best `comp` first, every score, method and seed.
-
-    Without scores: the newest first, with losses and speed. Sweeps are left out: sorted by a score, the UI would show
-    their trials among the cells.
-    """
-    metrics = [f"score/{name}" for name in scores] or ["train/loss", "system/samples_per_second"]
-    columns = [f"metrics.`{name}`" for name in metrics] + ["params.`method`", "params.`seed`"]
-    order = columns[0] if scores else "attributes.start_time"
-    state = {"orderByKey": order, "orderByAsc": False, "selectedColumns": columns,
-             "searchFilter": "tags.kind = 'cell'", "startTime": "ALL", "lifecycleFilter": "Active"}  # fmt: skip
-    return {VIEW_TAG: json.dumps(state)}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compclip.prepare import benchmark_records
 from compclip.prepare.benchmark_records import BenchmarkRecords
@@ -25,18 +25,12 @@ TABLES_TAG = "mlflow.loggedArtifacts"  # where the UI looks for tables
 COUNTS_TAG = "items"
 
 
-class ItemTable(NamedTuple):
-    """One benchmark's table as JSON, how many items it shows, and how many there are."""
+class ArtifactTable(NamedTuple):
+    """A table as JSON, its path among the run's artifacts, and how many of how many items it shows."""
 
-    benchmark: str
+    path: str
     text: str
-    row_count: int
-    total: int
-
-    @property
-    def path(self) -> str:
-        """Its name among the run's artifacts."""
-        return f"{FOLDER}/{self.benchmark}.json"
+    coverage: str = ""
 
 
 @dataclass
@@ -47,7 +41,7 @@ class ItemTables:
     rows: int
     _records: dict[str, BenchmarkRecords | None] = field(default_factory=dict, init=False)
 
-    def make(self, results_folder: Path, pretrained_folder: Path | None = None) -> list[ItemTable]:
+    def make(self, results_folder: Path, pretrained_folder: Path | None = None) -> list[ArtifactTable]:
         """Make a table for each benchmark of a run that keeps items and whose texts are at hand.
 
         With the results of the pretrained model each item says whether the run wins or loses it.
@@ -68,7 +62,7 @@ class ItemTables:
         return self._records[name]
 
 
-def make_table(result: Result, records: BenchmarkRecords, most: int, base: Result | None = None) -> ItemTable:
+def make_table(result: Result, records: BenchmarkRecords, most: int, base: Result | None = None) -> ArtifactTable:
     """Make a table of a row for each outcome; every run shows the same items, drawn evenly from all of them.
 
     With `base`, the pretrained model's result, the column `to pretrained` says won, lost or same; "" where it lacks the
@@ -91,15 +85,22 @@ def make_table(result: Result, records: BenchmarkRecords, most: int, base: Resul
     width = max((len(row) for row in rows), default=len(head))
     columns = [*head, *(f"text {i + 1}" for i in range(width - len(head)))]
     data = [[*row, *[""] * (width - len(row))] for row in rows]
-    text = json.dumps({"columns": columns, "data": data}, ensure_ascii=False)
-    return ItemTable(result.benchmark, text, len(rows), len(every))
+    coverage = f"{result.benchmark}: {len(rows):,} of {len(every):,} outcomes"
+    return ArtifactTable(f"{FOLDER}/{result.benchmark}.json", format_table(columns, data), coverage)
 
 
-def format_tags(tables: Sequence[ItemTable]) -> Iterator[tuple[str, str]]:
+def format_table(columns: Sequence[str], data: Sequence[Sequence[Any]]) -> str:
+    """Format a table as `mlflow.log_table` writes it."""
+    return json.dumps({"columns": columns, "data": data}, ensure_ascii=False)
+
+
+def format_tags(tables: Sequence[ArtifactTable]) -> Iterator[tuple[str, str]]:
     """Yield the tags by which the UI finds the tables, and that say how many items were left out."""
     if tables:
         yield TABLES_TAG, json.dumps([{"path": table.path, "type": "table"} for table in tables])
-        yield COUNTS_TAG, "; ".join(f"{t.benchmark}: {t.row_count:,} of {t.total:,} outcomes" for t in tables)
+    coverage = [table.coverage for table in tables if table.coverage]
+    if coverage:
+        yield COUNTS_TAG, "; ".join(coverage)
 
 
 def _read_base(path: Path, result: Result) -> Result | None:

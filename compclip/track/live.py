@@ -98,7 +98,7 @@ class LiveRun:
         host = self.lives[-1].get("host", "") if self.lives else ""
         facts = {"run_key": self.run.key, "user": read_user(os.stat(self.run.folder.lives).st_uid), "host": host}
         note = f"**{to_markdown(self.name)}** is {self.state} and not published yet. {to_markdown(self.error)}".rstrip()
-        tags = {"kind": "cell", **entries.cell_tags(self.run.cell, facts), "state": self.state}
+        tags = {"kind": "cell", entries.GRID: "true", **entries.cell_tags(self.run.cell, facts), "state": self.state}
         return tags | {entries.NOTE: note[: entries.NOTE_LIMIT]}
 
     @property

@@ -1,37 +1,38 @@
 """The report in MLflow: a run with its files, and a run for each row of its tables, above those of the row's seeds.
 
-All numbers are read from the report's own files: nothing is computed a second time.
+A row has the parameters that its runs share, and the numbers of the headline columns; all others are tables. They are
+read from the report's own files: nothing is computed a second time.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
-from compclip.base.messages import format_count, format_share
+from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
+from compclip.track import entries
 from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry
+from compclip.track.item_tables import ArtifactTable, format_table
 
 REPORTS = Path("reports")
 FILES = (
     *("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv", "tuning.csv"),
 )
+FOLDER = "tables"
 TABLES = ("report", "reference", "blind", "slices")  # of which a row is made
 SOURCE = {"mlflow.source.name": "python -m compclip.report"}
-NUMBERS = ("mean", "std")  # of a row of report.csv
-CONTRAST = ("difference", "low", "high")  # against the report's reference, else the pretrained model
-BLIND = ("above", "above_low", "above_high", "sighted", "sighted_low", "sighted_high")  # of a row of blind.csv
-BLIND_NOTE = " `above/…` is above the best row without the picture, `sighted/…` on items that all of those get wrong."
+INTERVAL = ("low", "high")  # of the difference to the report's reference, else to the pretrained model
+ROW = ("method", "backbone", "data")
+TIME = "mlflow.compclip.time"  # a row that got another place is logged again
 VERDICTS = {"better": 1.0, "": 0.0, "worse": -1.0}
-REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metric's name
 RowName = tuple[str, str, str]  # method, backbone, data
 CsvLine = Mapping[str, str]
 
@@ -52,10 +53,10 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
         files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
     )  # fmt: skip
     tables = {name: _read_rows(files.get(f"{name}.csv")) for name in TABLES}
-    rows = [_make_row(name, tables, runs, options, time) for name in tables["report"]]
-    blind = tables["blind"].items()
-    rows += [_make_blind_row(name, lines, options, time) for name, lines in blind if name not in tables["report"]]
-    return [page, *rows]
+    names = dict.fromkeys([*tables["report"], *tables["blind"]])
+    rows = [_make_row(name, tables, runs, options) for name in names]
+    rows.sort(key=_sort_value)
+    return [page, *(_set_time(row, time + index / 1000) for index, row in enumerate(rows))]
 
 
 def _format_notice(options: EntryOptions) -> str:
@@ -65,11 +66,11 @@ def _format_notice(options: EntryOptions) -> str:
 def set_parents(report: Sequence[MlflowEntry], cells: Sequence[MlflowEntry]) -> list[MlflowEntry]:
     """Return the report's entries and those of the cells, each of the grid's below its row where there is one."""
     rows = {entry.key for entry in report}
-    entries = list(report)
+    all_entries = list(report)
     for cell in cells:
-        key = row_key(*(cell.tags[name] for name in ("method", "backbone", "data")))
-        entries.append(replace(cell, parent=key) if cell.at_home and key in rows else cell)
-    return entries
+        key = row_key(*(cell.tags[name] for name in ROW))
+        all_entries.append(replace(cell, parent=key) if cell.at_home and key in rows else cell)
+    return all_entries
 
 
 def row_key(method: str, backbone: str, data: str) -> str:
@@ -89,93 +90,106 @@ def _read_rows(file: Path | None) -> dict[RowName, list[CsvLine]]:
 
 
 def _make_row(
-    name: RowName, tables: Mapping[str, Mapping[RowName, Sequence[CsvLine]]], runs: Iterable[FinishedRun],
-    options: EntryOptions, time: float,
+    name: RowName, tables: Mapping[str, Mapping[RowName, Sequence[CsvLine]]], runs: Sequence[FinishedRun],
+    options: EntryOptions,
 ) -> MlflowEntry:  # fmt: skip
-    method, backbone, data = name
-    lines, contrasts, blind, slices = (tables[table].get(name, ()) for table in TABLES)
-    reference = contrasts[0]["reference"] if contrasts else PRETRAINED
-    compared = contrasts or [line for line in lines if line["difference"]]
-    points = [*_points(lines, NUMBERS, time), *_points(compared, CONTRAST, time), *_points(blind, BLIND, time)]
-    tags = {"kind": "row", "method": method, "backbone": backbone, "data": data, "reference": reference, **SOURCE}
+    """Make the entry of a row without a time; one that was scored without the picture has a table alone."""
+    row_lines = {table: tables[table].get(name, ()) for table in TABLES}
+    lines = row_lines["report"]
+    compared = row_lines["reference"] or [line for line in lines if line["difference"]]
+    reference = compared[0].get("reference", PRETRAINED) if compared else PRETRAINED
+    headlines = [entries.metric_name(column.benchmark, column.metric) for column in options.headlines]
+    tags = {"kind": "row" if lines else "blind", **dict(zip(ROW, name, strict=True)), **SOURCE}
+    if lines:
+        tags |= {"reference": reference, entries.GRID: "true"}
     for line in compared:
-        points.append(MetricPoint(f"verdict/{_metric(line)}", VERDICTS[line["verdict"]], time))
-        if line["verdict"]:
+        if line["verdict"] and _metric(line) in headlines:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
     fields = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}
-    marks = {tag: lines[0].get(field) for tag, field in fields.items()}
+    marks = {tag: lines[0].get(field) for tag, field in fields.items()} if lines else {}
     tags |= {tag: mark for tag, mark in marks.items() if mark}
+    note = _format_notice(options) + _describe_row(name, lines, reference)
+    if marks.get("tuned_on"):
+        note += f" **Tuned on what is shown**: it {to_markdown(str(marks['tuned_on']))}."
+    note += "".join(f" It {to_markdown(text)}." for tag, text in marks.items() if text and tag != "tuned_on")
+    row_runs = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
+    return MlflowEntry(
+        row_key(*name), "-".join(name), options.experiment, options.project, tags,
+        note[:NOTE_LIMIT],
+        params=_common_params(row_runs),
+        numbers=tuple(_points(lines, compared, headlines)),
+        row_tables=tuple(_make_table(table, lines) for table, lines in row_lines.items() if lines),
+        datasets=tuple(entries.list_datasets(row_runs[0])) if row_runs else (),
+    )  # fmt: skip
+
+
+def _sort_value(row: MlflowEntry) -> tuple[bool, float]:
+    """Return what rows are sorted by: the first headline number, where a row has one."""
+    return bool(row.numbers), row.numbers[0].value if row.numbers else 0.0
+
+
+def _set_time(row: MlflowEntry, time: float) -> MlflowEntry:
+    """Return a row as made at `time`: MLflow folds seeds below a row only where it sorts by time, the latest first."""
+    numbers = tuple(point._replace(time=time) for point in row.numbers)
+    return replace(row, numbers=numbers, tags=row.tags | {TIME: repr(time)}, start=time, end=time)
+
+
+def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> str:
+    method, backbone, data = map(to_markdown, name)
+    if not lines:
+        return f"**{method}**: what is scored on each benchmark without its pictures (captions of {data})."
     seeds = max(int(line["seeds"]) for line in lines)
     backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
-    count = f"{format_count(seeds, 'seed')}, whose runs stand below"
+    count = f"{format_count(seeds, 'seed')}, whose runs are below it"
     if backbones > 1:
         count = f"{seeds} checkpoints of {backbones} backbones, whose own rows have their runs"
-    note = _format_notice(options) + (
-        f"**{to_markdown(method)}** on {to_markdown(backbone)}, {to_markdown(data)}: {count}. "
-        f"`mean/…` and `std/…` are the report's; `difference/…`, `low/…` and `high/…` are to "
-        f"{to_code(reference)} with the ends of its 95 % interval, and `verdict/…` is 1 better, -1 worse, 0 undecided. "
-        f"Metrics are shares, the table is in percent.{BLIND_NOTE if blind else ''}"
+    return (
+        f"**{method}** on {backbone}, {data}: {count}. A metric is the mean, `std/…` the deviation, `low/…` and "
+        f"`high/…` the 95 % interval of the difference to {to_code(reference)}, `verdict/…` is 1 better, -1 worse, 0 "
+        f"undecided. All metrics are shares; the other columns are in `{FOLDER}/report.json`."
     )
-    if marks["tuned_on"]:
-        note += f" **Tuned on what is shown**: it {to_markdown(marks['tuned_on'])}."
-    note += "".join(f" It {to_markdown(text)}." for tag, text in marks.items() if text and tag != "tuned_on")
-    note += f"\n\n{_format_slices(slices)}{_format_table(lines, compared, reference)}"
-    starts = [run.start for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
-    return MlflowEntry(
-        row_key(*name), "-".join(name), options.experiment, options.project, tags, note,
-        numbers=tuple(points), start=min(starts, default=time), end=time,
-    )  # fmt: skip
 
 
-def _make_blind_row(name: RowName, lines: Sequence[CsvLine], options: EntryOptions, time: float) -> MlflowEntry:
-    """Make the entry of a row of what is scored without the picture."""
-    method, backbone, data = name
-    tags = {"kind": "blind", "method": method, "backbone": backbone, "data": data, **SOURCE}
-    note = f"**{to_markdown(method)}**: what is scored on each benchmark without its pictures (captions of {data})."
-    numbers = tuple(_points(lines, ("mean",), time))
-    return MlflowEntry(
-        row_key(*name), "-".join(name), options.experiment, options.project, tags, note,
-        numbers=numbers, start=time, end=time,
-    )  # fmt: skip
+def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
+    """Return the parameters that all of a row's runs share."""
+    params = [entries.flatten_config(run.config) for run in runs]
+    shared = params[0] if params else {}
+    return {key: value for key, value in shared.items() if all(other.get(key) == value for other in params)}
 
 
-def _format_slices(slices: Sequence[CsvLine]) -> str:
-    """Format the slices that the report's page shows of a row as a table in Markdown, in points; empty without any."""
-    rows = []
-    for line in slices:
-        if line["shown"] == "1":
-            names = " | ".join(to_markdown(line[field]) for field in ("slice", "benchmark", "reference"))
-            rows.append(f"| {names} | {100 * float(line['difference']):+.1f} | {100 * float(line['elsewhere']):+.1f} |")
-    head = ["| slice | benchmark | against | there | elsewhere |", "| --- | --- | --- | ---: | ---: |"]
-    return "\n".join([*head, *rows, "", ""]) if rows else ""
-
-
-def _format_table(lines: Sequence[CsvLine], compared: Sequence[CsvLine], reference: str) -> str:
-    """Format the row's numbers as a table in Markdown, in percent, as far as MLflow's limit allows."""
-    contrasts = {_metric(line): line for line in compared}
-    table = [f"| metric | mean | std | to {to_markdown(reference)} | 95 % interval | verdict |",
-             "| --- | ---: | ---: | ---: | ---: | --- |"]  # fmt: skip
-    shown_lines = [line for line in lines if _metric(line) in contrasts or not compared]
-    for line in shown_lines:
-        contrast = contrasts.get(_metric(line), {})
-        mean, std, difference, low, high = (
-            format_share(float(source[field]), not line["better"]) if source.get(field) else ""
-            for source, field in [*((line, name) for name in NUMBERS), *((contrast, name) for name in CONTRAST)]
-        )
-        ends = f"[{low}, {high}]" if low else ""
-        verdict = (contrast["verdict"] or "undecided") if contrast else ""
-        table.append(f"| {to_markdown(_metric(line))} | {mean} | {std} | {difference} | {ends} | {verdict} |")
-        if sum(map(len, table)) > NOTE_LIMIT - 1000:
-            return "\n".join([*table[:-1], "", f"{len(shown_lines) - len(table) + 3} more are among the metrics."])
-    return "\n".join(table)
-
-
-def _points(lines: Iterable[CsvLine], fields: Sequence[str], time: float) -> Iterable[MetricPoint]:
+def _make_table(name: str, lines: Sequence[CsvLine]) -> ArtifactTable:
+    """Make a table of a row's lines of one of the report's CSV files."""
+    columns = [field for field in lines[0] if field not in (*ROW, "benchmark", "metric")]
+    data = []
     for line in lines:
-        for field in fields:
-            if line[field]:
-                yield MetricPoint(f"{field}/{_metric(line)}", float(line[field]), time)
+        title = _metric(line) if "metric" in line else line["benchmark"]
+        data.append([title, *(_parse_number(line[column]) for column in columns)])
+    return ArtifactTable(f"{FOLDER}/{name}.json", format_table(["metric", *columns], data))
+
+
+def _parse_number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _points(lines: Sequence[CsvLine], compared: Sequence[CsvLine], headlines: Sequence[str]) -> Iterator[MetricPoint]:
+    """Yield the numbers of the headline columns: mean, deviation, interval of the difference, verdict."""
+    for line in lines:
+        metric = _metric(line)
+        if metric in headlines:
+            yield MetricPoint(metric, float(line["mean"]), 0.0)
+            if line["std"]:
+                yield MetricPoint(f"std/{metric}", float(line["std"]), 0.0)
+    for line in compared:
+        metric = _metric(line)
+        if metric in headlines:
+            for field in INTERVAL:
+                if line[field]:
+                    yield MetricPoint(f"{field}/{metric}", float(line[field]), 0.0)
+            yield MetricPoint(f"verdict/{metric}", VERDICTS[line["verdict"]], 0.0)
 
 
 def _metric(line: CsvLine) -> str:
-    return REFUSED.sub("_", f"{line['benchmark']}/{line['metric']}".replace("@", "_at_"))
+    return entries.metric_name(line["benchmark"], line["metric"])

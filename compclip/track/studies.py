@@ -16,7 +16,7 @@ from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import RunFolder
 from compclip.track import entries
-from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry, RunSummary, SummaryCache
+from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry, RunReader, RunSummary
 
 ROWS = 40  # trials in a study's description
 STATUSES = {"complete": "FINISHED", "pruned": "KILLED", "fail": "FAILED", "failed": "FAILED"}  # MLflow's word of each
@@ -61,28 +61,28 @@ class StudyFile:
         return list(zip(self.objectives, trial.values, strict=False))
 
 
-def read_study(path: Path, summaries: SummaryCache) -> StudyFile:
+def read_study(path: Path, reader: RunReader) -> StudyFile:
     """Read a study from its trials.json. Raises UserError where a field is missing."""
     file = path / "trials.json"
     raw = read_json(file)
     try:
         objectives = [{"metric": o} if isinstance(o, str) else o for o in raw["objectives"]]
         directions = {o["metric"]: o.get("direction", "maximize") != "minimize" for o in objectives}
-        trials = tuple(_parse_trial(trial, path.parent.parent, summaries) for trial in raw["trials"])
+        trials = tuple(_parse_trial(trial, path.parent.parent, reader) for trial in raw["trials"])
         cosines = frozenset(o["metric"] for o in objectives if o.get("score"))
         return StudyFile(path, str(raw["study"]), str(raw["method"]), directions, trials, cosines)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{file}: not a study's trials ({error!r}); run the sweep again") from error
 
 
-def _parse_trial(raw: dict[str, Any], root: Path, summaries: SummaryCache) -> StudyTrial:
+def _parse_trial(raw: dict[str, Any], root: Path, reader: RunReader) -> StudyTrial:
     """Return a trial, with its run in the store where that is finished."""
     run = None
     if raw.get("folder"):
         folder = RunFolder(root / raw["folder"])
         folder.check()
         if folder.finished:
-            run = summaries.summary(folder.final, folder.results or folder.scores("none"))
+            run = reader.read(folder.final, folder.results or folder.scores("none"))
     facts = {k: raw[k] for k in ("run_key", "folder", "reason") if raw.get(k)}
     steps = {}
     for step, values in (raw.get("intermediate") or {}).items():

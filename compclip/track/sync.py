@@ -28,9 +28,10 @@ from compclip.base.safe_names import SafeName
 from compclip.config import drawn_scenes, read
 from compclip.config import grid as config_grid
 from compclip.runs import jobs, run_folder
+from compclip.runs.result_files import FinishedRun
 from compclip.track import entries as track_entries
 from compclip.track import live, report_rows, studies, tracking_store
-from compclip.track.entries import EntryOptions, SummaryCache, TrackedProject
+from compclip.track.entries import EntryOptions, MlflowEntry, RunReader
 from compclip.track.item_tables import ItemTables
 from compclip.track.live import LiveRun
 
@@ -77,20 +78,30 @@ def _read_project(root: Path) -> SafeName | None:
     return None if is_copy else SafeName(state.get("project", ""), f"{file}: project")
 
 
+@dataclass(frozen=True)
+class TrackedProject:
+    """Everything that the store is made from; `runs` are those of the grid, `live` those that are not published yet."""
+
+    entries: tuple[MlflowEntry, ...]
+    options: EntryOptions
+    methods: tuple[str, ...] = ()
+    runs: tuple[FinishedRun, ...] = ()
+    live: tuple[LiveRun, ...] = ()
+
+
 def load_project(
     params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies"),
-    checkpoint_mib: float = CHECKPOINT_MIB, cache_file: Path | None = None,
+    checkpoint_mib: float = CHECKPOINT_MIB, reader: RunReader | None = None,
 ) -> TrackedProject:  # fmt: skip
-    """Read the runs below `root` and the studies; `cache_file` holds what earlier calls read.
+    """Read the runs below `root` and the studies; a `reader` knows what it read at earlier calls.
 
     Raises UserError where there is neither a run nor a study.
     """
+    reader = reader or RunReader()
     params = read.load_params(params_path)
-    summaries = SummaryCache(cache_file)
     locations = list(track_entries.list_published(root))
-    cells = [summaries.summary(*location) for location in ProgressLine("runs", len(locations), locations)]
-    sweeps = [studies.read_study(file.parent, summaries) for file in sorted(studies_folder.glob("*/trials.json"))]
-    summaries.save()
+    cells = [reader.read(*location) for location in ProgressLine("runs", len(locations), locations)]
+    sweeps = [studies.read_study(file.parent, reader) for file in sorted(studies_folder.glob("*/trials.json"))]
     live_runs = tuple(run for run in live.list_runs(root) if run.is_shown)
     if not (cells or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
@@ -102,32 +113,14 @@ def load_project(
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
     tables = ItemTables(root, TABLE_ROWS)
     notice = drawn_scenes.describe_drawings(params)
-    options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables, notice)
+    headlines = track_entries.select_headlines(columns, grid_runs)
+    options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables, notice, headlines)
     entries = track_entries.make_cell_entries(cells, options)
-    grid = tuple((cell.run, e.scores) for cell, e in zip(cells, entries, strict=True) if e.at_home)
     report = report_rows.make_report_entries(root, grid_runs, options)
     entries = report_rows.set_parents(report, entries)
     for study in sweeps:
         entries += studies.make_study_entries(study, options)
-    return TrackedProject(tuple(entries), tuple(cells), options, tuple(params.grid.methods), True, grid, live_runs)
-
-
-def update_study(folder: Path, uri: str | None = None, params_path: str | Path = read.DEFAULT) -> Counter[str]:
-    """Bring one study and its trials up to date, as the driver of a sweep does after its trials' files are written."""
-    params = read.load_params(params_path)
-    address = tracking_store.store_uri(uri)
-    summaries = SummaryCache(summary_cache(address))
-    study = studies.read_study(folder, summaries)
-    summaries.save()
-    columns = track_entries.select_columns(study.runs, params.report.columns)
-    options = EntryOptions("", frozenset(), name_project(folder.parent.parent), columns)
-    entries = tuple(studies.make_study_entries(study, options))
-    return update_store(TrackedProject(entries, (), options, is_complete=False), address)
-
-
-def summary_cache(uri: str) -> Path:
-    """Return the path of the file that caches what was read of the runs."""
-    return tracking_store.path_beside(uri, "read.jsonl")
+    return TrackedProject(tuple(entries), options, tuple(params.grid.methods), tuple(grid_runs), live_runs)
 
 
 def synced_file(uri: str) -> Path:
@@ -141,6 +134,7 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
     `anew` logs every run again and removes what the project has there besides. What others have in the store stays,
     also what they log meanwhile: the database is never replaced, only rows that carry the project's tag are deleted.
     """
+    options = project.options
     with tracking_store.open_client(uri) as client:
         from compclip.track.writer import ModelTemplate, StoreWriter
 
@@ -148,25 +142,24 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
         # a server keeps the artifacts itself
         artifacts = None if tracking_store.is_server(uri) else tracking_store.path_beside(uri, "artifacts").absolute()
         with contextlib.closing(template):
-            writer = StoreWriter(client, project.options.project, artifacts, template)
+            writer = StoreWriter(client, options.project, artifacts, template)
             count = sum(map(len, writer.tracked_runs.values()))
             if anew and count:
                 runs = format_count(count, "run")
-                name = project.options.project
-                print(f"{name} has {runs} there; each is removed as its files are logged again", flush=True)
+                print(f"{options.project} has {runs} there; each is removed as its files are logged again", flush=True)
             for entry in ProgressLine("entries for MLflow", len(project.entries), project.entries):
                 writer.update_entry(entry, anew)
+            writer.link_models(project.entries)
             if anew:
                 writer.remove_stale()
-            if project.is_complete:
-                writer.update_live(project)
-            if project.grid:
-                writer.finish(project)
-            if project.is_complete:
-                writer.drop_empty()
-                view = {"experiment": writer.experiment(project.options.experiment)}
-                write_json(tracking_store.path_beside(uri, "view.json"), view)
-                write_json(synced_file(uri), {summary.name: summary.content for summary in project.cells})
+            writer.update_live(project.live, options.experiment)
+            if project.runs or project.live:
+                writer.describe_experiment(options, project.methods, project.runs)
+            writer.drop_empty()
+            view = {"experiment": writer.experiment(options.experiment)}
+            write_json(tracking_store.path_beside(uri, "view.json"), view)
+            cells = [entry for entry in project.entries if entry.tags["kind"] == "cell"]
+            write_json(synced_file(uri), {cell.name: cell.content_of_files for cell in cells})
         return writer.counts
 
 

@@ -1,15 +1,14 @@
 """The one writer of a store: it adds, replaces and removes the MLflow runs of one project.
 
-Experiments and our runs are asked for once, whatever the number of entries. A checkpoint becomes a logged and
-registered model that loads back without a checkout; what all models of a checkout share (code, environments, example)
-is made once and linked into each.
+Experiments and our runs are asked for once, whatever the number of entries. A checkpoint becomes a logged model that
+loads back without a checkout; what all models of a checkout share (code, environments, example) is made once and
+linked into each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import json
 import shutil
 import tempfile
@@ -33,7 +32,6 @@ from mlflow.entities import (
     Param,
     RunTag,
 )
-from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.pyfunc import save_model as save_pyfunc
 from mlflow.types import ColSpec, Schema
@@ -42,11 +40,10 @@ from PIL import Image
 from compclip.base import code_hash, links
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.base.messages import format_share
 from compclip.model import run_weights
-from compclip.report.escape import to_code
-from compclip.track import entries, item_tables, live, scorer, tracking_store
-from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, NOTE, MetricPoint, MlflowEntry, TrackedProject
+from compclip.runs.result_files import FinishedRun
+from compclip.track import entries, item_tables, live, scorer, tracking_store, views
+from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, NOTE, EntryOptions, MetricPoint, MlflowEntry
 from compclip.track.live import LiveRun
 from compclip.track.tracking_store import PROJECT
 
@@ -60,8 +57,7 @@ PARENT = "mlflow.parentRunId"
 # of a run that is under way; how far it was logged
 LIVE = "mlflow.compclip.live"
 STEP = "mlflow.compclip.step"
-MODEL_EXPERIMENT = "experiment"  # the tag of a registered model
-VERSION_TAGS = ("method", "backbone", "data", "seed")  # of a version of one
+MODEL_TAGS = ("method", "backbone", "data", "seed", "run_key", "checkpoint")
 
 
 class LoggedRun(NamedTuple):
@@ -88,6 +84,7 @@ class StoreWriter:
         self._experiments = {e.name: e for e in experiments if e.name.startswith(f"{project}: ")}
         self.tracked_runs = self._find_tracked()
         self._logged: dict[str, LoggedRun] = {}
+        self._new: set[str] = set()  # keys that this writer logged
         self.counts: Counter[str] = Counter()
 
     def update_entry(self, entry: MlflowEntry, anew: bool = False) -> None:
@@ -103,23 +100,34 @@ class StoreWriter:
             logged = self._write(entry)
         for run in old:
             if run.info.run_id != logged.run:
-                hand_over(self._client, run, entry, logged)
                 self._remove(run)
         self._logged[entry.key] = logged
+        if not current:
+            self._new.add(entry.key)
 
-    def update_live(self, project: TrackedProject) -> None:
+    def update_live(self, live_runs: Sequence[LiveRun], experiment_name: str) -> None:
         """Bring the runs that are not published yet up to date; those that are published, or gone, go."""
-        live_runs = {run.key: run for run in project.live}
-        experiment = self._ensure_experiment(project.options.experiment) if live_runs else ""
+        shown = {run.key: run for run in live_runs}
+        experiment = self._ensure_experiment(experiment_name) if shown else ""
         logged = {}
         for key, runs in self.tracked_runs.items():
             for run in runs if key.startswith(live.PREFIX) else ():
-                if key in live_runs and key not in logged and run.info.experiment_id == experiment:
+                if key in shown and key not in logged and run.info.experiment_id == experiment:
                     logged[key] = run
                 else:  # also one of a writer that shared no lock, and one of a grid that had another name
                     self._remove(run)
-        for key, live_run in live_runs.items():
+        for key, live_run in shown.items():
             update_live_run(self._client, experiment, live_run, logged.get(key), self._project)
+
+    def link_models(self, project_entries: Sequence[MlflowEntry]) -> None:
+        """Name the models of its seeds in each row that was logged now."""
+        models: dict[str, list[LoggedModelOutput]] = {}
+        for entry in project_entries:
+            logged = self._logged[entry.key]
+            if logged.model and entry.parent in self._new:
+                models.setdefault(entry.parent, []).append(LoggedModelOutput(logged.model, step=0))
+        for key, outputs in models.items():
+            self._client.log_outputs(self._logged[key].run, outputs)
 
     def remove_stale(self) -> None:
         """Remove the runs that no entry was brought for."""
@@ -128,25 +136,18 @@ class StoreWriter:
                 self._remove(run)
         self.tracked_runs = {}
 
-    def finish(self, project: TrackedProject) -> None:
-        """Update the versions and aliases of the grid's checkpoints, the experiment's description and its view."""
-        name = ""
-        best = entries.find_winners(project.grid)
-        registered = [(e, self._logged[e.key]) for e in project.entries if e.at_home and e.checkpoint]
-        if registered:
-            name = ensure_registered(self._client, project.options.experiment, self._project)
-            versions = register_versions(self._client, name, registered)
-            keys = {benchmark: f"cell/{run.cell.name}" for benchmark, (run, _) in best.items()}
-            aliases = {entries.best_alias(benchmark): versions.get(key) for benchmark, key in keys.items()}
-            set_aliases(self._client, name, aliases)
-            best = {benchmark: winner for benchmark, winner in best.items() if keys[benchmark] in versions}
-        runs = [run for run, _ in project.grid]
-        note = entries.describe_grid(project.methods, runs, best if registered else {}, name, project.options.notice)
-        scores = list(dict.fromkeys(name for _, scores in project.grid for name in scores))  # the summary's first
-        experiment = self._experiments[project.options.experiment]
-        for key, value in {NOTE: note, **entries.view_tags(scores)}.items():
+    def describe_experiment(
+        self, options: EntryOptions, methods: Sequence[str], runs: Sequence[FinishedRun]
+    ) -> None:  # fmt: skip
+        """Update the experiment's description and its views."""
+        experiment = self._experiments[options.experiment]
+        number = experiment.experiment_id
+        links = f"Open [the methods]({views.address(number)}) or [the curves]({views.address(number, views.CURVES)})."
+        headlines = [entries.metric_name(column.benchmark, column.metric) for column in options.headlines]
+        tags = {NOTE: entries.describe_grid(methods, runs, links, options.notice), **views.make_tags(headlines)}
+        for key, value in tags.items():
             if experiment.tags.get(key) != value:
-                self._client.set_experiment_tag(experiment.experiment_id, key, value)
+                self._client.set_experiment_tag(number, key, value)
 
     def drop_empty(self) -> None:
         """Hide experiments of ours whose runs have all moved elsewhere."""
@@ -369,7 +370,7 @@ def _chunks(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 def create_model(client: MlflowClient, entry: MlflowEntry, run: str, experiment: str) -> LoggedModel:
     """Create an empty logged model of the run; metrics can name it before its files are there."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in entry.name)
-    tags = {k: entry.tags[k] for k in (*VERSION_TAGS, "run_key")} | {PROJECT: entry.project}
+    tags = {k: entry.tags[k] for k in MODEL_TAGS} | {PROJECT: entry.project}
     params = {k: v for k, v in entry.params.items() if k.startswith(("method", "train.lr"))}
     model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint")
     client.log_outputs(run, [LoggedModelOutput(model.model_id, step=0)])
@@ -456,104 +457,20 @@ def _example() -> Any:
     return pd.DataFrame({"image": [file.getvalue()] * 2, "text": ["a red square", "a blue square"]})
 
 
-def register_versions(
-    client: MlflowClient, name: str, entries: Sequence[tuple[MlflowEntry, LoggedRun]]
-) -> dict[str, str]:
-    """Register a version of the model for each entry that is logged with a model; gives them by the entries' keys."""
-    versions = {v.run_id: str(v.version) for v in client.search_model_versions(f"name = '{name}'", max_results=10_000)}
-    modelled = [(entry, logged) for entry, logged in entries if logged.model]
-    return {e.key: versions.get(logged.run) or _create_version(client, name, e, logged) for e, logged in modelled}
-
-
-def ensure_registered(client: MlflowClient, experiment: str, project: str) -> str:
-    """Return the name of an experiment's registered model, made if need be; another one's of that name is left alone.
-
-    Raises UserError where the second name is taken, too.
-    """
-    plain = experiment.replace(": ", "-").replace(", ", "+").replace(" ", "-").replace("/", "_").replace(":", "_")
-    for name in (plain, f"{plain}-{hashlib.sha256(experiment.encode()).hexdigest()[:8]}"):
-        try:
-            registered = client.get_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            tags = {MODEL_EXPERIMENT: experiment, PROJECT: project}
-            client.create_registered_model(name, tags, _describe_model(experiment))
-            return name
-        if registered.tags.get(MODEL_EXPERIMENT) == experiment:
-            return name
-    raise UserError(f"registered model {plain}: is not of the experiment {experiment!r}; give another --project")
-
-
-def _describe_model(experiment: str) -> str:
-    """Describe what a registered model is and how to use it."""
-    return (
-        f"The checkpoints of the grid {to_code(experiment)}, a version for each cell. The alias `best-<benchmark>` "
-        "marks the highest of one run's numbers on that benchmark, chosen on the benchmark itself: report means over "
-        "seeds, not this. A model takes a DataFrame with the columns `image` (path or bytes) and `text` and gives the "
-        "cosine of each pair."
-    )
-
-
-def _create_version(client: MlflowClient, name: str, entry: MlflowEntry, logged: LoggedRun) -> str:
-    tags = {k: entry.tags[k] for k in VERSION_TAGS} | {PROJECT: entry.project}
-    note = f"{entry.name}: " + ", ".join(
-        f"{name} {format_share(value)} %" for name, value in sorted(entry.scores.items())
-    )
-    source = client.get_logged_model(logged.model).artifact_location
-    version = client.create_model_version(name, source, logged.run, tags, None, note, 0, logged.model).version
-    versions = [{"name": v.name, "version": str(v.version)} for v in _list_versions(client, logged.run)]
-    versions_json = json.dumps(versions)  # what the UI's list of models reads
-    client.set_logged_model_tags(logged.model, {"mlflow.modelVersions": versions_json})
-    return str(version)
-
-
-def _list_versions(client: MlflowClient, run: str) -> Sequence[Any]:
-    return client.search_model_versions(f"run_id = '{run}'")
-
-
-def hand_over(client: MlflowClient, old: Any, entry: MlflowEntry, new: LoggedRun) -> None:
-    """Give the run `new` the versions and aliases of `old`, which it replaces: other grids' models may hold them."""
-    if not new.model:
-        return
-    names = {v.name: str(v.version) for v in _list_versions(client, new.run)}
-    for version in _project_versions(client, old):
-        number = names.get(version.name) or _create_version(client, version.name, entry, new)
-        for alias, target in client.get_registered_model(version.name).aliases.items():
-            if str(target) == str(version.version):
-                client.set_registered_model_alias(version.name, alias, number)
-
-
-def set_aliases(client: MlflowClient, name: str, versions: Mapping[str, str | None]) -> None:
-    """Point aliases of a registered model at versions; None removes one. Aliases of other grids' benchmarks stay."""
-    old = dict(client.get_registered_model(name).aliases)
-    for alias, version in versions.items():
-        if version is None and alias in old:
-            client.delete_registered_model_alias(name, alias)
-        elif version is not None and str(old.get(alias)) != version:
-            client.set_registered_model_alias(name, alias, version)
-
-
 def remove_run(client: MlflowClient, run: Any, artifacts: Path | None) -> None:
     """Delete a run with its models and their files in our own artifact folder; a server's files are its own matter.
 
     A version that somebody registered by hand stays, and with it the model that it names.
     """
-    for version in _project_versions(client, run):
-        client.delete_model_version(version.name, version.version)
-    if run.outputs and not _list_versions(client, run.info.run_id):
+    run_id = run.info.run_id
+    if run.outputs and not client.search_model_versions(f"run_id = '{run_id}'"):
         for output in run.outputs.model_outputs:
             model = client.get_logged_model(output.model_id)
-            client.delete_logged_model(model.model_id)
-            remove_files(model.artifact_location, artifacts, model.model_id)
-    client.delete_run(run.info.run_id)
-    remove_files(run.info.artifact_uri, artifacts, run.info.run_id)
-
-
-def _project_versions(client: MlflowClient, run: Any) -> list[Any]:
-    """List the versions of a run of ours that its project registered."""
-    project = run.data.tags[PROJECT]
-    return [v for v in _list_versions(client, run.info.run_id) if v.tags.get(PROJECT) == project]
+            if model.source_run_id == run_id:  # a row names the models of its seeds
+                client.delete_logged_model(model.model_id)
+                remove_files(model.artifact_location, artifacts, model.model_id)
+    client.delete_run(run_id)
+    remove_files(run.info.artifact_uri, artifacts, run_id)
 
 
 def is_below(uri: str, folder: Path) -> bool:

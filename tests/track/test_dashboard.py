@@ -7,9 +7,10 @@ import sqlite3
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
+from compclip.base.files import fingerprint, write_json
+from compclip.runs.result_files import list_files
 from compclip.track import dashboard, entries, sync, tracking_store
-from compclip.track.entries import SummaryCache
+from compclip.track.entries import list_published
 from tests import fake_runs
 
 URI = "sqlite:///x.db"
@@ -70,21 +71,21 @@ def test_a_store_of_another_release_is_one_line(uri, monkeypatch):
         dashboard.main(["--uri", uri, "--port", port])
 
 
-def test_it_opens_the_grid_s_comparison(tmp_path):
+def test_it_opens_the_list_of_methods(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     assert "/#/experiments?workflowType" in dashboard.describe_address(uri, "127.0.0.1", 5000)
     write_json(tmp_path / "view.json", {"experiment": "7"})
     line = dashboard.describe_address(uri, "127.0.0.1", 5000)
-    assert line.startswith("http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=comparison")
+    assert line.startswith(
+        "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=methods&workflowType=machine_learning"
+    )
 
 
 def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
     root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
-    synced = {
-        entries.cell_name(run): SummaryCache().content(run, scores) for run, scores in entries.list_published(root)
-    }
-    assert sorted(synced) == ["clic-vit-scenes-0", "clic-vit-scenes-1"]
-    write_json(sync.synced_file(uri), synced)
+    assert dashboard.count_new_runs(uri, root) == 2
+    contents = {entries.cell_name(run): fingerprint(*list_files(run, scores)) for run, scores in list_published(root)}
+    write_json(sync.synced_file(uri), contents)
     assert dashboard.count_new_runs(uri, root) == 0
     path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
     path.write_text(path.read_text().replace("\n", " \n"))

@@ -50,7 +50,7 @@ def make(results, rows=100):
 def test_each_outcome_stands_beside_its_texts(results):
     (table,) = make(results)
     content = json.loads(table.text)
-    assert (table.path, table.row_count, table.total) == ("items/sugarcrepe.json", 15, 15)
+    assert (table.path, table.coverage) == ("items/sugarcrepe.json", "sugarcrepe: 15 of 15 outcomes")
     assert content["columns"] == ["item", "outcome", "metric", "text 1", "text 2"]
     assert content["data"][9] == ["swap_att/swap_att:9", 0.0, "swap_att", "swap_att 9", "not 9"]
     assert [row[1] for row in content["data"]] == [*map(float, "111111111011100")]
@@ -76,7 +76,7 @@ def test_won_and_lost_items_are_marked(tmp_path, results):
 def test_rows_are_bounded_and_drawn_from_every_metric(results):
     (table,) = make(results, rows=5)
     rows = json.loads(table.text)["data"]
-    assert (table.row_count, table.total) == (5, 15)
+    assert table.coverage == "sugarcrepe: 5 of 15 outcomes"
     names = [row[0].partition("/")[2] for row in rows]
     assert names == ["swap_att:0", "swap_att:3", "swap_att:6", "swap_att:9", "swap_obj:2"]
 

@@ -40,13 +40,10 @@ def check_artifacts(root: Path) -> None:
     """Every run and model has its files, and they lie in the project."""
     client, runs = tracked(store())
     models = [client.get_logged_model(o.model_id) for run in runs.values() for o in run.outputs.model_outputs]
-    versions = client.search_model_versions("")
     addresses = [run.info.artifact_uri for run in runs.values()] + [model.artifact_location for model in models]
-    folders = [tracking_store.path_of_uri(uri) for uri in (*addresses, *(v.source for v in versions))]
-    assert len(runs) == 4 and len(models) == len(versions) > 0
+    folders = [tracking_store.path_of_uri(uri) for uri in addresses]
+    assert len(runs) == 4 and len(models) > 0
     assert all(folder.is_relative_to(root) and any(folder.iterdir()) for folder in folders)
-    address = client.get_model_version_download_uri(versions[0].name, versions[0].version)
-    assert tracking_store.path_of_uri(address).is_relative_to(root)
 
 
 def snapshot(root: Path) -> dict[Path, int]:

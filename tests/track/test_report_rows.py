@@ -1,15 +1,17 @@
 """The report in MLflow: its files are a run's, and each row of its tables a run above those of the row's seeds."""
 
+import json
+
 import pytest
 
 from compclip.report import report_page
 from compclip.report.run_details import collect_runs
-from compclip.track import report_rows, sync
+from compclip.track import report_rows, sync, tracking_store, writer
 from compclip.track.entries import EntryOptions, describe_grid
 from tests import fake_runs
 from tests.report import made_page
 from tests.track import live
-from tests.track.project import HOME, source, tracked, update
+from tests.track.project import HOME, leave_header, source, tracked, update
 
 METHODS = ("pretrained", "negclip", "clic")
 
@@ -28,7 +30,7 @@ def write_report(root, reference=""):
     (root / "reports" / "report.csv").write_text(
         head + "vit,scenes,pretrained,sugarcrepe,swap,higher,1,0.450000,,,,,,,,\n"
         "vit,scenes,clic,sugarcrepe,swap,higher,2,0.750000,0.010000,1,0.300000,0.100000,0.500000,,15,better\n"
-        "vit,scenes,clic,retrieval,i2t_recall@1,higher,2,0.900000,,1,0.100000,-0.100000,0.300000,,5,\n"
+        "vit,scenes,clic,retrieval,i2t_recall@5,higher,2,0.900000,,1,0.100000,-0.100000,0.300000,,5,\n"
     )
     if reference:
         (root / "reports" / "reference.csv").write_text(
@@ -42,26 +44,42 @@ def test_a_row_has_the_report_s_numbers(reported, uri):
     update(reported, uri, methods=METHODS)
     row = tracked(uri)[1]["clic-vit-scenes"]
     assert row.data.metrics == {
-        "mean/sugarcrepe/swap": 0.75, "std/sugarcrepe/swap": 0.01, "difference/sugarcrepe/swap": 0.3,
-        "low/sugarcrepe/swap": 0.1, "high/sugarcrepe/swap": 0.5, "verdict/sugarcrepe/swap": 1.0,
-        "mean/retrieval/i2t_recall_at_1": 0.9, "difference/retrieval/i2t_recall_at_1": 0.1,
-        "low/retrieval/i2t_recall_at_1": -0.1, "high/retrieval/i2t_recall_at_1": 0.3,
-        "verdict/retrieval/i2t_recall_at_1": 0.0,
+        "sugarcrepe/swap": 0.75, "std/sugarcrepe/swap": 0.01, "low/sugarcrepe/swap": 0.1, "high/sugarcrepe/swap": 0.5,
+        "verdict/sugarcrepe/swap": 1.0,
     }  # fmt: skip
     assert row.data.tags["verdict/sugarcrepe/swap"] == "better" and row.data.tags["reference"] == "pretrained"
-    assert "verdict/retrieval/i2t_recall_at_1" not in row.data.tags
-    note = row.data.tags["mlflow.note.content"]
-    assert "| sugarcrepe/swap | 75.00 | 1.00 | 30.00 | [10.00, 50.00] | better |" in note
-    assert "| 90.00 |  | 10.00 | [-10.00, 30.00] | undecided |" in note
+    table = tables(row)["tables/report.json"]
+    assert table["columns"][:4] == ["metric", "better", "seeds", "mean"]
+    assert [line[0] for line in table["data"]] == ["sugarcrepe/swap", "retrieval/i2t_recall_at_5"]
+
+
+def tables(run):
+    folder = tracking_store.path_of_uri(run.info.artifact_uri)
+    return {f"tables/{path.name}": json.loads(path.read_text()) for path in (folder / "tables").iterdir()}
+
+
+def test_a_row_has_what_its_runs_share(reported, uri, monkeypatch):
+    """Their parameters, data and models; that of the best number is the latest: MLflow lists it first."""
+    monkeypatch.setattr(writer, "fill_model", leave_header)
+    for path in reported.glob("runs/*/*/checkpoint"):
+        (path / "open_clip_model.safetensors").write_bytes(b"")
+    update(reported, uri, methods=METHODS)
+    runs = tracked(uri)[1]
+    row, seed = runs["clic-vit-scenes"], runs["clic-vit-scenes-0"]
+    assert {k: v for k, v in seed.data.params.items() if k != "seed"} == dict(row.data.params)
+    assert len(row.inputs.dataset_inputs) == len(seed.inputs.dataset_inputs) > 0
+    models = {run.outputs.model_outputs[0].model_id for run in (seed, runs["clic-vit-scenes-1"])}
+    assert {output.model_id for output in row.outputs.model_outputs} == models
+    assert row.info.start_time > runs["pretrained-vit-scenes"].info.start_time > 0
 
 
 def test_a_row_is_compared_with_the_report_s_reference(reported, uri):
     write_report(reported, reference="negclip")
     update(reported, uri, methods=METHODS)
     row = tracked(uri)[1]["clic-vit-scenes"]
-    assert row.data.metrics["difference/sugarcrepe/swap"] == -0.2
+    assert row.data.metrics["high/sugarcrepe/swap"] == -0.1
     assert (row.data.tags["reference"], row.data.tags["verdict/sugarcrepe/swap"]) == ("negclip", "worse")
-    assert row.data.metrics["mean/sugarcrepe/swap"] == 0.75
+    assert row.data.metrics["sugarcrepe/swap"] == 0.75
 
 
 def test_seeds_stand_below_their_row(reported, uri):
@@ -101,12 +119,13 @@ def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
     rows = tracked(uri)[1]
-    assert rows["negclip-vit-scenes"].data.metrics["mean/sugarcrepe/swap"] == pytest.approx(0.8)
+    assert rows["negclip-vit-scenes"].data.metrics["sugarcrepe/swap"] == pytest.approx(0.8)
+    assert "Comp" in rows["clic-vit-scenes"].data.metrics
+    assert all(len(rows[f"{method}-vit-scenes"].data.metrics) <= 40 for method in METHODS)
     assert rows["clic-vit-scenes"].data.tags["reference"] == "negclip"
-    assert rows["clic-vit-scenes"].data.metrics["difference/sugarcrepe/swap"] == pytest.approx(-0.05)
 
 
-def test_blind_rows_are_runs_and_numbers_of_the_rows(reported, uri):
+def test_blind_rows_are_runs_and_tables_of_the_rows(reported, uri):
     head = "backbone,data,method,benchmark,metric,mean,above,above_low,above_high,sighted,sighted_low,sighted_high\n"
     (reported / "reports" / "blind.csv").write_text(
         head + "vit,scenes,blind.length,sugarcrepe,swap,0.600000,,,,,,\n"
@@ -114,17 +133,15 @@ def test_blind_rows_are_runs_and_numbers_of_the_rows(reported, uri):
     )
     update(reported, uri, methods=METHODS)
     runs = tracked(uri)[1]
-    assert runs["blind.length-vit-scenes"].data.metrics == {"mean/sugarcrepe/swap": 0.6}
-    assert runs["blind.length-vit-scenes"].data.tags["kind"] == "blind"
-    numbers = runs["clic-vit-scenes"].data.metrics
-    assert (numbers["above/sugarcrepe/swap"], numbers["above_low/sugarcrepe/swap"]) == (0.15, 0.05)
-    assert (numbers["sighted/sugarcrepe/swap"], numbers["sighted_high/sugarcrepe/swap"]) == (0.5, 0.7)
-    assert "above the best row without the picture" in runs["clic-vit-scenes"].data.tags["mlflow.note.content"]
-    assert "without the picture" not in runs["pretrained-vit-scenes"].data.tags["mlflow.note.content"]
+    blind = runs["blind.length-vit-scenes"]
+    assert (blind.data.metrics, blind.data.tags["kind"]) == ({}, "blind")
+    assert tables(blind)["tables/blind.json"]["data"][0][:2] == ["sugarcrepe/swap", 0.6]
+    assert tables(runs["clic-vit-scenes"])["tables/blind.json"]["data"][0][:3] == ["sugarcrepe/swap", 0.75, 0.15]
+    assert "tables/blind.json" not in tables(runs["pretrained-vit-scenes"])
 
 
-def test_slices_stand_in_the_rows_descriptions(reported, uri):
-    """Those that the page shows; all of them are a file of the report's run."""
+def test_slices_are_a_table_of_their_row(reported, uri):
+    """All of them are a file of the report's run, too."""
     head = "backbone,data,method,reference,benchmark,slice,items,pictures,difference,elsewhere,z,p,shown\n"
     (reported / "reports" / "slices.csv").write_text(
         head + "vit,scenes,clic,pretrained,sugarcrepe,word: above,40,20,-0.250000,0.125000,-9.1,0.002,1\n"
@@ -132,9 +149,7 @@ def test_slices_stand_in_the_rows_descriptions(reported, uri):
     )
     update(reported, uri, methods=METHODS)
     client, runs = tracked(uri)
-    note = runs["clic-vit-scenes"].data.tags["mlflow.note.content"]
-    assert "| word: above | sugarcrepe | pretrained | -25.0 | +12.5 |" in note and "word: cup" not in note
-    assert "| slice |" not in runs["pretrained-vit-scenes"].data.tags["mlflow.note.content"]
+    assert [line[1] for line in tables(runs["clic-vit-scenes"])["tables/slices.json"]["data"]] == ["pretrained"] * 2
     assert "slices.csv" in {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
 
 
@@ -145,7 +160,7 @@ def test_the_notice_comes_before_any_number(tmp_path):
         write_report(tmp_path)
         options = EntryOptions("e", frozenset(), "p", (), notice=notice)
         entries = report_rows.make_report_entries(tmp_path, (), options)
-        notes[notice] = [describe_grid(["clic"], (), {}, "m", notice), *(entry.note for entry in entries)]
+        notes[notice] = [describe_grid(["clic"], (), "", notice), *(entry.note for entry in entries)]
     with_notice, without = notes.values()
     assert len(with_notice) == 4 and all(note.startswith("**They do not rank methods.**") for note in with_notice)
     assert not any("rank" in note for note in without)

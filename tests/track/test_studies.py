@@ -7,10 +7,10 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published, RunFolder
-from compclip.track import studies, sync
-from compclip.track.entries import SummaryCache
+from compclip.track import studies
+from compclip.track.entries import RunReader
 from tests import fake_runs
-from tests.track.project import HOME, params, steps, tracked, update
+from tests.track.project import HOME, steps, tracked, update
 
 STUDY = {
     "study": "gamma", "method": "clic", "objectives": ["retrieval/t2i_recall_at_1"],
@@ -40,17 +40,14 @@ def sweep(tmp_path, runs):
 
 
 def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
-    assert sync.update_study(sweep, uri, params(tmp_path))["added"] == 5
+    assert update(tmp_path, uri)["added"] == 4 + 5
     client, runs_by_name = tracked(uri)
     parent = runs_by_name["study gamma"]
     assert parent.data.metrics == {"best/retrieval/t2i_recall_at_1": 0.7, "study/complete_trials": 2,
                                    "study/pruned_trials": 1, "study/running_trials": 1}  # fmt: skip
-    children = [run for name, run in runs_by_name.items() if name != "study gamma"]
+    children = [runs_by_name[f"gamma 00{number}"] for number in range(4)]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
-    assert {name: run.info.status for name, run in runs_by_name.items()} == {
-        "study gamma": "RUNNING", "gamma 000": "FINISHED", "gamma 001": "FINISHED", "gamma 002": "KILLED",
-        "gamma 003": "RUNNING",
-    }  # fmt: skip
+    assert [run.info.status for run in (parent, *children)] == ["RUNNING", "FINISHED", "FINISHED", "KILLED", "RUNNING"]
     second = runs_by_name["gamma 001"]
     assert second.data.params["method.gamma"] == "1.0"
     assert second.data.metrics["retrieval/t2i_recall_at_1"] == 1.0
@@ -63,30 +60,24 @@ def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
 
 
 def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
-    sync.update_study(sweep, uri, params(tmp_path))
+    update(tmp_path, uri)
     first_runs = tracked(uri)[1]
     raw = json.loads((sweep / "trials.json").read_text())
     raw["trials"][3] |= {"state": "COMPLETE", "values": [0.9]}
     write_json(sweep / "trials.json", raw)
-    counts = sync.update_study(sweep, uri, params(tmp_path))
-    assert (counts["replaced"], counts["unchanged"], counts["added"]) == (2, 3, 0)
+    counts = update(tmp_path, uri)
+    assert (counts["replaced"], counts["unchanged"], counts["added"]) == (2, 3 + 4, 0)
     second_runs = tracked(uri)[1]
-    assert len(second_runs) == 5
+    assert len(second_runs) == 5 + 4
     assert second_runs["gamma 001"].info.run_id == first_runs["gamma 001"].info.run_id
     assert second_runs["gamma 001"].data.tags["mlflow.parentRunId"] == second_runs["study gamma"].info.run_id
     assert second_runs["study gamma"].info.status == "FINISHED"
     assert second_runs["study gamma"].data.metrics["best/retrieval/t2i_recall_at_1"] == 0.9
 
 
-def test_the_grid_and_its_studies_go_together(tmp_path, sweep, uri):
-    assert update(tmp_path, uri)["added"] == 9
-    assert update(tmp_path, uri)["unchanged"] == 9
-    assert sync.update_study(sweep, uri, params(tmp_path))["unchanged"] == 5
-
-
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {name: t.number for name, t in studies.best_trials(studies.read_study(sweep, SummaryCache())).items()} == {
+    assert {name: t.number for name, t in studies.best_trials(studies.read_study(sweep, RunReader())).items()} == {
         "loss": 0
     }
