@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -133,6 +134,14 @@ def _enter(source: Path, copy: Path, monkeypatch) -> Path:
     monkeypatch.chdir(copy)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return copy
+
+
+@pytest.fixture
+def forked_commands(monkeypatch) -> None:
+    """`python -m compclip...` is a copy of this process, which has its imports: for tests of what it does, not how."""
+    from tests.forked_commands import ForkedPopen
+
+    monkeypatch.setattr(subprocess, "Popen", ForkedPopen)
 
 
 @pytest.fixture

@@ -244,12 +244,26 @@ def gathered_rows() -> Iterator[list[int]]:
         distributed.gather_rows = gather
 
 
+@functools.cache
+def run_whole_batch(case_number: int, frozen: frozenset) -> tuple[dict, dict]:
+    """Terms and gradients of a case on all rows: one process's, with which all others are compared."""
+    return run(CASES[case_number], None, frozen)
+
+
+@functools.cache
+def run_whole_bfloat16() -> list[tuple[dict, dict]]:
+    """The same of every case in bfloat16."""
+    return [run_bfloat16(case, None) for case in CASES]
+
+
 def main(argv: list[str]) -> int:
     """Every case, plain and with gradient caching, and cached for each frozen tower; then in bfloat16."""
+    from tests import distributed_check  # whose caches are filled before a copy of the test's process begins
+
     torch.set_num_threads(1)
     distributed.BUCKET_BYTES = 4096
-    expected_in_bfloat16 = [run_bfloat16(case, None) for case in CASES]
-    expected = {(i, f): run(case, None, f) for i, case in enumerate(CASES) for f in FROZEN}
+    expected_in_bfloat16 = distributed_check.run_whole_bfloat16()
+    expected = {(i, f): distributed_check.run_whole_batch(i, f) for i in range(len(CASES)) for f in FROZEN}
     with process_group.session() as here, gathered_rows() as sizes:
         row_range = (3 * here.rank, 3 * here.rank + 3)
         for (i, frozen), one in expected.items():

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 CONCEPTS = 3  # of a caption; COCO's have 2.6
 PER_EPOCH = 1000  # steps: a method may take turns by a step's number
-FIRST_STEPS = 2  # until gradients and the optimiser's state are there
+FIRST_STEPS = 1  # behind it the optimiser's state is there; a second changes no number
 
 
 @dataclass(frozen=True)

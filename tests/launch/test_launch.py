@@ -31,6 +31,7 @@ from tests.conftest import ROOT
 from tests.runs.machines import claim
 from tests.tiny_project import at, cell, outcome, steps, wait_for
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 CELLS = [cell(m) for m in tiny_project.METHODS]
 LOCAL = str(ROOT / "slurm" / "local.yaml")
 

@@ -67,7 +67,7 @@ def here(here):
 
 
 @pytest.fixture(autouse=True)
-def commands(monkeypatch):
+def commands(forked_commands, monkeypatch):
     """The copy's commands are those of this environment."""
     for name, value in tiny_project.environment().items():
         monkeypatch.setenv(name, value)

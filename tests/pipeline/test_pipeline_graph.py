@@ -33,14 +33,22 @@ def needed(repository, grid):
         }
 
 
-@pytest.mark.parametrize("grid", GRIDS, ids=lambda path: path.stem)
-def test_a_grid_makes_the_world_where_it_has_a_part_in_it(repository, grid):
-    """And then before its files are listed."""
-    params = read.load_params(grid)
-    used = any(WORLD in value for section in params.data.values() for value in (section.path, section.images))
-    stages = needed(repository, grid)
-    assert ("scenes" in stages["report"] | stages["track"]) == used
-    assert ("scenes" in stages["look"]) == used
+def find_places(params) -> tuple[bool, tuple[str, ...]]:
+    """Whether data lie in the world, and what of it benchmarks read: grids with the same places have the same edges."""
+    sections = params.benchmarks.values()
+    places = {place for section in sections for place in (section.path, section.images) if WORLD in place}
+    has_data = any(WORLD in place for section in params.data.values() for place in (section.path, section.images))
+    return has_data, tuple(sorted(places))
+
+
+def test_a_grid_makes_the_world_where_it_has_a_part_in_it(repository):
+    """And then before its files are listed: of all grids, one of each kind of places in the world."""
+    grids = {find_places(read.load_params(grid)): grid for grid in GRIDS}
+    assert {has_data for has_data, _ in grids} == {True, False}
+    for (has_data, _), grid in grids.items():
+        stages = needed(repository, grid)
+        assert ("scenes" in stages["report"] | stages["track"]) == has_data, grid
+        assert ("scenes" in stages["look"]) == has_data, grid
 
 
 def test_data_of_the_world_needs_a_benchmark_of_it(tmp_path):

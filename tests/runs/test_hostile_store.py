@@ -23,6 +23,7 @@ from compclip.train import __main__ as train_command
 from tests import fake_store
 from tests.tiny_project import at, cell, environment
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 GC = ("gc", "--keep-grids", "params.yaml")
 FILES = ("lock", "job.log", "metrics.jsonl", "job.json", "lease.1.json", "kept", "lives/a.json")
 FOLDERS = ("final", "final/checkpoint", "lives", "scores", "users", ".")

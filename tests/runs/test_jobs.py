@@ -28,6 +28,8 @@ from compclip.train import job as train_job
 from tests import fake_slurm
 from tests.tiny_project import METHODS, at, cell, outcome, wait_for
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 @pytest.fixture(scope="session")
 def serial(finished):

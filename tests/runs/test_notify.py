@@ -21,6 +21,7 @@ from compclip.train import driver
 from tests import fake_slurm, fake_store
 from tests.http_server import QuietHandler, run_server, send_answer
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 SECRET = "hooks/T0-B1-a-secret"
 
 

@@ -16,6 +16,8 @@ from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from tests.tiny_project import at, cell, wait_for
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def rows() -> dict[str, run_table.RunRow]:
     """All rows by name."""

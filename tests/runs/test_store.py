@@ -20,6 +20,7 @@ from compclip.evaluate import result_store
 from compclip.runs import run_store
 from compclip.train import __main__ as train_command
 from tests import fake_store, tiny_project
+from tests.forked_commands import ForkedPopen
 
 STEPS = 10
 GRID = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[fsc_clip]").replace(
@@ -39,10 +40,12 @@ def team(project, tmp_path_factory) -> tuple[Path, list[Path]]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(root)
             tiny_project.plan()
-    started = [
-        subprocess.Popen(TRAIN, cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for root in roots
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", ForkedPopen)
+        started = [
+            subprocess.Popen(TRAIN, cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            for root in roots
+        ]
     outputs = [process.communicate(timeout=300)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     return folder / "store", roots

@@ -21,6 +21,7 @@ from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.tiny_project import cell, trained, wait_for
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 NAME = cell("fsc_clip")
 DEADLINE_S = 240
 STUDY = """

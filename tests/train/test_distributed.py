@@ -1,5 +1,6 @@
 """Several processes a run equal one process with the whole batch; gradient caching equals the plain batch."""
 
+import itertools
 import json
 import math
 import os
@@ -20,7 +21,8 @@ from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
-from tests.distributed_check import CASES, FROZEN, difference, run
+from tests.distributed_check import CASES, FROZEN, difference, run, run_whole_batch
+from tests.forked_commands import ForkedPopen
 from tests.tiny_project import cell, environment, steps, trained, wait_for
 
 NAMES = [f"{name}-{number}-{'-'.join(map(str, changes.values()))}" for name, changes, number in CASES]
@@ -30,7 +32,7 @@ def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
     """The same command as two processes of one run."""
     port = process_group.find_port()
     common = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return [subprocess.Popen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
+    return [ForkedPopen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, stdin=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(2)]  # fmt: skip
 
@@ -44,6 +46,9 @@ def communicate(both: list[subprocess.Popen], timeout_s: float) -> list[tuple[st
 @pytest.fixture(scope="module")
 def compared():
     """What each of two processes found, by case."""
+    distributed_check.run_whole_bfloat16()
+    for case, frozen in itertools.product(range(len(CASES)), FROZEN):
+        run_whole_batch(case, frozen)
     both = two("-m", "tests.distributed_check", cwd=ROOT)
     outputs = communicate(both, 240)
     assert [p.returncode for p in both] == [0, 0], outputs
@@ -83,12 +88,11 @@ def test_patches_and_tokens_stay_with_their_process(compared, case):
 
 
 @pytest.mark.parametrize("frozen", FROZEN, ids=["none", "image", "text", "lora"])
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
 def test_gradient_caching_equals_the_plain_batch(case, frozen):
     """One or four images at a time, of six: the same terms and gradients to 1e-10 in float64."""
-    plain = run(case, None, frozen)
     for micro in (1, 4):
-        differences = difference(plain, run(case, None, frozen, micro))
+        differences = difference(run_whole_batch(case, frozen), run(CASES[case], None, frozen, micro))
         assert differences["terms"] < 1e-10
         assert differences["gradients"] < 1e-10
         assert differences["one_sided"] == []

@@ -20,6 +20,7 @@ from tests import tiny_project
 from tests.fake_slurm import queued, record
 from tests.tiny_project import cell, outcome, results, trained
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 SEEDS = [f"finetune-tiny-scenes-{seed}" for seed in (0, 1)]
 
 
