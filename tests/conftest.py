@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
 settings.register_profile("compclip", deadline=None, derandomize=True)
 settings.load_profile("compclip")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -148,3 +149,16 @@ def forked_commands(monkeypatch) -> None:
 def rng() -> np.random.Generator:
     """A generator that is the same in every test."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium, driven by playwright."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright; `make setup` installs it")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium; as root: apt-get install chromium")
+    with sync_api.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()

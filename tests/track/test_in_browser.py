@@ -1,0 +1,43 @@
+"""MLflow's page, opened where `compclip dashboard` says: the list of methods, without a click."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.browser import seen
+from tests.track.project import update
+from tests.track.test_server import free_port
+
+
+@pytest.fixture
+def dashboard(tmp_path, runs, uri):
+    """The address that the command prints, with its server behind it."""
+    update(tmp_path, uri, columns=["sugarcrepe/swap"])
+    command = [sys.executable, "-m", "compclip.track.dashboard", "--uri", uri, "--port", str(free_port())]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as server:
+        try:
+            lines = []
+            while "startup complete" not in (lines[-1] if lines else ""):
+                lines.append(server.stdout.readline())
+                assert lines[-1], "".join(lines)
+            yield next(found[0] for line in lines if (found := re.search(r"http://\S+#/experiments\S+", line)))
+        finally:
+            server.terminate()
+
+
+def test_it_opens_on_the_methods_with_their_headline_columns(browser, dashboard):
+    with seen.page_at(browser, "desk", dashboard) as (page, _, _):
+        failures = []
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.get_by_text("clic-vit-scenes", exact=True).first.wait_for(timeout=60_000)
+        names = page.locator(".ag-row, [role=row]").all_inner_texts()
+        assert not any("clic-vit-scenes-0" in name for name in names), "seeds are folded below their method"
+        for column in ("Comp", "sugarcrepe/swap"):
+            assert page.get_by_text(column, exact=True).first.is_visible(), column
+        assert page.evaluate(seen.OVERFLOW) == [] and failures == []
