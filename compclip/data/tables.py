@@ -45,7 +45,7 @@ COMPRESSED = (".gz", ".bz2", ".zst")
 # The usual names of columns: open_clip's, the hub's imagefolder's, and those of published tables.
 PICTURE_COLUMNS = ("filepath", "image", "file_name", "image_path", "filename", "img_path", "path", "jpg", "img")
 CAPTION_COLUMNS = ("title", "caption", "text", "captions", "texts", "txt", "sentence", "sentences")
-BATCH_ROWS = 256  # decoded at once, with their pictures
+BATCH_ROWS = 64  # decoded at once: a row may hold two large photographs
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
 OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
