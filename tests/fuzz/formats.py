@@ -1,10 +1,13 @@
 """Small valid files of every benchmark and source, in the official formats: {file: value or text}, and pictures."""
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from compclip.benchmarks import cola_single, genai_bench, imageinwords, mmvp_vlm, sharegpt4v, vismin
@@ -20,6 +23,9 @@ def write(folder: Path, files: Files) -> None:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+            continue
         lines = content if name.endswith(".jsonl") else [content]
         path.write_text(content if isinstance(content, str) else "\n".join(map(json.dumps, lines)))
 
@@ -162,6 +168,26 @@ def _zeroshot() -> Files:
     return {"classnames.txt": "red cup\ntable\n", "zeroshot_classification_templates.txt": "a photo of a {c}.\n{c}\n"}
 
 
+def _inside(write_table: Callable[[pa.Table, Any], None]) -> bytes:
+    """A table with a picture inside."""
+    content = io.BytesIO()
+    Image.new("RGB", (8, 6)).save(content, "PNG")
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    cells = [{"bytes": content.getvalue(), "path": f"{n}.png"} for n in range(2)]
+    file = io.BytesIO()
+    write_table(pa.table({"image": pa.array(cells, kind), "caption": TWO}), file)
+    return file.getvalue()
+
+
+def _write_stream(table: pa.Table, file: io.BytesIO) -> None:
+    with pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _saved() -> Files:
+    return {"state.json": {"_data_files": [{"filename": "data.arrow"}]}, "data.arrow": _inside(_write_stream)}
+
+
 # Beside those of `official_files`: files that are large, or that it takes several of.
 BENCHMARKS: dict[str, Callable[[], Files]] = {
     "cola_single": _cola_single, "crepe": _crepe, "dci": _dci, "genai_bench": _genai_bench, "imageinwords": _imageinwords,
@@ -183,4 +209,10 @@ SOURCES: dict[str, tuple[str, Callable[[], Files]]] = {
     "flickr8k": ("captions.txt", _flickr),
     "karpathy": ("dataset.json", lambda: _karpathy("train")),
     "img2dataset": ("", lambda: {"a.txt": TWO[0], "b.txt": TWO[1]}),
+    "folder": ("", lambda: {"a.json": {"caption": TWO[0]}, "b.json": {"caption": list(TWO)}}),
+    "table": ("t.csv", lambda: {"t.csv": f'image,caption\na.png,"{TWO[0]}"\nb.jpg,{TWO[1]}\na.png,{TWO[1]}\n'}),
+    "table:jsonl": ("t.jsonl", lambda: {"t.jsonl": [{"image": "a.png", "text": TWO}, {"image": 7, "text": TWO[0]}]}),
+    "table:parquet": ("t.parquet", lambda: {"t.parquet": _inside(pq.write_table)}),
+    "huggingface": ("", lambda: {"metadata.csv": f"file_name,text\na.png,{TWO[0]}\nb.jpg,{TWO[1]}\n"}),
+    "huggingface:arrow": ("", _saved),
 }

@@ -125,7 +125,10 @@ def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
         from compclip.config.sections import Data
         from compclip.prepare import shard_stages, shard_writer
 
-        data = Data(source=name, path=f"files/{path}".rstrip("/"), images="pictures", captioner="none")
+        source = name.partition(":")[0]
+        outside = source != name  # pictures are in the files
+        place = f"files/{path}".rstrip("/")
+        data = Data(source=source, path=place, images="pictures", images_outside=outside, captioner="none")
         shard_stages.run_stage("recaption", SafeName("x", "data"), data)
         shard_stages.run_stage("rewrite", SafeName("x", "data"), data)
         return [shard_writer.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]
