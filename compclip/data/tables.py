@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import IO, Any, AnyStr, NamedTuple, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,6 @@ COMPRESSED = (".gz", ".bz2", ".zst")
 # The usual names of columns: open_clip's, the hub's imagefolder's, and those of published tables.
 PICTURE_COLUMNS = ("filepath", "image", "file_name", "image_path", "filename", "img_path", "path", "jpg", "img")
 CAPTION_COLUMNS = ("title", "caption", "text", "captions", "texts", "txt", "sentence", "sentences")
-ID_COLUMNS = ("id", "key", "image_id", "img_id")
 BATCH_ROWS = 256  # decoded at once, with their pictures
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
@@ -59,9 +58,8 @@ class TableForm:
 
     separator: str = ""  # "": a tab where the first line has one, else the most frequent of , ; |
     quotes: bool = True  # whether " encloses texts that hold the separator or a line's end
-    header: bool = (
-        True  # without one rows may differ in length; columns are called 1, 2, …, and 2- is all from the second
-    )
+    # without one rows may differ in length; columns are called 1, 2, …, and 2- is all from the second
+    header: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
         with _open_text(path) as file:
             return _open_reader(path, file, form).names
     with _open_text(path) as file:
-        for line in _iterate_lines(file):
+        for line in iterate_lines(file):
             record = _parse_record(line)
             if record:
                 return list(record)
@@ -198,9 +196,10 @@ def _open_text(path: Path) -> Iterator[TextIO]:
         raise UserError(f"{path}: cannot be read ({one_line(str(error))[:200]}); fetch it again") from error
 
 
-def _iterate_lines(file: TextIO) -> Iterator[str]:
+def iterate_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
     """Give the lines of a file; one of more than `LONGEST_LINE` characters comes as several."""
-    return iter(lambda: file.readline(LONGEST_LINE), "")
+    while line := file.readline(LONGEST_LINE):
+        yield line
 
 
 class _SeparatedReader(NamedTuple):
@@ -211,7 +210,7 @@ class _SeparatedReader(NamedTuple):
 
 
 def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
-    lines = _iterate_lines(file)
+    lines = iterate_lines(file)
     skipped = 0
     first = ""
     for first in lines:
@@ -228,10 +227,9 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
     )
     rows = _number_rows(reader, path, skipped)
     if not form.header:
-        _, row = first_row = next(rows)
-        return _SeparatedReader(
-            [str(number) for number in range(1, len(row or ()) + 1)], itertools.chain([first_row], rows)
-        )
+        first_row = next(rows)
+        names = [str(number) for number in range(1, len(first_row[1] or ()) + 1)]
+        return _SeparatedReader(names, itertools.chain([first_row], rows))
     return _SeparatedReader(next(rows)[1] or [], rows)
 
 
@@ -250,9 +248,8 @@ def _number_rows(reader: Any, path: Path, skipped: int) -> Iterator[tuple[int, l
         except csv.Error:
             row = None
         if reader.line_num + skipped - first > OPEN_LINES:
-            raise UserError(
-                f"{path}: line {first}: a quote stays open over {OPEN_LINES} lines; close it, or say quotes: false"
-            )
+            fault = f"a quote stays open over {OPEN_LINES} lines"
+            raise UserError(f"{path}: line {first}: {fault}; close it, or set quotes: false")
         yield first, row
 
 
@@ -298,7 +295,7 @@ def _check_column(name: str, names: Sequence[str], path: Path) -> str:
 
 def _read_json_lines(path: Path, columns: Sequence[str], faults: RowFaults) -> Iterator[TableRow]:
     with _open_text(path) as file:
-        for number, line in enumerate(_iterate_lines(file), 1):
+        for number, line in enumerate(iterate_lines(file), 1):
             if not line.strip():
                 faults.add("empty_rows", number)
                 continue
@@ -434,7 +431,9 @@ def _iterate_batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Re
         reader = _open_arrow(source)
         is_stream = isinstance(reader, pa.RecordBatchStreamReader)
         for batch in reader if is_stream else map(reader.get_batch, range(reader.num_record_batches)):
-            yield batch, base
+            chosen = batch.select(list(dict.fromkeys(columns)))
+            chosen.validate(full=True)  # a damaged file may say that a text is anywhere in memory
+            yield chosen, base
 
 
 def _open_arrow(source: pa.NativeFile) -> Any:
@@ -479,7 +478,5 @@ def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[in
         return [0] * len(content)
     first = data.address - base
     if not 0 <= first <= os.path.getsize(path):
-        raise UserError(
-            f"{path}: is compressed, and pictures are read from where they lie; write it without compression"
-        )
+        raise UserError(f"{path}: is compressed, and pictures are read from where they lie; write it uncompressed")
     return (np.frombuffer(starts, np.int64)[content.offset :][: len(content)] + first).tolist()

@@ -6,7 +6,6 @@ checksum is right; marks in `.fetch` say which archives were unpacked.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import os
 import shutil
@@ -402,9 +401,7 @@ def _explain_error(error: Exception, section: OfferSection) -> Exception:
 
 PROGRAM = "img2dataset"
 FORMATS = ("webdataset", "files")
-SEPARATORS = {"csv": ",", "tsv": "\t"}
 COUNTS = ("count", "successes", "failed_to_download", "failed_to_resize")
-HEADER = 1 << 20  # bytes of a first line
 
 
 RETRIES = 2  # tries of a picture beyond the first
@@ -459,26 +456,12 @@ def _check_columns(list_path: Path, pictures: PictureList) -> None:
     files = sorted(list_path.glob(f"*.{pictures.format}")) if list_path.is_dir() else [list_path]
     if not files or not files[0].is_file():
         raise UserError(f"{list_path}: no .{pictures.format} file there; correct `list` of the catalogue")
+    from compclip.data import tables  # and with it pyarrow, which other entries do without
+
+    columns = tables.read_columns(files[0]) if tables.format_suffix(files[0]) in tables.SUFFIXES else []
     for name in filter(None, (pictures.url, pictures.caption)):
-        columns = _columns(files[0], pictures.format)
         if columns and name not in columns:
             raise unknown("column", name, columns, str(files[0]))
-
-
-def _columns(file: Path, kind: str) -> Sequence[str]:
-    """Return the names of a list's columns, [] where the format has no header."""
-    if kind in SEPARATORS:
-        with open(file, encoding="utf-8", errors="replace", newline="") as opened:
-            return next(csv.reader([opened.readline(HEADER)], delimiter=SEPARATORS[kind]), [])
-    if kind != "parquet":
-        return []
-    import pyarrow.lib
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.read_schema(file).names
-    except (pyarrow.lib.ArrowException, OSError) as error:
-        raise UserError(f"{file}: no parquet file: {type(error).__name__}; remove it and fetch it again") from error
 
 
 def count_pictures(folder: Path) -> Counter[str]:

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from compclip.base import files
 from compclip.base.errors import UserError, one_line, unknown
@@ -23,8 +23,6 @@ from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
 
 ListRow = tuple[str, Sequence[str]]  # the key that a row is joined by, and its texts, as the list has them
-LONGEST_LINE = 1 << 24  # characters
-PARQUET_ROWS = 2048  # that are decoded at once
 LONGEST_LITERAL = 1 << 16  # characters: Python's parser takes some hundred times as many bytes
 LITERAL_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # documented for `literal_eval`
 
@@ -123,12 +121,6 @@ def _read_table(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]
         reason = name.partition("_rows")[0]
         if reason != "empty":
             counts.update({"captions_rows": number, f"captions_{reason}": number})
-
-
-def iterate_lines(file: IO[Any]) -> Iterator[Any]:
-    """Give the lines of a file; one of more than `LONGEST_LINE` characters comes as several."""
-    while line := file.readline(LONGEST_LINE):
-        yield line
 
 
 def _parse_json(text: str, path: Path) -> Any:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import FETCH, check_regular, parse_json, replace_lone
 from compclip.config.released_lists import Regions
+from compclip.data import tables
 from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import Region, Sample
 from compclip.prepare import caption_join, caption_lists
@@ -199,7 +200,7 @@ def _read_json(path: Path) -> Iterator[Any]:
 
 def _read_json_lines(path: Path) -> Iterator[Any]:
     with open(path, "rb") as file:
-        for line in filter(bytes.strip, caption_lists.iterate_lines(file)):
+        for line in filter(bytes.strip, tables.iterate_lines(file)):
             try:
                 yield parse_json(line.decode("utf-8"), str(path))
             except (UserError, UnicodeDecodeError):
@@ -209,7 +210,7 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
 def _read_parquet(path: Path) -> Iterator[Any]:
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
-            for batch in file.iter_batches(caption_lists.PARQUET_ROWS):
+            for batch in file.iter_batches(tables.BATCH_ROWS):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as parquet ({one_line(str(error))[:200]}); fetch it again") from error

@@ -24,12 +24,13 @@ from compclip.base.files import check_regular, read_mapping
 from compclip.config.released_lists import DENSE, MaskedSection, ReleasedRewrites, texts_config
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, Rewriter
+from compclip.data import tables
 from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_question import Question
-from compclip.prepare import caption_join, caption_lists, file_listing, mask_filling, shard_writer, stored_lists
+from compclip.prepare import caption_join, file_listing, mask_filling, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
@@ -279,7 +280,7 @@ def _read_lines(file: str, counts: Counter) -> Iterator[str]:
     """Give the text of each line; "" for the placeholder and, counted, for a line that holds no text."""
     try:
         with open(check_regular(file), encoding="utf-8", errors="replace") as lines:
-            for line in caption_lists.iterate_lines(lines):
+            for line in tables.iterate_lines(lines):
                 try:
                     value = None if line.strip() == PLACEHOLDER else files.parse_json(line, file)
                 except UserError:

@@ -107,7 +107,7 @@ def test_a_folder_of_parts(tmp_path, project):
     with pytest.raises(UserError, match=r"data: no \.parquet file there"):
         offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="no parquet file"):
+    with pytest.raises(UserError, match="cannot be read as parquet"):
         offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())
     pq.write_table(pa.table({"url": ["http://x/1.jpg"]}), tmp_path / "data" / "a.parquet")
     assert offer_files.fetch_pictures(picture_list, tmp_path, tmp_path, PictureOptions())["successes"] == 17
