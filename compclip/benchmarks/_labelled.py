@@ -221,7 +221,7 @@ def in_tars(
 
 
 def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tuple[list[Labelled], tuple[Path, ...]]:
-    """Read Hugging Face's parquet with a picture and a class number in each row; `_tables` says what that costs.
+    """Read Hugging Face's parquet with a picture and a class number in each row.
 
     What a number means says `labels.txt` beside the tables, or the ClassLabel of their schema. Also returns the files
     that were read. Raises UserError for a table without such columns, and a class that there is not or whose name fits

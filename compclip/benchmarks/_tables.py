@@ -6,10 +6,9 @@ from where they lie (`data.tables`).
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError
-from compclip.base.files import check_regular, read_text
+from compclip.base.files import check_regular
 from compclip.benchmarks import _files
 from compclip.data import tables
 from compclip.data.sample import ImageLocation
@@ -58,20 +57,14 @@ def lines_or_rows(path: Path, name: str) -> tuple[tuple[Path, ...], Sequence[tup
 
 
 def read_columns(table: Path, needed: Sequence[str]) -> list[KeyedRow]:
-    """Read all rows of a CSV file by its header. Raises UserError for a missing column and a row of another length."""
-    reader = csv.DictReader(io.StringIO(read_text(table), newline=""), strict=True)
-    rows: list[KeyedRow] = []
-    try:
-        absent = [name for name in needed if name not in (reader.fieldnames or ())]
-        if absent:
-            present = ", ".join(reader.fieldnames or ()) or "none"
-            raise UserError(f"{table}: no column {absent[0]!r}; found {present}; fetch the official file")
-        for index, row in enumerate(reader):
-            if None in row or None in row.values():
-                raise UserError(f"{table}: line {reader.line_num}: not as many columns as the header; fetch it again")
-            rows.append((str(index), row))
-    except csv.Error as error:
-        raise UserError(f"{table}: line {reader.line_num}: {error}; fetch the official file") from error
+    """Read all rows of a CSV file by its header. Raises UserError for a missing column and a damaged row."""
+    names = tables.read_columns(table)
+    absent = [name for name in needed if name not in names]
+    if absent:
+        raise UserError(f"{table}: no column {absent[0]!r}; found {', '.join(names)}; fetch the official file")
+    counts = Counter[str]()
+    rows: list[KeyedRow] = [(str(i), row.values) for i, row in enumerate(tables.read_rows(table, names, counts))]
+    require_whole_rows(table, counts)
     if not rows:
         raise UserError(f"{table}: holds no records; fetch the official file")
     return rows
@@ -104,12 +97,6 @@ def named_picture(pictures: Path, name: str, suffix: str) -> str:
     return str(pictures / (name if Path(name).suffix else f"{name}{suffix}"))
 
 
-def reference_of(pictures: Path, value: Any) -> str:
-    """Return the picture of a table's cell: bytes in the table, or a file found by its path; "" for neither."""
-    name = refer_to(value)
-    return find_picture(pictures, name.replace("\\", "/")) if name else ""
-
-
 def refer_to(value: Any) -> str:
     """Return the reference of a picture's place, or the path that a cell has for it; "" for anything else."""
     if isinstance(value, ImageLocation):
@@ -120,8 +107,9 @@ def refer_to(value: Any) -> str:
 def require_whole_rows(path: str | Path, counts: Mapping[str, int]) -> dict[str, int]:
     """Return what was counted of a table of one's own. Raises UserError for a row that cannot be read."""
     for reason, count in counts.items():
-        if count and reason.startswith(("damaged_rows", "not_utf8_rows")):
-            raise UserError(f"{path}: {count} {reason.replace('_', ' ')}; repair them, or remove them")
+        name, _, place = reason.partition(" ")
+        if count and name in ("damaged_rows", "not_utf8_rows"):
+            raise UserError(f"{path}: {count} {name.replace('_', ' ')} {place}; repair them, or fetch the file again")
     return {reason.partition(" ")[0]: count for reason, count in counts.items() if count}
 
 

@@ -90,7 +90,8 @@ def load(
         prefix = f"{file.stem}/" if len(files) > 1 else ""
         for number, values in tables.read_rows(file, columns.names, counts, cfg.form):
             key = f"{prefix}{number}"
-            reference = _tables.reference_of(pictures, values[columns.picture])
+            name = _tables.refer_to(values[columns.picture])
+            reference = name and _tables.find_picture(pictures, name)
             texts = _read_texts(file, number, values, columns)
             if reference:
                 records.append(Record(METRIC, key, (reference,), texts))

@@ -85,8 +85,8 @@ def load(
 
     A folder of pictures a class, which bears its name, its number from 0 or its synset; where no folder bears a class's
     name, as many as there are classes are taken in sorted order, numbers by their value. Tars of webdataset. Parquet
-    with pictures inside. ELEVATER's index file, where `split` names it (`test.txt`,
-    `test.json`). The class numbers of the last three are mapped by the names that the release ships (`_class_sets`).
+    with pictures inside. ELEVATER's index file, where `split` names it (`test.txt`, `test.json`). The class numbers of
+    the last three are mapped by the names that the release ships (`_class_sets`).
     Raises UserError for missing files, what fits no class or leaves two readings, a template without {c}.
     """
     folder = Path(path)

@@ -38,7 +38,10 @@ FOLDERS = 1_000  # in which pictures are looked for
 PICTURES = 10_000  # that are counted
 ROWS = 100  # of a table, by which its columns are told
 SHOWN = 3  # samples
-OFFICIAL_LISTS = ("captions.txt", "Flickr8k.token.txt", "results_*.token", "dataset_*.json", "captions_*.json")
+OFFICIAL_LISTS = (
+    *("captions.txt", "Flickr8k.token.txt", "results_*.token"),
+    *("dataset_*.json", "captions_*.json", "annotations/captions_*.json"),
+)
 COLUMNED = ("table", "huggingface")  # sources whose layout names columns
 GRID_DATA = re.compile(r"^((?:  |grid: \{.*\b)data: )\[([^\]]*)\]", re.M)
 
@@ -51,9 +54,11 @@ def find_section(path: Path, images: str) -> dict[str, Any]:
 
     Raises UserError where no source reads it, and for a table without captions.
     """
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder; correct the path")
     file = path if path.is_file() else next((f for p in OFFICIAL_LISTS for f in sorted(path.glob(p))), path)
     source = _find_source(file)
-    around = file if file.is_dir() else file.parent
+    around = path if path.is_dir() else path.parent
     section: dict[str, Any] = {
         "source": source,
         "path": os.path.abspath(file),
@@ -94,11 +99,16 @@ def _find_columns(path: Path) -> dict[str, Any]:
     files = [path] if path.is_file() else sorted(path.rglob("*"))
     file = next((file for file in files if tables.format_suffix(file) in tables.SUFFIXES), path)
     names = tables.read_columns(file)
-    rows = [row.values for row in itertools.islice(tables.read_rows(file, names, Counter()), ROWS)]
+    has_types = tables.format_suffix(file) in tables.PARQUET + tables.ARROW
+    if has_types:
+        rows = list(itertools.islice(tables.read_records(file), ROWS))
+    else:
+        rows = [row.values for row in itertools.islice(tables.read_rows(file, names, Counter()), ROWS)]
     inside = tables.list_picture_columns(file)
     pictures = [name for name in names if all(_names_picture(row[name]) for row in rows)]
     picture = next(iter([*inside, *_list_usual(names, tables.PICTURE_COLUMNS), *pictures]), "")
-    others = [name for name in names if name not in (*inside, *pictures, picture)]
+    texts = [name for name in names if any(isinstance(row[name], (str, list)) for row in rows)]
+    others = [name for name in texts if name not in (*inside, *pictures, picture)]
     numbered = [name for name in others if re.fullmatch(r"(caption|title|text|sentence)s?[ _-]?\d+", name.lower())]
     longest = sorted(others, key=lambda name: -sum(len(str(row[name])) for row in rows))
     captions = _list_usual(names, tables.CAPTION_COLUMNS)[:1] or numbered or longest[:1]
@@ -132,10 +142,12 @@ def _find_images(section: dict[str, Any]) -> str:
     if here:
         common = os.path.commonpath([os.path.dirname(os.path.abspath(sample.image)) for sample in here])
         return root if Path(common).is_relative_to(root) else common
-    name = os.path.relpath(samples[0].image, root) if samples else ""
-    for folder, _, _ in itertools.islice(os.walk(root), FOLDERS):
-        if any(os.path.isfile(os.path.join(folder, end)) for end in (name, os.path.basename(name))):
-            return folder
+    names = {os.path.basename(sample.image): os.path.relpath(sample.image, root) for sample in samples}
+    for folder, _, files in itertools.islice(os.walk(root), FOLDERS):
+        name = next(filter(names.__contains__, files), "")
+        if name:  # without the folders that stand in the picture's name as well
+            return folder.removesuffix(os.path.dirname(names[name])).rstrip("/")
+    name = next(iter(names), "")
     raise UserError(f"{section['path']}: picture {name!r} is nowhere below {root}; give its folder with --images")
 
 

@@ -60,7 +60,7 @@ def write_texts(folder):
 
 
 def write_parquet(folder):
-    rows = [{"img": {"bytes": tar_files.picture(), "path": None}, "text": text} for text in TEXTS]
+    rows = [{"img": {"bytes": tar_files.picture(), "path": None}, "score": 0.5, "text": text} for text in TEXTS]
     (folder / "hub").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), folder / "hub" / "train-00000-of-00001.parquet")
     return folder / "hub"
@@ -79,6 +79,13 @@ def write_coco(folder):
     return folder
 
 
+def write_nested(folder):
+    """The first picture is missing, the second is named with a folder of its own."""
+    (folder / "deep").mkdir()
+    (folder / "shots").rename(folder / "deep" / "shots")
+    return write_table("my.csv", USUAL.replace("shots/0.jpg", "shots/9.jpg"))(folder)
+
+
 USUAL = "filepath,title\nshots/0.jpg,A red dog runs.\nshots/1.jpg,A blue cat sleeps.\n"
 ODD = "nr;Bild;Satz\n7;0.jpg;A red dog runs.\n8;1.jpg;A blue cat sleeps.\n"
 LISTS = 'image,caption,split\n0.jpg,"[""A dog."", ""Red.""]",train\n1.jpg,"[""A cat.""]",test\n'
@@ -93,6 +100,7 @@ KINDS = {
     "texts": (write_texts, "folder", "shots", {}),
     "parquet": (write_parquet, "huggingface", "hub", {"picture": "img", "captions": ["text"]}),
     "imagefolder": (write_imagefolder, "huggingface", "shots", {"picture": "file_name", "captions": ["text"]}),
+    "nested": (write_nested, "table", "deep", {"picture": "filepath", "captions": ["title"]}),
     "coco": (write_coco, "coco", "shots", {}),
 }  # fmt: skip
 
@@ -132,6 +140,7 @@ def test_a_project_keeps_what_it_has(folder):
         (write_table("my.csv", USUAL), ["--images", "elsewhere"], "give their folder with --images"),
         (write_table("my.csv", "nr,id\n1,2\n"), [], "no column of pictures among nr, id"),
         (lambda folder: folder / "shots", [], "no table, no tars and no texts"),
+        (lambda folder: folder / "none", [], "none: no such file or folder"),
     ],
 )
 def test_what_is_wrong_writes_nothing(folder, write, options, fault):
