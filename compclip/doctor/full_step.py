@@ -1,11 +1,9 @@
 """A training step of a whole model on a device: how fast it is, and its peak memory beside the prediction.
 
-    python -m compclip.doctor.full_step predict '{"method": "finetune", "model": "ViT-B-32", "batch": 8}'
-    python -m compclip.doctor.full_step measure '{"method": "finetune", "model": "ViT-B-32", "batch": 8}'
+    python -m compclip.doctor.full_step '{"method": "finetune", "model": "ViT-B-32", "batch": 8}'
 
-A prediction takes torch's slot for a device, so that it has a process of its own; so has a measurement on the CPU.
-Measured is there by how much anonymous memory grew from before the model was built to the peak. Tensors of 64 KiB and
-more have pages of their own, which go back when they are freed: else the measure would be glibc's heap.
+prints the prediction, which takes torch's slot for a device, so that it has a process of its own. A CPU's peak is
+measured by perf/predicted_memory.py.
 """
 
 from __future__ import annotations
@@ -14,11 +12,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,13 +30,10 @@ from compclip.launch.card_costs import CostPredictor, find_card
 from compclip.model import backbone
 from compclip.runs.gpus import VISIBLE
 from compclip.train import simulated_step, throughput
-from compclip.train.fitting_batch import count_turns
 
-EVERY_S = 0.002
 TOLERANCE = 0.15  # of a peak
 WARM_STEPS = 3
 TIMED_S = 4.0
-LARGE = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16), "MALLOC_ARENA_MAX": "1"}
 ROOM = 1.25  # times the predicted peak that has to be free
 
 
@@ -65,7 +58,7 @@ def check_step(job: StepJob, device: str) -> Iterator[CheckRow]:
     """Yield the rows of a step's rate and of its peak memory."""
     title = f"{job.model} {job.method} {job.precision}"
     name = f"step of {title}, batch {job.batch}"
-    predicted = run_apart("predict", job)
+    predicted = predict_apart(job)
     peak = predicted["peak_bytes"]
     free = measure_free_memory(device, peak)
     if free:
@@ -76,9 +69,8 @@ def check_step(job: StepJob, device: str) -> Iterator[CheckRow]:
     share_of_rate = predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
     value = f"{rate:.0f} samples/s, {share_of_rate:.0%} of the matrix rate"
     yield CheckRow(name, value, MEASURED)
-    if device == "cpu":
-        measured_peak = run_apart("measure", job)["peak_bytes"]
-    yield compare_peaks(f"peak memory of {title}", peak, measured_peak)
+    if device != "cpu":
+        yield compare_peaks(f"peak memory of {title}", peak, measured_peak)
 
 
 def compare_peaks(name: str, predicted: int, measured: int) -> CheckRow:
@@ -140,17 +132,17 @@ def open_step(run: Run, device: str) -> Callable[[int], None]:
     return simulated_step.open_step(run, load_method(run.method_name), model_cfg, device)
 
 
-# --- in processes of their own ----------------------------------------------------------------------------------
+# --- in a process of its own ----------------------------------------------------------------------------------
 
 
-def run_apart(action: str, job: StepJob) -> dict[str, Any]:
-    """Predict or measure a step in a process of its own, on the CPU; return what it prints."""
-    command = [sys.executable, "-m", "compclip.doctor.full_step", action, json.dumps(asdict(job))]
-    environment = environment_variables.without_place(os.environ) | LARGE | {VISIBLE: ""}
+def predict_apart(job: StepJob) -> dict[str, Any]:
+    """Predict a step in a process of its own, without GPUs; return what it prints."""
+    command = [sys.executable, "-m", "compclip.doctor.full_step", json.dumps(asdict(job))]
+    environment = environment_variables.without_place(os.environ) | {VISIBLE: ""}
     process = subprocess.run(command, env=environment, capture_output=True, text=True)
     if process.returncode:
         lines = process.stderr.strip().splitlines() or ["it said nothing"]
-        raise RuntimeError(f"{action}: exit code {process.returncode}: {lines[-1]}")
+        raise RuntimeError(f"exit code {process.returncode}: {lines[-1]}")
     return json.loads(process.stdout.splitlines()[-1])
 
 
@@ -161,50 +153,9 @@ def predict(job: StepJob) -> dict[str, Any]:
     return {"peak_bytes": cost.peak_bytes, "flops": cost.flops}
 
 
-def measure(job: StepJob) -> dict[str, Any]:
-    """Return by how many bytes this process's memory grew over a run's first steps on the CPU."""
-    torch.set_num_threads(job.threads)
-    run = job.build_run()
-    warm_libraries("cpu")
-    watch = PeakWatch()
-    watch.start()
-    take_step = open_step(run, "cpu")
-    for number in range((simulated_step.FIRST_STEPS + 1) * count_turns(load_method(job.method), run.method)):
-        take_step(number)
-    return {"peak_bytes": watch.stop()}
-
-
-class PeakWatch(threading.Thread):
-    """Looks at this process's anonymous memory, again and again."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.start_bytes = self.peak_bytes = read_anonymous_bytes()
-        self.stopped = threading.Event()
-
-    def run(self) -> None:
-        """Look until `stopped` is set."""
-        while not self.stopped.wait(EVERY_S):
-            self.peak_bytes = max(self.peak_bytes, read_anonymous_bytes())
-
-    def stop(self) -> int:
-        """Return by how much the memory grew."""
-        self.stopped.set()
-        self.join()
-        return self.peak_bytes - self.start_bytes
-
-
-def read_anonymous_bytes() -> int:
-    """Return this process's anonymous memory."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.partition("RssAnon:")[2].split()[0]) << 10
-
-
 def main(argv: list[str]) -> int:
-    """Print what a step is predicted to take, or what it takes here, as JSON."""
-    action = argv[0]
-    job = StepJob(**json.loads(argv[1]))
-    print(json.dumps(predict(job) if action == "predict" else measure(job)))
+    """Print what a step is predicted to take, as JSON."""
+    print(json.dumps(predict(StepJob(**json.loads(argv[0])))))
     return 0
 
 

@@ -143,7 +143,7 @@ def measure_errors(result: StepResult, reference: StepResult) -> tuple[float, fl
 
 CPU_PROCESSES = 2
 ROWS_EACH = 4  # of each process
-LONGEST_S = 120  # without an answer for longer, processes wait for each other
+LONGEST_S = 300  # without an answer for longer, processes wait for each other
 EXIT_LOST = 74  # of `train.process_group`: another process ended first
 CHECK_NAME = "all GPUs against one"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from compclip.base import worker_processes
 from compclip.base.errors import UserError
@@ -33,12 +34,6 @@ LEAST_SHARED_GIB = 1  # free memory that workers share
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
 COMMAND_S = 5
 SERVER_S = 3
-COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    ">=": lambda version, bound: version >= bound,
-    "<": lambda version, bound: version < bound,
-    "==": lambda version, bound: version == bound,
-    "!=": lambda version, bound: version != bound,
-}
 
 
 def check_installation(root: Path) -> Iterator[CheckRow]:
@@ -92,33 +87,19 @@ def list_requirements() -> list[str]:
     return [requirement for requirement in metadata.requires("compclip") or () if "extra ==" not in requirement]
 
 
-def check_requirement(requirement: str) -> CheckRow:
+def check_requirement(text: str) -> CheckRow:
     """Return the row of a package, which may be missing or of a version that is not allowed."""
-    text = requirement.partition(";")[0].strip()
-    name = re.split(r"[\s\[<>=!~(]", text, maxsplit=1)[0]
-    fix = f"pip install '{text}'"
-    version = _find_version(name)
-    if not version:
-        return CheckRow(name, "missing", text.removeprefix(name), FAILED, fix)
-    for sign, bound in re.findall(r"(>=|<=|==|!=|~=|<|>)\s*([\w.*]+)", text):
-        allows = COMPARISONS.get(sign)
-        if allows and not allows(_parse_numbers(version), _parse_numbers(bound)):
-            return CheckRow(name, version, f"{sign} {bound}", FAILED, fix)
-    return CheckRow(name, version)
+    required = Requirement(text)
+    version = _find_version(required.name)
+    good = bool(version) and required.specifier.contains(version, prereleases=True)
+    fix = f"pip install '{text.partition(';')[0].strip()}'"
+    return judge(required.name, version or "missing", str(required.specifier), good, fix)
 
 
 def _find_version(name: str) -> str:
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(name)
     return ""
-
-
-def _parse_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, without zeros at its end: 2.0 is 2."""
-    numbers = [int(number) for number in re.findall(r"\d+", re.split(r"[+a-z*]", version, maxsplit=1)[0])]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def check_parser_model() -> Iterator[CheckRow]:

@@ -35,7 +35,7 @@ from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, print_unsent, recover_jobs, submitit_options
+from compclip.launch.slurm import Slurm, print_unsent, submitit_options
 from compclip.runs import follower, gpus, jobs, key_parts, local_runs, notify, run_folder, run_store, shard_tasks
 from compclip.runs.jobs import UnsentJob
 from compclip.runs.local_runs import LocalRunDriver
@@ -58,7 +58,6 @@ def send(
     params = read.load_params(params_path)
     if not dry:
         run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
-        recover_jobs(profile, root)
     runs = locate_runs(params, root)
     if not dry:
         key_parts.take_over((run for run in runs if not run.adopt_if_finished()), root)
@@ -300,7 +299,6 @@ def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
     names = shard_jobs.select_data(args.stage, args.data, params)
     if not args.dry_run:
         run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)
-        recover_jobs(profile, root)
     stages = [shard_jobs.find_missing(args.stage, name, params.data[name], root) for name in names]
     print("\n".join(shards.describe() for shards in stages), flush=True)
     if profile.executor == "slurm":

@@ -117,7 +117,8 @@ def estimate_time(params: Params) -> str:
         return f"How long training takes is not known yet: {error}."
     number, where = _count_devices()
     minutes = max(1, round(seconds / number / 60))
-    return f"Training will take about {format_count(minutes, 'minute')} on {where}; reading and scoring come on top."
+    steps = f"The steps of training take about {format_count(minutes, 'minute')} on {where}"
+    return f"{steps}; starting, reading and scoring come on top."
 
 
 def _count_steps(run: Run, params: Params) -> int:
@@ -175,7 +176,8 @@ class StageLines:
         self.summary = ""
         self.last_lines: deque[str] = deque(maxlen=15)
         self.started = 0.0
-        self.bar = tqdm(disable=not sys.stderr.isatty(), leave=False, bar_format=CLOCK, dynamic_ncols=True)
+        shown = {"disable": not sys.stderr.isatty(), "leave": False, "delay": 1.0, "dynamic_ncols": True}
+        self.bar = tqdm(bar_format=CLOCK, **shown)
 
     def read(self, line: str) -> None:
         """Show what a line of the output means."""
@@ -200,8 +202,8 @@ class StageLines:
         self.last_lines.clear()
         self.started = time.monotonic()
         self.bar.bar_format = CLOCK
+        self.bar.set_description_str(f"{self.number:>3}/{self.total} {name:<28}", refresh=False)
         self.bar.reset()
-        self.bar.set_description_str(f"{self.number:>3}/{self.total} {name:<28}")
 
     def show(self, line: str) -> None:
         """Show how far a stage is where it says so, as `3/12`; the last that it says is its summary."""

@@ -8,8 +8,6 @@ task.json, SLURM's in .work/slurm/.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import re
 import shlex
@@ -179,7 +177,8 @@ class Slurm:
         options = submitit_options(self.profile, work, code, self.root)
         names = [*options, *options["additional_parameters"]]
         environment = submission_environment(os.environ, names, self.profile.notify)
-        with _note_keys(folder, keys) as name, _explain_refusals(self.profile):
+        name = f"compclip-{uuid.uuid4().hex[:8]}"
+        with _explain_refusals(self.profile):
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
             executor.update_parameters(job_name=name, **options)
             with exchange(environment), executor.batch():
@@ -189,33 +188,6 @@ class Slurm:
                 _record(self.root, key, identity, self.profile.notify)
                 for key, identity in zip(keys, identities, strict=True)
             ]
-
-    def recover(self) -> int:
-        """Record the jobs of a command that died before it recorded them; return how many."""
-        recovered = 0
-        for note in sorted((self.root / ".work" / "slurm").glob("compclip-*.json")):
-            with open(note, encoding="utf-8") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:  # is being sent
-                    continue
-                keys = json.load(file)
-            try:
-                sent = cluster.identify_sent(note.stem)
-            except cluster.Unreachable as error:
-                raise UserError(f"squeue: {error}; try again when SLURM answers") from error
-            for identity in sent.values():
-                index = int(identity.id.partition("_")[2] or 0)
-                _record(self.root, keys[index], identity, self.profile.notify)
-                recovered += 1
-            note.unlink(missing_ok=True)
-        return recovered
-
-
-def recover_jobs(profile: Profile, root: Path) -> None:
-    """Record the jobs of a command that died, where the profile is a cluster's, and print how many."""
-    if profile.executor == "slurm" and (recovered := Slurm(profile, root).recover()):
-        print(f"{format_count(recovered, 'job')} of an interrupted command found in the queue")
 
 
 def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, root: Path) -> dict[str, Any]:
@@ -269,29 +241,6 @@ def read_max_array_size() -> int:
         return max(1, int(cluster.read_config()["MaxArraySize"]))
     except cluster.Unreachable as error:
         raise UserError(f"scontrol: {error}; run this where SLURM answers, or use slurm/local.yaml") from error
-
-
-@contextlib.contextmanager
-def _note_keys(folder: Path, keys: list[str]) -> Iterator[str]:
-    """Note the keys under the array's name until every job is recorded: `recover` finds what a kill left between.
-
-    The note is locked meanwhile: a sweep and a launch may send at the same time.
-    """
-    name = f"compclip-{uuid.uuid4().hex[:8]}"
-    note = folder / f"{name}.json"
-    temporary = folder / f".{name}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(temporary, "w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps(keys))
-        file.flush()
-        os.replace(temporary, note)
-        try:
-            yield name
-        except UserError:
-            note.unlink()
-            raise
-        note.unlink()
 
 
 class QueueFull(UserError):

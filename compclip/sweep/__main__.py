@@ -42,7 +42,7 @@ from compclip.config.grid import list_cells
 from compclip.evaluate import result_store
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, recover_jobs
+from compclip.launch.slurm import Slurm
 from compclip.report.run_details import collect_runs
 from compclip.runs import notify, run_store
 from compclip.runs.local_runs import MachineSender
@@ -89,14 +89,10 @@ def base_key(study: Study, params: Path) -> str:
 
 
 def make_sender(profile: Profile) -> RunSender:
-    """Return the sender of runs: processes of this machine, with a GPU each, or a cluster.
-
-    On a cluster the jobs of a killed driver are found.
-    """
+    """Return the sender of runs: processes of this machine, with a GPU each, or a cluster."""
     if profile.executor == "local":
         profile.require_local_gpus()
         return MachineSender()
-    recover_jobs(profile, Path("."))
     return Slurm(profile)
 
 

@@ -35,7 +35,6 @@ def test_every_check_of_a_cpu(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(drawn_samples, "SMALL", TINY)
-    monkeypatch.setattr(full_step, "TOLERANCE", 1.0)  # of a model as small as this one libraries take their share
     monkeypatch.setattr(full_step, "TIMED_S", 0.1)
     Path("larger.json").write_text(json.dumps(LARGER))
     monkeypatch.setattr(device_checks, "MODEL", str(home / "larger.json"))

@@ -177,8 +177,7 @@ def test_a_launch_says_so_once(model, monkeypatch, capsys, count, lines):
     monkeypatch.setattr(
         launch_command.read, "load_params", lambda _: SimpleNamespace(evaluate=SimpleNamespace(benchmarks=()))
     )
-    for name in ("run_dvc_repro", "recover_jobs"):
-        monkeypatch.setattr(launch_command, name, lambda *_: None)
+    monkeypatch.setattr(launch_command, "run_dvc_repro", lambda *_: None)
     monkeypatch.setattr(launch_command.jobs, "find_worker", lambda _: None)
     monkeypatch.setattr(launch_command.grid, "resolve", lambda *_: run)
     monkeypatch.setattr(launch_command, "_send_slurm", lambda *_: sent.append(capsys.readouterr().out) or 0)

@@ -19,7 +19,7 @@ from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
-from compclip.runs import cluster, jobs, run_store, run_table
+from compclip.runs import cluster, jobs, run_table
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
@@ -297,14 +297,3 @@ def test_what_was_left_is_started_here_by_a_local_launch(here, monkeypatch):
     assert not driver._attach(run)
     runs_jobs.write_inputs(run, "params.yaml")
     assert jobs.find_unsent(run.folder) is None
-
-
-def test_jobs_of_a_command_that_was_killed_are_found(tmp_path, monkeypatch):
-    """Its note has the keys, the queue has the array by its name; then each key has its job."""
-    write_json(tmp_path / ".work" / "slurm" / "compclip-0a1b2c3d.json", ["k0", "k1", "k2"])
-    fake_slurm.install(monkeypatch, fake_slurm.row("9_0") + fake_slurm.row("9_2"))
-    sender = slurm.Slurm(profiles.Profile(), tmp_path)
-    assert sender.recover() == 2
-    recovered_jobs = [runs_jobs.find_job(run_store.find_folder(key, tmp_path)) for key in ("k0", "k1", "k2")]
-    assert [job and job.id for job in recovered_jobs] == ["9_0", None, "9_2"]
-    assert sender.recover() == 0

@@ -24,7 +24,7 @@ from compclip.runs import cluster, jobs, shard_tasks, status
 from compclip.runs.shard_tasks import Task
 from tests import fake_slurm
 from tests.conftest import ROOT
-from tests.fake_slurm import queued, record, row
+from tests.fake_slurm import queued, record
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 PICTURES = 10
@@ -278,19 +278,6 @@ def test_tasks_that_the_queue_has_no_room_for(project, fake_cluster, monkeypatch
     assert stage_command.main(["--data", "d"]) == 0
     assert len(fake_cluster.keys) == 5 and read_tasks() == []
     assert not list(Path(".work/unsent").iterdir())
-
-
-def test_jobs_of_a_command_that_was_killed_are_found(project, fake_cluster, monkeypatch):
-    """The note has the tasks' keys as it has those of runs."""
-    assert launch("--stage", "recaption", "--shards-per-task", "3") == 0
-    keys = [fake_cluster.keys["7_0"], fake_cluster.keys["7_1"]]
-    for key in keys:
-        shard_tasks.folder(key).job.unlink()
-    write_json(Path(".work/slurm/compclip-1a2b3c4d.json"), keys)
-    name = "compclip-1a2b3c4d"
-    fake_slurm.install(monkeypatch, row("7_0", name=name) + row("7_1", name=name))
-    assert slurm.Slurm(profiles.Profile()).recover() == 2
-    assert [jobs.find_worker(shard_tasks.folder(key)).label() for key in keys] == ["job 7_0", "job 7_1"]
 
 
 def test_a_task_whose_shards_became_others_refuses(project, fake_cluster):

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -318,19 +317,6 @@ def test_cancel(here, capsys):
     assert "3 jobs stopped" in capsys.readouterr().out
     assert not set(cluster.run_command("squeue", "--me", "-h", "-r", "-o", "%i").stdout.split()) & set(ids)
     assert not list(Path("store").glob("*/job.json"))
-
-
-def test_a_killed_command_is_found_again(here):
-    """Killed after SLURM took the array and before it noted the ids: the next command finds the jobs by their name."""
-    code = (
-        "import os, signal, sys; from compclip.launch import __main__, slurm;"
-        "slurm._record = lambda *a: os.kill(os.getpid(), signal.SIGKILL); __main__.main(sys.argv[1:])"
-    )
-    process = subprocess.run([sys.executable, "-c", code, str(profile())], env=tiny_project.environment())
-    assert process.returncode == -9
-    assert not list(Path("store").glob("*/job.json"))
-    assert slurm.Slurm(profiles.load_profile(profile())).recover() == 3
-    assert len(list(Path("store").glob("*/job.json"))) == 3
 
 
 def test_a_run_on_two_processes(here):

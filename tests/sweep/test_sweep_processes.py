@@ -16,26 +16,11 @@ from pathlib import Path
 import pytest
 
 from compclip.config import read
-from compclip.launch import slurm
-from compclip.launch.profiles import Profile
 from compclip.sweep import study_results
-from tests import fake_slurm
 from tests.conftest import ROOT
 from tests.driven_sweep import drawn, driver, forget, project, study, trials  # noqa: F401
 
 DEADLINE_S = 120
-
-
-def test_what_another_command_sends_is_not_taken_for_lost(tmp_path, monkeypatch):
-    """A note of jobs in the making is left alone while its writer lives; a dead one's jobs are found in the queue."""
-    cluster = slurm.Slurm(Profile(), tmp_path)
-    fake_slurm.install(monkeypatch, fake_slurm.row("7_0") + fake_slurm.row("7_1"))
-    with pytest.raises(KeyboardInterrupt), slurm._note_keys(tmp_path / ".work" / "slurm", ["a", "b"]):
-        assert cluster.recover() == 0
-        raise KeyboardInterrupt
-    assert cluster.recover() == 2
-    assert json.loads((tmp_path / "store/b/job.json").read_text())["id"] == "7_1"
-    assert cluster.recover() == 0
 
 
 def start(*args: str, cwd: Path) -> subprocess.Popen:
