@@ -4,7 +4,7 @@
 
 Captions are analysed once, and written again after each edit: of a rule that annotates, of an option, of texts beside
 captions. Methods are those of the field's grid (experiments/grids/field.yaml). Before there were hashes of columns,
-each of these edits made every method stale. With --rows a shard of 4,096 rows is hashed as often as so many rows ask for.
+each of these edits made every method stale. With --rows a shard of 4,096 rows is hashed as often as so many rows ask.
 """
 
 from __future__ import annotations
