@@ -4,8 +4,8 @@
 
 Captions are analysed once, and written again after each edit: of a rule that annotates, of an option, of texts beside
 captions. Methods are those of the field's grid (experiments/grids/field.yaml). Before there were hashes of columns,
-each of these edits made every method stale. With --rows a shard of 4,096 rows is hashed as often as so many rows ask
-for.
+each of these edits made every method stale. With --rows a shard of 4,096 rows is hashed as often as so many rows
+need.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def list_table(folder: Path) -> list[str]:
         config, _ = grid.method_config(params, name, params.grid.data[0])
         methods[name] = list_columns(load_method(name), config)
     lines = ["| edit | columns | before | now | which |", "|---|---|---|---|---|"]
-    first = column_hashes.hash_shard(write_shard(folder))
+    first = column_hashes.hash_shard(write_shard(folder), folder / "none")
     for title, edit in EDITS.items():
-        hashes = column_hashes.hash_shard(write_shard(folder, edit))
+        hashes = column_hashes.hash_shard(write_shard(folder, edit), folder / "none")
         changed = {name for name in hashes if hashes[name] != first.get(name)}
         stale = [name for name, columns in methods.items() if columns & changed]
         named = ", ".join(stale) if len(stale) < len(methods) - 2 else "all that train"
@@ -126,7 +126,7 @@ def measure(folder: Path, rows: int) -> dict[str, float]:
     path = write_shard(folder, None, ROWS)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
-    column_hashes.join_shards([column_hashes.hash_shard(path) for _ in range(-(-rows // ROWS))])
+    column_hashes.join_shards([column_hashes.hash_shard(path, folder / "none") for _ in range(-(-rows // ROWS))])
     seconds = time.process_time() - started
     mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     return {

@@ -5,7 +5,8 @@
 `annotate` hashes a shard when it is written and joins the hashes here. Columns are those of a row (`id`, `image`, …),
 `captions`, how many captions each row has, and those of captions (`text`, `tokens`, `candidates`, `stored_dense`, …).
 How a shard stores values (dictionaries, widths of numbers) is no part of a hash; how rows are cut into shards is, since
-the order of samples follows it. A picture counts by where it lies, not by its bytes.
+the order of samples follows it. A picture counts by where it lies and by `head`, the checksum of its length and first
+bytes that `recaption` wrote into data/<name>/samples/.
 
 A file without columns, or of another manifest, is from before there were hashes of columns: they are computed from the
 shards then, one shard after the other, and nothing is written.
@@ -23,22 +24,25 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.files import read_mapping, write_json
-from compclip.data.shard_files import MANIFEST, SHARDS, Manifest, read_batch, read_manifest
+from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_batch, read_manifest
 from compclip.text.annotation_columns import StringColumn, to_numpy
 
 FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 STAGE = "annotate"
 CAPTIONS = "captions"
+HEAD = "head"
 
 
-def hash_shard(path: Path) -> dict[str, str]:
-    """Return the hash of each column of a shard; it is mapped, and read column by column."""
+def hash_shard(path: Path, samples: Path) -> dict[str, str]:
+    """Return the hash of each column of a shard, which is mapped, and of the pictures' checksums in its `samples`."""
     batch = read_batch(path, STAGE, mapped=True)
     columns = {name: batch[name] for name in batch.schema.names if name != CAPTIONS}
     captions = batch[CAPTIONS]
     columns[CAPTIONS] = captions.value_lengths()
     values = captions.flatten()
     columns |= {field.name: values.field(index) for index, field in enumerate(values.type)}
+    if samples.is_file():
+        columns[HEAD] = read_batch(samples, "recaption")[HEAD]
     return {name: _hash_values(column) for name, column in columns.items()}
 
 
@@ -93,7 +97,8 @@ def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
     record = read_mapping(path) if path.is_file() else {}
     if record.get("prepared") == manifest.fingerprint and "columns" in record:
         return record["columns"]
-    return join_shards([hash_shard(folder / SHARDS / f"{shard.name}.arrow") for shard in manifest.shards])
+    files = [f"{shard.name}.arrow" for shard in manifest.shards]
+    return join_shards([hash_shard(folder / SHARDS / file, folder / SAMPLES / file) for file in files])
 
 
 def _record_path(folder: Path) -> Path:

@@ -22,8 +22,8 @@ CompositeRule = Callable[
     "tuple[list[str], str | None]",
 ]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
-# Columns of a prepared data set: where a picture lies, and what every method reads of a sample.
-PICTURE_COLUMNS = ("image", "offset", "length")
+# Columns of a prepared data set: where a picture lies with a checksum, and what every method reads of a sample.
+PICTURE_COLUMNS = ("image", "offset", "length", "head")
 SAMPLE_COLUMNS = ("id", *PICTURE_COLUMNS, "captions", "text")
 
 

@@ -130,7 +130,11 @@ class ShardWork:
     def read_column_hashes(self) -> list[dict[str, str]]:
         """Return the hashes of the columns of each shard with samples, in the order of the manifest."""
         facts = [(task, read_mapping(self.facts_path(task))) for task in self.items]
-        return [f.get("columns") or hash_shard(self.shard_path(task)) for task, f in facts if f["shard"]["samples"]]
+        return [f.get("columns") or self.hash_columns(task) for task, f in facts if f["shard"]["samples"]]
+
+    def hash_columns(self, task: ShardTask) -> dict[str, str]:
+        """Return the hashes of the columns of a shard that `annotate` wrote."""
+        return hash_shard(self.shard_path(task), Path(task.inputs["samples"]))
 
     def open_writer(self) -> AbstractContextManager[WriteShard]:
         """Return a context that gives the function that writes a shard."""
@@ -210,7 +214,7 @@ def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
         times = {"begun": round(begun, 3), "seconds": round(time.monotonic() - started, 3)}
         facts = {"shard": shard, "pictures": result.pictures, "counts": result.counts}
         if work.stage == ANNOTATE:
-            facts["columns"] = hash_shard(work.shard_path(task))
+            facts["columns"] = work.hash_columns(task)
         write_json(work.facts_path(task), facts | times)
 
 

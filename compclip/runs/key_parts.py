@@ -63,6 +63,11 @@ class RecordedRun:
     key_parts: KeyParts | None
 
     @property
+    def method_name(self) -> str:
+        """The name of its method's module."""
+        return str(self.config["cell"]["method"]).partition(".")[0]
+
+    @property
     def device_seconds(self) -> float:
         """Seconds times devices that its training took."""
         return float(self.facts.get("device_seconds") or 0.0)
@@ -163,7 +168,7 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
-    """Enter older runs under the keys of unfinished ones, and note it line by line.
+    """Enter older runs under the keys of unfinished ones, publish those that were, and note it line by line.
 
     What cannot be entered is noted too: it is trained, or somebody trains it already. The store is read once.
     """
@@ -175,7 +180,10 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
         if source is None:
             continue
         try:
-            enter_run(source, cell_run, inputs)
+            if not cell_run.folder.finished:  # as another cell's run of this key
+                enter_run(source, cell_run, inputs)
+            if cell_run.published.trained.run_key == source.folder.key:
+                cell_run.publish()
         except UserError as error:
             messages.note(str(error))
         else:
@@ -185,9 +193,9 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
 def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun], inputs: Fingerprints) -> RecordedRun | None:
     """Return the newest run that has a cell's key by the names of now, None where there is none.
 
-    `inputs` are the cell's; runs of other methods have other keys.
+    `inputs` are the cell's.
     """
-    others = [run for run in runs if run.folder.key != cell_run.key]
+    others = [run for run in runs if run.method_name == cell_run.run.method_name and run.folder.key != cell_run.key]
     equal_runs = [run for run in others if compute_current_key(run, inputs) == cell_run.key]
     return max(equal_runs, key=lambda run: run.finished_at, default=None)
 
@@ -199,20 +207,19 @@ def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
     """
     if run.key_parts is None:
         return ""
-    method = str(run.config["cell"]["method"]).partition(".")[0]
     code = run.key_parts.code
-    if code != training_code.hash_training_code(method):  # by another name, perhaps of the same numbers
-        code = training_code.name_code(method, run.key_parts.modules)
+    if code != training_code.hash_training_code(run.method_name):  # by another name, perhaps of the same numbers
+        code = training_code.name_code(run.method_name, run.key_parts.modules)
     try:
         config = run.complete_config()
     except UserError:
         config = run.config
     parts = renew_parts(run.key_parts, inputs)
-    return run_store.compute_key(config, load_method(method).TRAINS, parts.inputs, code)
+    return run_store.compute_key(config, load_method(run.method_name).TRAINS, parts.inputs, code)
 
 
 def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) -> None:
-    """Make `source` the finished run of a cell's key, results and published files included; `inputs` are the cell's.
+    """Make `source` the finished run of a cell's key, results included; `inputs` are the cell's.
 
     Raises UserError where somebody works on that key, or the store cannot be written.
     """
@@ -225,8 +232,6 @@ def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) ->
             path.unlink(missing_ok=True)
         for scores in sorted(source.folder.scores("").glob("[!.]*")):
             links.link_or_copy(scores, folder.scores(scores.name))
-    if cell_run.published.trained.run_key == source.folder.key:
-        cell_run.publish()
 
 
 def _enter_final(source: RecordedRun, cell_run: StoredRun) -> None:

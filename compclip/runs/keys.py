@@ -1,7 +1,7 @@
 """The stage `keys`: the run key of every cell, keys/<method>.json: `compclip stage keys`.
 
-A method's training depends on its keys alone: they hold parameters, code, data and backbone together. Finished runs of
-an older kind of key are entered under the new one here (`key_parts.take_over`).
+A method's training depends on its keys alone: they stand for parameters, code, data and backbone together. Finished
+runs of an older kind of key are entered under the new one here (`key_parts.take_over`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
-from compclip.data import column_hashes
 from compclip.interface.views import PICTURE_COLUMNS
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 from compclip.text.rule_columns import EVERY
@@ -358,6 +357,8 @@ def hash_inputs(
     A column that the data lack is in the hash as well, so that a run is stale once they have it. Raises UserError for
     what was not made, or fetched, yet.
     """
+    from compclip.data import column_hashes  # imports pyarrow: not in a process that lists runs
+
     for path, stage in ((inputs.manifest, "annotate"), (inputs.backbone, "backbone")):
         if not path.exists():
             raise UserError(f"{path}: not there; run `dvc repro {stage}` first")

@@ -98,7 +98,8 @@ def test_how_a_shard_stores_values_does_not_count(tmp_path):
     stored_otherwise = others | {"captions": pa.ListArray.from_arrays(captions.offsets, struct)}
     shard_writer.write_batch(tmp_path / "b.arrow", pa.RecordBatch.from_pydict(stored_otherwise))
     assert (tmp_path / "b.arrow").read_bytes() != path.read_bytes()
-    assert column_hashes.hash_shard(tmp_path / "b.arrow") == column_hashes.hash_shard(path)
+    hashes = [column_hashes.hash_shard(file, tmp_path / "none") for file in (tmp_path / "b.arrow", path)]
+    assert hashes[0] == hashes[1]
 
 
 def test_a_record_of_this_manifest_is_read_and_another_one_is_not(tmp_path):
@@ -111,10 +112,25 @@ def test_a_record_of_this_manifest_is_read_and_another_one_is_not(tmp_path):
         write_json(record, older)
         assert column_hashes.read_columns(tmp_path / "x") == hashes
     shards = sorted((tmp_path / "x" / SHARDS).glob("*.arrow"))
-    column_hashes.write_columns(tmp_path / "x", manifest, [column_hashes.hash_shard(path) for path in shards])
+    column_hashes.write_columns(
+        tmp_path / "x", manifest, [column_hashes.hash_shard(path, tmp_path / "none") for path in shards]
+    )
     shutil.rmtree(tmp_path / "x" / SHARDS)
     assert column_hashes.read_columns(tmp_path / "x") == hashes == read_json(record)["columns"]
     record.unlink()
     column_hashes._read_columns.cache_clear()
     with pytest.raises(UserError, match="00000.arrow: not there; run `dvc repro annotate` first"):
         column_hashes.read_columns(tmp_path / "x")
+
+
+def test_pictures_that_were_changed_in_their_place_count(tmp_path):
+    """By the checksums in the samples, where these are at hand."""
+    before = hash_data(tmp_path / "a", size=5)
+    heads = []
+    for head in (1, 2):
+        shard_writer.save_samples(tmp_path / "a/samples/00000.arrow", [replace(s, head=head) for s in SAMPLES])
+        column_hashes._read_columns.cache_clear()
+        after = dict(column_hashes.read_columns(tmp_path / "a"))
+        assert differing(before, after) == {"head"}
+        heads.append(after["head"])
+    assert heads[0] != heads[1]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from PIL import Image
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
@@ -12,6 +13,8 @@ from compclip.base.files import read_json, write_json
 from compclip.base.safe_names import SafeName
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import grid, read
+from compclip.data.prepared_dataset import PreparedDataset
+from compclip.prepare import shard_stages
 from compclip.runs import keys, run_store
 from compclip.train.neighbours import main as make_neighbours
 from tests import tiny_project
@@ -109,6 +112,19 @@ def test_a_backbone_that_changes_changes_the_keys(here, name):
     assert not set(original_keys.values()) & set(changed.values())
     path.write_bytes(raw)
     assert by_cell() == original_keys
+
+
+def test_a_picture_that_is_changed_in_its_place_changes_the_keys_of_what_is_trained(here):
+    """Of the same name and size; the pretrained model reads no data."""
+    original_keys = by_cell()
+    path = Path(PreparedDataset(Path("data/scenes")).sample(0).image)
+    with Image.open(path) as picture:
+        changed_picture = picture.rotate(180)
+    changed_picture.save(path)
+    for stage in ([], ["--annotate"]):
+        assert shard_stages.main(["--data", "scenes", *stage]) == 0
+    changed = by_cell()
+    assert {name for name in changed if changed[name] == original_keys[name]} == {cell("pretrained")}
 
 
 def test_names_are_no_part_of_a_key(here):
