@@ -16,10 +16,10 @@ from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
-from compclip.report import report_figures, table_heads
+from compclip.report import report_figures, table_heads, tables
 from compclip.report.escape import format_name
 from compclip.report.report_figures import ForestRow
-from compclip.report.table_formats import MARK, VERDICT, describe_basis, format_interval, format_number
+from compclip.report.table_formats import MARK, describe_basis, format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -47,6 +47,12 @@ class ComparedTable:
     table: ResultTable
     reference: str
     axes: Mapping[str, Column]
+
+    @property
+    def label(self) -> str:
+        """The reference in words: random weights are not called pretrained."""
+        is_random = self.reference == PRETRAINED and tables.has_random_weights(self.table)
+        return table_heads.RANDOM if is_random else self.reference
 
     @property
     def rows(self) -> list[MethodRow]:
@@ -132,8 +138,8 @@ def describe_best(compared: ComparedTable) -> str:
     size = format_number(best.change, column, sign=True)
     ends = f" {format_interval(best.difference, column)}" if best.difference else ""
     if best.verdict <= 0:
-        return f"No method is better at {label} than {compared.reference} for certain; highest: {name}, {size}{ends}"
-    text = f"Best at {label}: {name}, {size} over {compared.reference}{ends}"
+        return f"No method is better at {label} than {compared.label} for certain; highest: {name}, {size}{ends}"
+    text = f"Best at {label}: {name}, {size} over {compared.label}{ends}"
     every = [(row.method, compared.on_axes(row)[0]) for row in compared.table.rows]
     equals = [method for method, other in every if other and other.equal_to == name and method != name]
     if len(equals) > MOST_NAMES:
@@ -161,14 +167,14 @@ def draw_forest(compared: ComparedTable, standalone: bool = False) -> Markup:
         label = table_heads.row_label(row, compared.table)
         number = f" ({numbers[row.method]})" if numbers else ""
         drawn.append(ForestRow(f"{label}{number}", tuple(compared.on_axes(row))))
-    return report_figures.draw_forest(drawn, compared.axes, compared.reference, standalone)
+    return report_figures.draw_forest(drawn, compared.axes, compared.label, standalone)
 
 
 def draw_tradeoffs(compared: ComparedTable) -> list[Markup]:
     """Draw compositionality against each other summary column, the table's own axes first."""
     numbers = report_figures.number_methods([row.method for row in compared.rows])
     labels = {row.method: table_heads.row_label(row, compared.table) for row in compared.table.rows}
-    short = numbers | {compared.reference: compared.reference} if numbers else labels
+    short = numbers | {compared.reference: compared.label} if numbers else labels
     points = report_figures.collect_tradeoffs(compared.table)
     names = [name for name in ABILITIES if name in points]
     return [
@@ -196,11 +202,6 @@ class MethodVerdict(NamedTuple):
     method: str
     sign: int
     text: str
-
-    @property
-    def css(self) -> str:
-        """The class of the verdict's word."""
-        return VERDICT[self.sign]
 
 
 def judge_methods(group: ResultTable, reference: str) -> list[MethodVerdict]:

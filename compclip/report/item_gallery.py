@@ -27,7 +27,7 @@ from compclip.data.sample import ImageLocation
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.report.slice_tables import RetrievedCaption, RowItems, SliceTable
 
-PAGE_BYTES = 4 << 20  # of the whole page
+PAGE_BYTES = 2_000_000  # of the whole page
 SIDE = 112  # pixels of a thumbnail's longer side
 QUALITY = 70  # of its JPEG
 # of an item; the first ones
@@ -168,7 +168,7 @@ def _fill(gallery: TableGallery, choices: Sequence[_Choice], root: Path, results
         missing = missing + item.missing
         (choice.gallery.won if choice.is_won else choice.gallery.lost).append(item)
     if too_many:
-        size = f"{PAGE_BYTES >> 20} MiB"
+        size = f"{PAGE_BYTES / 1e6:.0f} MB"
         gallery.note += f"{format_count(too_many, 'item')} did not fit into the {size} that the page may have. "
     if missing:
         gallery.note += f"Not on this machine, or no picture that can be read: {missing:,}."

@@ -500,9 +500,9 @@ def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str
         sections.append(" ".join(f"{name}: {to_markdown(text)}." for name, text in head.items()))
         lines = [f"- **{to_markdown(method)}**: {to_markdown(text)}" for method, text in table.sentences]
         sections.append("\n".join(lines))
-        sections.append(f"![differences to {to_markdown(table.reference)}]({quote(f'plots/{name_forest(table)}')})")
+        sections.append(f"![differences to {to_markdown(table.label)}]({quote(f'plots/{name_forest(table)}')})")
         sections.append(table_formats.format_markdown_table(first_screen.select_headline(table.table)).rstrip())
-        sections.append(first_screen.LEGEND.format(to_markdown(table.reference)))
+        sections.append(first_screen.LEGEND.format(to_markdown(table.label)))
         sections += [f"{SHARED} {to_markdown(note)}." for note in page.notes.get(table.table.name, ())]
         sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(table.table)]
     sections.append(decisions.describe_correction(page.settings.correction))

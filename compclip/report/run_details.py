@@ -209,7 +209,6 @@ def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
             "dropped": ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items())) or "none",
             "trained": "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
             "hours": format_hours([run]),
-            "hours_key": "" if sum_device_seconds([run]) is None else f"{sum_device_seconds([run]):.0f}",
             "carried": _format_origin(facts.get("carried") or {}),
         }
         lines.append(line)
@@ -222,16 +221,14 @@ def _format_origin(origin: dict[str, Any]) -> str:
 
 
 def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, TableLines]]:
-    """Tabulate the hours of every trained row by table, `key` to sort by; none where no run says."""
+    """Tabulate the hours of every trained row by table; none where no run says."""
     if sum_device_seconds(runs) is None:
         return []
     tables = []
     for group in groups:
         lines = []
         for row in (row for row in group.rows if row.method != PRETRAINED):
-            seconds = sum_device_seconds(row.runs)
-            key = "" if seconds is None else f"{seconds:.0f}"
-            lines.append({"method": row.method, "runs": len(row.runs), "hours": format_hours(row.runs), "key": key})
+            lines.append({"method": row.method, "runs": len(row.runs), "hours": format_hours(row.runs)})
         if lines:
             tables.append((group.name, lines))
     return tables

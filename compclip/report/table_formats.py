@@ -34,7 +34,6 @@ PRINTED = "{} prints"  # names the row of a paper's differences, below ours
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
-RANK = {0: "", 1: "best", 2: "second"}
 FormatCell = Callable[[Statistic | None, Column], str]
 PrintedRows = Mapping[str, Mapping[str, Mapping[Column, str]]]  # by method and paper a text for each column
 
@@ -159,7 +158,7 @@ def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
     if statistic is None:
         return EMPTY
     small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
-    css = f"{RANK[statistic.rank]} {VERDICT[statistic.verdict]}".strip()
+    css = f"{'best' if statistic.rank == 1 else ''} {VERDICT[statistic.verdict]}".strip()
     return TableCell(format_number(statistic.mean, column), small, css)
 
 
@@ -199,7 +198,7 @@ def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def format_markdown_table(group: ResultTable) -> str:
-    """Format a table in Markdown: best bold, second underlined, ▲ ▼ where the interval excludes 0."""
+    """Format a table in Markdown: best bold, ▲ ▼ where the interval excludes 0."""
     marks = table_heads.column_marks(group)
     names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
     rows = []
@@ -213,7 +212,7 @@ def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
     if statistic is None:
         return "–"
     text = format_number(statistic.mean, column)
-    text = {1: f"**{text}**", 2: f"<u>{text}</u>"}.get(statistic.rank, text)
+    text = f"**{text}**" if statistic.rank == 1 else text
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
     return f"{text}{spread} {MARK[statistic.verdict]}".rstrip()
 

@@ -309,7 +309,7 @@ def test_the_page_is_one_file(written):
     identifiers = re.findall(r'id="([^"]+)"', text)
     assert len(identifiers) == len(set(identifiers))
     points = sum(len(panel.inside) for _, _, panels in drawn for panel in panels)
-    assert len(re.findall(r'mark\d+">\s*<title>', text)) == points
+    assert len(re.findall(r'class="mark"><title>', text)) == points
     assert "<text" in text
     assert results().headline in text
 

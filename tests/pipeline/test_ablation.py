@@ -43,4 +43,4 @@ def test_an_ablation_from_the_command_to_the_page(here_finished, capsys):
             assert float(row["difference"]) == pytest.approx(change, abs=1e-6)
             assert float(row["low"]) <= change + 1e-6 and float(row["high"]) >= change - 1e-6
     page = (reports / "index.html").read_text()
-    assert "Difference to fsc_clip</h2>" in page and 'data-name="fsc_clip.without_local"' in page
+    assert "Differences to fsc_clip<" in page and '<th scope="row">fsc_clip.without_local' in page

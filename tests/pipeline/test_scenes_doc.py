@@ -126,4 +126,4 @@ def test_the_report_compares_it_with_fine_tuning(done):
         assert float(row["low"]) <= float(row["difference"]) <= float(row["high"])
         assert row["over"] == "seeds and items"
     page = (done / "reports" / "index.html").read_text()
-    assert "Difference to finetune</h2>" in page and 'data-name="hinge"' in page
+    assert "Differences to finetune<" in page and '<th scope="row">hinge' in page

@@ -66,4 +66,4 @@ def test_what_does_not_fit_is_counted(root):
     gallery = make(root, table, room=room)
     (of_method,) = gallery.methods
     assert (len(of_method.won), len(of_method.lost)) == (1, 1)
-    assert gallery.note == "4 items did not fit into the 4 MiB that the page may have. "
+    assert gallery.note == "4 items did not fit into the 2 MB that the page may have. "
