@@ -119,10 +119,13 @@ def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
     report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
-    rows = tracked(uri)[1]
+    client, rows = tracked(uri)
     assert rows["negclip-vit-scenes"].data.metrics["sugarcrepe/swap"] == pytest.approx(0.8)
     assert "Comp" in rows["clic-vit-scenes"].data.metrics
     assert all(len(rows[f"{method}-vit-scenes"].data.metrics) <= 40 for method in METHODS)
+    view = json.loads(client.get_experiment_by_name(HOME).tags["mlflow.sharedViewState.methods"])
+    assert view["selectedColumns"][0] == "metrics.`Comp`" and view["searchFilter"] == "tags.grid = 'true'"
+    assert {run.data.tags["kind"] for run in rows.values() if run.data.tags.get("grid") == "true"} == {"row", "cell"}
     assert rows["clic-vit-scenes"].data.tags["reference"] == "negclip"
 
 
