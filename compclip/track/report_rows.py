@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,9 @@ SOURCE = {"mlflow.source.name": "python -m compclip.report"}
 INTERVAL = ("low", "high")  # of the difference to the report's reference, else to the pretrained model
 ROW = ("method", "backbone", "data")
 TIME = "mlflow.compclip.time"  # a row that got another place is logged again
+FIRST_FIELDS = ("mean", "difference")  # of a table; the UI compares the first one
+# of the rows in MLflow's charts, where its own may be alike; those of Okabe and Ito for every kind of sight
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 VERDICTS = {"better": 1.0, "": 0.0, "worse": -1.0}
 RowName = tuple[str, str, str]  # method, backbone, data
 CsvLine = Mapping[str, str]
@@ -54,7 +58,10 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     )  # fmt: skip
     tables = {name: _read_rows(files.get(f"{name}.csv")) for name in TABLES}
     names = dict.fromkeys([*tables["report"], *tables["blind"]])
-    rows = [_make_row(name, tables, runs, options) for name in names]
+    rows = []
+    for name, colour in zip(names, itertools.cycle(COLOURS), strict=False):
+        row = _make_row(name, tables, runs, options)
+        rows.append(replace(row, tags=row.tags | {"mlflow.runColor": colour}))
     rows.sort(key=_sort_value)
     return [page, *(_set_time(row, time + index / 1000) for index, row in enumerate(rows))]
 
@@ -160,6 +167,7 @@ def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
 def _make_table(name: str, lines: Sequence[CsvLine]) -> ArtifactTable:
     """Make a table of a row's lines of one of the report's CSV files."""
     columns = [field for field in lines[0] if field not in (*ROW, "benchmark", "metric")]
+    columns.sort(key=lambda column: column not in FIRST_FIELDS)
     data = []
     for line in lines:
         title = _metric(line) if "metric" in line else line["benchmark"]

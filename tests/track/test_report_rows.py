@@ -49,7 +49,7 @@ def test_a_row_has_the_report_s_numbers(reported, uri):
     }  # fmt: skip
     assert row.data.tags["verdict/sugarcrepe/swap"] == "better" and row.data.tags["reference"] == "pretrained"
     table = tables(row)["tables/report.json"]
-    assert table["columns"][:4] == ["metric", "better", "seeds", "mean"]
+    assert table["columns"][:4] == ["metric", "mean", "difference", "better"]
     assert [line[0] for line in table["data"]] == ["sugarcrepe/swap", "retrieval/i2t_recall_at_5"]
 
 
@@ -70,6 +70,7 @@ def test_a_row_has_what_its_runs_share(reported, uri, monkeypatch):
     assert len(row.inputs.dataset_inputs) == len(seed.inputs.dataset_inputs) > 0
     models = {run.outputs.model_outputs[0].model_id for run in (seed, runs["clic-vit-scenes-1"])}
     assert {output.model_id for output in row.outputs.model_outputs} == models
+    assert row.data.tags["mlflow.runColor"] != runs["pretrained-vit-scenes"].data.tags["mlflow.runColor"]
     assert row.info.start_time > runs["pretrained-vit-scenes"].info.start_time > 0
 
 
@@ -118,10 +119,13 @@ def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
     report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
-    rows = tracked(uri)[1]
+    client, rows = tracked(uri)
     assert rows["negclip-vit-scenes"].data.metrics["sugarcrepe/swap"] == pytest.approx(0.8)
     assert "Comp" in rows["clic-vit-scenes"].data.metrics
     assert all(len(rows[f"{method}-vit-scenes"].data.metrics) <= 40 for method in METHODS)
+    view = json.loads(client.get_experiment_by_name(HOME).tags["mlflow.sharedViewState.methods"])
+    assert view["selectedColumns"][0] == "metrics.`Comp`" and view["searchFilter"] == "tags.grid = 'true'"
+    assert {run.data.tags["kind"] for run in rows.values() if run.data.tags.get("grid") == "true"} == {"row", "cell"}
     assert rows["clic-vit-scenes"].data.tags["reference"] == "negclip"
 
 
@@ -149,7 +153,7 @@ def test_slices_are_a_table_of_their_row(reported, uri):
     )
     update(reported, uri, methods=METHODS)
     client, runs = tracked(uri)
-    assert [line[1] for line in tables(runs["clic-vit-scenes"])["tables/slices.json"]["data"]] == ["pretrained"] * 2
+    assert [line[1] for line in tables(runs["clic-vit-scenes"])["tables/slices.json"]["data"]] == [-0.25] * 2
     assert "slices.csv" in {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
 
 
