@@ -26,7 +26,6 @@ from tests import fake_slurm
 from tests.conftest import ROOT
 from tests.fake_slurm import queued, record
 
-pytestmark = pytest.mark.usefixtures("forked_commands")
 PICTURES = 10
 DATA = {"source": "karpathy", "path": "d.json", "images": ".", "captioner": "none"}
 PARAMS = {

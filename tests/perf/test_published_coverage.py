@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from compclip.base import plugins
-from compclip.base.errors import UserError
 from compclip.report import published_numbers
-from compclip.report.published_numbers import PublishedNumber
 from perf import published_coverage
 from tests import fake_grid
 from tests.conftest import ROOT
@@ -56,18 +52,6 @@ def test_every_row_has_its_cell_in_a_grid_of_its_table(grids):
     assert [key for key, table in tables.items() if table.printed and not table.grids] == [("FSC-CLIP", "ViT-L/14")]
 
 
-def test_tables_by_hand():
-    """Values and deviations are counted; a table in no file has none."""
-    table = published_coverage.PublishedTable("all", "r", "c", 3, ("one", "two"), "lost")
-    numbers = [number("A", "x", "", table="1"), replace(number("A", "y", "", table="1"), deviation="0.1")]
-    lines = published_coverage.format_table_index({("A", "1"): table, ("A", "2"): table}, numbers)
-    assert lines[-3:] == [
-        "| A | 1 | all | 3 | 3 | `one`, `two` | lost |",
-        "| A | 2 | all | 3 | 0 | `one`, `two` | lost |",
-        "| all | | | 6 | 3 | | |",
-    ]
-
-
 def test_every_reason_is_needed(methods):
     """By a row without a method; one that has got a method loses its reason."""
     rows_without_method = {n.row for n in published_numbers.read_numbers(FOLDER) if n.method not in methods}
@@ -96,76 +80,3 @@ def test_every_column_is_a_metric_of_the_module_that_measures_it():
         if not published_coverage.match_patterns(notes.none, (n.paper, n.column)) and n.benchmark != "summary":
             metrics = fake_grid.METRICS[published_coverage.find_benchmark(n.column, names)]
             assert {n.metric, *(f"{way}_{n.metric.removeprefix('mean_')}" for way in ("i2t", "t2i"))} & set(metrics), n
-
-
-def number(paper, row, method, column="sugarcrepe/swap", table="t"):
-    return PublishedNumber(paper, table, row, method, "b", "", *column.split("/"), "1.0")
-
-
-def test_columns_by_hand():
-    """One line a column, its tables together; several words on one stand together; summaries are the report's."""
-    numbers = [number("A", "x", "", "retrieval_coco/i2t_recall_at_1", table) for table in ("1", "2", "1")]
-    numbers += [number("A", "x", "", "summary/ZS"), number("B", "y", "", "overall/average")]
-    notes = published_coverage.ColumnNotes(
-        {"A": {"retrieval_coco/i2t_recall_at_1": "COCO", "summary/ZS": "ZS"}, "B": {"overall/average": "Mean"}},
-        {"A: retrieval_*": "cut", "*: *_at_1": "ties", "B: nothing": "never"}, {"B: overall/*": "of all kinds"},
-    )  # fmt: skip
-    assert published_coverage.format_column_table(numbers, notes, ["retrieval"])[2:] == [
-        "| A | 1, 2 | COCO | `retrieval_coco/i2t_recall_at_1` | cut; ties |",
-        "| A | t | ZS | `summary/ZS` |  |",
-        "| B | t | Mean | none: of all kinds |  |",
-    ]
-
-
-@pytest.mark.parametrize(("column", "message"), [
-    ("winoground/text", "A: winoground/text: no word of how it is printed; give it one in columns.yaml: printed"),
-    ("retrieval/x", "A: retrieval/x: is no metric of ours; say why in columns.yaml: none, or add the benchmark"),
-    ("summary/All", "A: summary/All: is no metric of ours")])  # fmt: skip
-def test_a_column_without_a_match_or_a_word_is_named(column, message):
-    notes = published_coverage.ColumnNotes({"A": {"retrieval/x": "X", "summary/All": "All"}}, {}, {})
-    with pytest.raises(UserError, match=message):
-        published_coverage.format_column_table([number("A", "x", "", column)], notes, ["winoground", "retrieval_coco"])
-
-
-def test_sections_that_use_one_module_are_its():
-    names = ["sugarcrepe", "sugarcrepe_pp", "retrieval"]
-    benchmarks = [
-        published_coverage.find_benchmark(column, names)
-        for column in ("sugarcrepe_pp/x", "sugarcrepe/x", "retrieval_iiw/x", "retro/x")
-    ]
-    assert benchmarks == ["sugarcrepe_pp", "sugarcrepe", "retrieval", ""]
-
-
-@pytest.mark.parametrize("text", ["- a", "printed: {}\ndiffers: {}", "printed: {}\ndiffers: x\nnone: {}",
-                                  "printed: {A: x}\ndiffers: {}\nnone: {}"])  # fmt: skip
-def test_a_file_of_another_form_is_refused(tmp_path, text):
-    (tmp_path / "columns.yaml").write_text(text)
-    with pytest.raises(UserError, match="columns.yaml.*: must "):
-        published_coverage.read_column_notes(tmp_path / "columns.yaml")
-
-
-def test_counts_by_hand(tmp_path):
-    """Two papers, three rows with a method, one variant that no grid has."""
-    numbers = [
-        number("A", "x", "clic"),
-        number("A", "y", "clic.c9"),
-        number("B", "z", "pretrained"),
-        number("B", "w", ""),
-    ]
-    (tmp_path / "grids").mkdir()
-    (tmp_path / "grids" / "one.yaml").write_text("methods: {clic: {variants: {c1: {}}}, pretrained: }\n")
-    (tmp_path / "params.yaml").write_text("methods: {finetune: {}}\n")
-    methods = published_coverage.list_grid_methods(
-        published_coverage.read_grids(tmp_path / "grids", tmp_path / "params.yaml")
-    )
-    assert methods == {"clic", "clic.c1", "pretrained", "finetune"}
-    table = published_coverage.format_method_coverage(numbers, methods, {"y": "no such ablation", "B: w": "lost"})
-    for line in (
-        "| A | 2 | 1 | 1 |",
-        "| all | 4 | 2 | 2 |",
-        "| A | y | 1 | no such ablation |",
-        "| B | w | 1 | lost |",
-    ):
-        assert line in table
-    with pytest.raises(UserError, match=r"B: w: has no method in a grid and no reason; give it one in reasons.yaml"):
-        published_coverage.format_method_coverage(numbers, methods, {"y": "no such ablation"})

@@ -18,8 +18,10 @@ train: {max_steps: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 1, threads: 1, lo
 methods: {pretrained: {}, finetune: {caption: first}, negclip: {caption: first, variants: {words: {swap: clic, hard_images: 1}}}}
 backbones: {tiny: {model: tiny.json}}
 data: {scenes: {source: karpathy, path: data/scenes_world/train.json, images: data/scenes_world/train, captioner: scenes}}
-benchmarks: {sugarcrepe: {path: data/scenes_world/sugarcrepe, images: data/scenes_world/test}}
-evaluate: {benchmarks: [sugarcrepe], threads: 1}
+benchmarks:
+  sugarcrepe: {path: data/scenes_world/sugarcrepe, images: data/scenes_world/test}
+  retrieval: {path: data/scenes_world/retrieval/dataset.json, images: data/scenes_world/test, split: test}
+evaluate: {benchmarks: [sugarcrepe, retrieval], threads: 1}
 wise_ft: {methods: [finetune], seeds: [0], benchmarks: [], alphas: [0, 0.5, 1]}
 scenes: {seed: 0, train: 24, retrieval: 8, records: 2, per_class: 1, processes: 1}
 """
@@ -67,7 +69,7 @@ def test_all_stages_run_once_then_the_plan_alone(checkout):
             "tune",
             "keys",
         ),
-        *("benchmark@sugarcrepe", "wise_ft@finetune", "blind@scenes", "report", "track"),
+        *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "blind@scenes", "report", "track"),
         *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in METHODS),
     }
     page = (root / "reports" / "index.html").read_text()

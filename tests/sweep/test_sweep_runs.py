@@ -21,7 +21,6 @@ from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.tiny_project import cell, trained, wait_for
 
-pytestmark = pytest.mark.usefixtures("forked_commands")
 NAME = cell("fsc_clip")
 DEADLINE_S = 240
 STUDY = """
@@ -96,6 +95,7 @@ def tracked(experiment: str = "compclip: tiny on scenes") -> list:
         return list(client.search_runs([mlflow_experiment.experiment_id]))
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_trials_are_runs_of_the_grid(here):
     """A killed driver's job goes on, is attached, and has the bits of the grid's cell, though it was scored on the way;
     in MLflow the trials stand below their study, and no checkpoint is registered."""
@@ -142,6 +142,7 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
     assert sorted(r.data.tags.get("trial_state", "") for r in tracked()) == ["", "complete", "failed"]
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = study_declaration.load_study("s")
