@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: README.md is the first page, and files outside of docs/ that pages link to are copied into the site."""
+"""Hooks of mkdocs: README.md is the first page; files outside of docs/ that pages link to are copied into the site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 FIRST, HOME = "README.md", "index.md"
-LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
+LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")  # text, file, heading
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -28,26 +28,37 @@ def on_files(files: Files, config: Any) -> Files:
             files.append(File.generated(config, _site_path(path), abs_src_path=str(ROOT / path)))
         if path.endswith(".md"):
             text = (ROOT / path).read_text(encoding="utf-8")
-            pending += [_resolve(path, target) for target, _ in LINK.findall(text)]
+            pending += [_resolve(path, target) for _, target, _ in LINK.findall(text)]
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links between files of the checkout into links between files of the site; the log is not searched."""
+    """Turn links between files of the checkout into links between pages; a page is called by its title, not its file.
+
+    The log and the grids' pages are not searched.
+    """
     path = _repository_path(page.file.src_uri)
     if path.startswith("experiments/"):
         page.meta["search"] = {"exclude": True}
     folder = posixpath.dirname(page.file.src_uri)
 
     def rewrite(match: re.Match[str]) -> str:
-        target = _site_path(_resolve(path, match[1]))
-        return f"]({posixpath.relpath(target, folder or '.')}{match[2] or ''})"
+        target = _resolve(path, match[2])
+        text = _title(target) if match[1] in (target, posixpath.basename(target)) else match[1]
+        return f"[{text}]({posixpath.relpath(_site_path(target), folder or '.')}{match[3] or ''})"
 
     return LINK.sub(rewrite, markdown)
 
 
 def _resolve(path: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+def _title(path: str) -> str:
+    """The first heading of a page; of another file its name."""
+    text = (ROOT / path).read_text(encoding="utf-8") if path.endswith(".md") and (ROOT / path).is_file() else ""
+    heading = re.search(r"^# (.*)$", text, re.M)
+    return heading[1] if heading else posixpath.basename(path)
 
 
 def _repository_path(site_path: str) -> str:
