@@ -43,7 +43,7 @@ Each table sets a value of `<method>_released.yaml` beside the value of the rele
   the file named before.
 - Where our value differs, the reason follows the place.
 - `threads`, `workers` and how often a run logs and saves are our choice.
-- Schedules follow the programs step by step ([training.md](../../docs/training.md#options-of-train)).
+- Schedules follow the programs step by step (`schedule` in docs/training.md).
 
 None of these grids was trained here.
 """
