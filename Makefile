@@ -1,7 +1,7 @@
 # make repro: environment + `dvc repro`; make test: environment + the test suite; make test-all: and
 # the tests that are marked long; make lint: environment + form and
-# types of the code; make numbers: whether it still gives the same ones; make release: what a release must
-# pass, and its files in dist/. All work on a fresh machine.
+# types of the code; make numbers: whether it still gives the same ones; make docs: the site; make release: what a release
+# must pass, and its files in dist/. All work on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
 # The tests that take longest wait for a cluster, a server, another process: three times as many of them as cores.
@@ -10,7 +10,7 @@ BIN := $(abspath $(VENV))/bin
 # Set in some containers, it makes every one of hundreds of processes compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: repro test test-all lint numbers release setup
+.PHONY: repro test test-all lint numbers docs release setup
 repro: setup
 	@PATH="$(BIN):$$PATH" compclip repro
 
@@ -27,6 +27,9 @@ lint: setup
 
 numbers: setup
 	PATH="$(BIN):$$PATH" python -m perf.numbers_version
+
+docs: setup
+	PATH="$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 release: setup
 	.ci/release

@@ -1,4 +1,4 @@
-"""Write docs/as_released*.md from the comments of the grids `<method>_released.yaml`: `python -m perf.as_released`.
+"""Write as_released*.md of experiments/grids from comments of `<method>_released.yaml`: `python -m perf.as_released`.
 
 `<method>_reduced.yaml` is a grid that trains on a part of what the authors trained on.
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from compclip.config.read import read_head
 
 ROOT = Path(__file__).parents[1]
-GRIDS, DOCS = ROOT / "experiments" / "grids", ROOT / "docs"
+GRIDS = ROOT / "experiments" / "grids"
 # what no page names is on the newer one
 FIRST = ("ce_clip", "clove", "con_clip", "crepe", "dac", "degla", "gnm_clip", "read_clip", "svlc", "triplet_clip")
 FROM_SCRATCH = ("codebook_clip", "flair", "il_clip", "llip", "superclip")
@@ -34,35 +34,44 @@ GROUPS = {
     "method": (),
     "model, data": (),
 }
-HEAD = """# As their authors ran them, value by value
+HEAD = """# Methods as their authors ran them, value by value
 
-Ten grids, `experiments/grids/<method>_released.yaml`: what the released programs set, and what ours sets in its place.
-`python -m perf.as_released` writes this page from their comments; a test holds it to them. A place is a file and a line
-of the release, at the commit that the method's first sentence names; `:40` is a line of the file before. Where ours
-differs, the reason is behind the place. `threads`, `workers`, and how often a run logs and saves, are ours. The
-schedules are the programs' own, step by step ([training.md](training.md#options-of-train)). None was trained here.
+Each table sets a value of `<method>_released.yaml` beside the value of the released program, for ten grids.
+`python -m perf.as_released` writes this page from the grids' comments, and a test compares both.
+
+- A place is a file and a line of the release, at the commit that the method's first sentence names. `:40` is a line of
+  the file named before.
+- Where our value differs, the reason follows the place.
+- `threads`, `workers` and how often a run logs and saves are our choice.
+- Schedules follow the programs step by step (`schedule` in docs/training.md).
+
+None of these grids was trained here.
 """
-NEWER_HEAD = """# As the authors of 2025 and 2026 ran them, value by value
+NEWER_HEAD = """# Methods of 2025 and 2026 as their authors ran them, value by value
 
-The grids of methods of 2025 and 2026 that begin with a pretrained model, read and written as those of
-[as_released.md](as_released.md); of MosaiCLIP (2023), which has no program, by its paper, and of CLIP-IN, whose
-training has none, by its page; and BiVLC's two of 2024. Those that begin from scratch are in
-[as_released_from_scratch.md](as_released_from_scratch.md). None was trained here.
+These methods begin with a pretrained model. The tables are written and read as those of
+[as_released.md](as_released.md). Methods that begin from scratch are in
+[as_released_from_scratch.md](as_released_from_scratch.md). None of these grids was trained here.
+
+MosaiCLIP (2023) has no program and follows its paper. CLIP-IN has no training program and follows its page. BiVLC's two
+models are of 2024.
+
 Not built, since neither equations nor a program could be read: ABE-CLIP (arXiv:2512.17178, a score without training),
 Slipform (2604.13313), localised alignment of frozen patches and tokens (TFLocal, 2604.11496), and the CS-CLIP of scene
-graphs (EMNLP 2026 Findings). Omni-NegCLIP has no grid: its steps take a batch of each of two sets, a run reads one.
+graphs (EMNLP 2026 Findings). Omni-NegCLIP has no grid: its steps take a batch of each of two sets, and a run reads one.
 """
-FROM_SCRATCH_HEAD = """# As their authors trained from scratch, value by value
+FROM_SCRATCH_HEAD = """# Methods trained from scratch as their authors ran them, value by value
 
-The grids of newer methods whose programs begin with random weights, on millions of pictures, read and written as those
-of [as_released.md](as_released.md), which has TripletCLIP, and of [as_released_2025.md](as_released_2025.md). Llip's,
-`llip_reduced`, is not as released: it trains on a 32nd of the samples. None was trained here.
+These methods begin with random weights and train on millions of pictures. The tables are written and read as those of
+[as_released.md](as_released.md), which also has TripletCLIP. Other newer methods are in
+[as_released_2025.md](as_released_2025.md). Llip's grid, `llip_reduced`, trains on a 32nd of the authors' samples. None
+of these grids was trained here.
 """
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the documentation: its head, and the methods whose grids it shows; none: all of no other page."""
+    """A page beside the grids: its head, and the methods whose grids it shows; none: all of no other page."""
 
     path: Path
     head: str
@@ -70,9 +79,9 @@ class Page:
 
 
 PAGES = (
-    Page(DOCS / "as_released.md", HEAD, FIRST),
-    Page(DOCS / "as_released_2025.md", NEWER_HEAD),
-    Page(DOCS / "as_released_from_scratch.md", FROM_SCRATCH_HEAD, FROM_SCRATCH),
+    Page(GRIDS / "as_released.md", HEAD, FIRST),
+    Page(GRIDS / "as_released_2025.md", NEWER_HEAD),
+    Page(GRIDS / "as_released_from_scratch.md", FROM_SCRATCH_HEAD, FROM_SCRATCH),
 )
 
 

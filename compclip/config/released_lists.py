@@ -96,7 +96,7 @@ BalancedRule = Literal[
 
 @dataclass(frozen=True)
 class BalancedTexts:
-    """Negatives that rules make of the captions, chosen so that no text tells them from captions (docs/audit.md)."""
+    """Negatives that rules make of the captions, chosen so that no text tells them from captions (docs/regions.md)."""
 
     balance: Literal["blind"] = "blind"
     rules: list[BalancedRule] = field(default_factory=lambda: ["negclip"])

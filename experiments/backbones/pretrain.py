@@ -11,7 +11,7 @@ one that is stopped goes on from its last save.
 
 What fine-tuning can teach depends on what the image tower can distinguish. A model that never had to bind attributes
 cannot learn it later. If the first texts all bind, the image tower keeps the distinction when later texts seldom do, as
-CLIP's does; the last steps have no texts that bind on purpose (docs/scenes_world.md).
+CLIP's does; the last steps have no texts that bind on purpose (docs/scenes.md).
 
 B pictures, H, W pixels.
 """

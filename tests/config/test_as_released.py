@@ -28,7 +28,7 @@ def test_pages_are_written_from_the_grids():
 @pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
 def test_a_head_names_the_page_of_its_table(grid):
     (page,) = [page for page in PAGES if grid in as_released.list_grids(page)]
-    assert f" docs/{page.path.name} has " in grid.read_text()
+    assert f" experiments/grids/{page.path.name} has " in grid.read_text()
 
 
 @pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
