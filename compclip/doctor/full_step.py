@@ -39,7 +39,6 @@ from compclip.train.fitting_batch import count_turns
 EVERY_S = 0.002
 TOLERANCE = 0.15  # of a peak
 WARM_STEPS = 3
-MEASURED_STEPS = 3  # one more than a simulation: a process's memory may still grow in the second
 LONGEST_S = 8.0
 LARGE = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16), "MALLOC_ARENA_MAX": "1"}
 ROOM = 1.25  # times the predicted peak that has to be free
@@ -180,7 +179,7 @@ def measure(job: StepJob) -> dict[str, Any]:
     watch = PeakWatch()
     watch.start()
     take_step = open_step(run, "cpu")
-    for number in range(MEASURED_STEPS * count_turns(load_method(job.method), run.method)):
+    for number in range(WARM_STEPS * count_turns(load_method(job.method), run.method)):
         take_step(number)
     return {"peak_bytes": watch.stop()}
 
