@@ -1,12 +1,16 @@
 """The documentation site builds without a warning, shows every page, and asks no other server for anything."""
 
+import functools
+import http.server
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 import yaml
 
+from tests.browser import seen
 from tests.conftest import ROOT
 from tests.pipeline.test_docs import PAGES
 
@@ -53,3 +57,33 @@ def test_pages_load_nothing_from_elsewhere(site):
 
 def test_public_functions_have_their_docstrings(site):
     assert "Score a model on benchmarks" in (site / "python.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """The site on a server: search needs one."""
+    handler_class = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    handler = functools.partial(handler_class, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("size", seen.SIZES)
+@pytest.mark.parametrize("name", ["index", "data", "lists", "python"])
+def test_pages_fit_a_desk_and_a_phone(browser, address, name, size):
+    with seen.page_at(browser, size, f"{address}{name}.html") as (page, errors, requests):
+        page.wait_for_load_state("networkidle")
+        assert errors == [] and page.evaluate(seen.OVERFLOW) == []
+        assert {url.partition("/")[0] + "//" for url in requests if not url.startswith(address)} <= {
+            "blob://",
+            "data://",
+        }
+
+
+def test_search_finds_an_option(browser, address):
+    with seen.page_at(browser, "desk", address) as (page, errors, _):
+        page.locator("input.md-search__input").first.fill("micro_batch")
+        page.locator(".md-search-result__item").first.wait_for(timeout=30_000)
+        assert errors == []
