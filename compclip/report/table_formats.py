@@ -200,7 +200,8 @@ def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
 def format_markdown_table(group: ResultTable) -> str:
     """Format a table in Markdown: best bold, ▲ ▼ where the interval excludes 0."""
     marks = table_heads.column_marks(group)
-    names = [" ".join(filter(None, (to_markdown(c.name), c.arrow, marks.get(c)))) for c in group.columns]
+    labels = {c: c.metric if c.benchmark == SUMMARY else c.name for c in group.columns}
+    names = [" ".join(filter(None, (to_markdown(labels[c]), c.arrow, marks.get(c)))) for c in group.columns]
     rows = []
     for row in group.rows:
         cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]

@@ -27,6 +27,7 @@ REPORTS = Path("reports")
 FILES = (
     *("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv", "tuning.csv"),
 )
+FIGURES = "plots/forest-*.svg"  # that report.md shows
 FOLDER = "tables"
 TABLES = ("report", "reference", "blind", "slices")  # of which a row is made
 SOURCE = {"mlflow.source.name": "python -m compclip.report"}
@@ -47,7 +48,8 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     Raises UserError for a file that is none of a report's.
     """
     folder = root / REPORTS
-    files = {name: folder / name for name in FILES if (folder / name).is_file()}
+    paths = [*(folder / name for name in FILES), *sorted(folder.glob(FIGURES))]
+    files = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
     if "report.csv" not in files:
         return []
     time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)

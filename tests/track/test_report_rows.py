@@ -100,8 +100,11 @@ def test_seeds_stand_below_their_row(reported, uri):
 
 
 def test_the_page_is_an_artifact(reported, uri):
+    figure = reported / "reports" / "plots" / "forest-vit-scenes.svg"
+    figure.parent.mkdir()
+    figure.write_text("<svg/>")
     update(reported, uri, methods=METHODS)
-    assert live.contents(uri)[HOME, "report"][6] == ["index.html", "report.csv"]
+    assert live.contents(uri)[HOME, "report"][6] == ["index.html", "plots", "report.csv"]
     (reported / "reports" / "index.html").write_text("<h1>Another</h1>")
     assert update(reported, uri, methods=METHODS)["replaced"] == 1
 
