@@ -151,9 +151,9 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium, driven by playwright."""
+    """A headless Chromium. Its driver runs an event loop in this thread until it ends: other files need their own."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright; `make setup` installs it")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:

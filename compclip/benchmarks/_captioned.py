@@ -81,7 +81,7 @@ def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
 def is_table(path: Path) -> bool:
     """Return whether a file is a table of pictures and captions, or a folder holds some and no other captions."""
     if path.is_file() or any(file for pattern in PATTERNS for file in path.glob(pattern)):
-        return tables.format_suffix(path) in tables.SUFFIXES
+        return tables.format_suffix(path) in tables.SUFFIXES and not caption_files.has_caption_lines(path)
     return any(tables.format_suffix(file) in tables.SUFFIXES for file in path.rglob("*"))
 
 

@@ -21,6 +21,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_bytes, read_field
 
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
+FIRST_BYTES = 1 << 16
 UNQUOTED = "_karpathy.txt"  # how CLIP_benchmark's files end
 TOKEN = re.compile(rb"[^\t]+#\d+\t")
 TOKEN_LINE = "name.jpg#0, a tab and a caption"
@@ -77,6 +78,17 @@ def read_coco(file: str | Path, content: Any, counts: Counter[str]) -> list[Capt
         names[key] = read_field(file, key, row, "file_name")
     counts["caption_without_image"] += sum(len(captions[key]) for key in captions.keys() - names.keys())
     return [CaptionedPicture(key, name, captions.get(key, [])) for key, name in names.items()]
+
+
+def has_caption_lines(file: Path) -> bool:
+    """Return whether `read_lines` knows the format of a file by its first lines."""
+    with file.open("rb") as stream:
+        lines = stream.read(FIRST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
+    try:
+        _find_parser(file, lines, Counter())
+    except UserError:
+        return False
+    return True
 
 
 def read_lines(file: str | Path, counts: Counter[str], drops_damaged: bool = False) -> list[CaptionedPicture]:

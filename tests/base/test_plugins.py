@@ -23,7 +23,7 @@ from tests.tiny_project import at, steps, trained
 EXAMPLE = ROOT / "tests" / "example_plugin"
 GIVEN = {
     plugins.METHODS: ("margin", "margin_clip.method"),
-    plugins.BENCHMARKS: ("pairs", "margin_clip.benchmark"),
+    plugins.BENCHMARKS: ("couples", "margin_clip.benchmark"),
     plugins.SOURCES: ("tabbed", "margin_clip.source"),
     plugins.CAPTIONERS: ("prefixed", "margin_clip.captioner"),
     plugins.SAMPLERS: ("gaussian", "margin_clip.sampler"),

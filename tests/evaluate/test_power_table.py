@@ -101,7 +101,7 @@ def test_a_project_s_runs_are_measured(tmp_path, monkeypatch):
 
 
 def test_assumptions_are_named_with_their_values():
-    assert power_table.parse_assumptions(["seed_std=2", "correlation=0.3"]) == Assumptions(0.2, 0.3, 0.02, 0.01)
+    assert power_table.parse_assumptions(["seed_std=2", "correlation=0.3"]) == Assumptions(0.2, 0.3, 0.02)
     for text, error in (("seeds=2", "unknown assumption 'seeds'"), ("seed_std=-1", "from 0"), ("seed_std=x", "from 0")):
         with pytest.raises(UserError, match=error):
             power_table.parse_assumptions([text])

@@ -47,6 +47,7 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     Captions that are not UTF-8, or no files, and pictures without any are dropped and counted.
     Raises UserError for a folder without captions.
     """
+    _list_names.cache_clear()  # of another call, since when files may have come
     config = source_config(cfg)
     metadata = find_metadata(Path(cfg.path))
     if metadata:
