@@ -19,7 +19,7 @@ BUDGETS = {
     "base": 1016,
     "benchmarks": 618,
     "config": 1906,
-    "data": 954,
+    "data": 963,
     "doctor": 658,
     "evaluate": 2957,
     "fetch": 750,
@@ -32,12 +32,12 @@ BUDGETS = {
     "model": 2491,
     "prepare": 2398,
     "publish": 632,
-    "report": 3930,
+    "report": 3931,
     "runs": 2861,
     "scenes": 765,
     "sweep": 1294,
     "text": 3893,
-    "track": 1503,
+    "track": 1505,
     "train": 3527,
 }
 
