@@ -1,5 +1,6 @@
 """Every dependency has bounds that were tried, and constraints.txt is inside them (CONTRIBUTING.md says how to try)."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -46,3 +47,12 @@ def test_what_compclip_needs_is_pinned():
     """constraints.txt names each dependency of an installation without extras."""
     pins = read_pins()
     assert {canonicalize_name(Requirement(text).name) for text in LISTS["dependencies"]} <= pins.keys()
+
+
+def test_the_weekly_check_names_tests_that_exist():
+    """A test that moved would fail it for every package."""
+    names = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", (ROOT / ".ci/versions").read_text(encoding="utf-8"))
+    missing = [
+        path for path, name in names if not (ROOT / path).is_file() or f"def {name}" not in (ROOT / path).read_text()
+    ]
+    assert names and missing == []
