@@ -12,7 +12,10 @@ import os
 import re
 from typing import Any
 
+from compclip.base.errors import UserError
+
 SEPARATOR = "::"
+MOST = 1_000_000  # numbers of one pair of braces
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 
 
@@ -23,10 +26,13 @@ def join_paths(value: Any) -> Any:
 
 
 def expand_paths(text: str) -> list[str]:
-    """Return the paths that a text means, each once; a pattern that nothing fits stays as it is."""
+    """Return the paths that a text means, each once; a pattern that nothing fits stays as it is.
+
+    Raises UserError for numbers in braces that fall, or that are too many.
+    """
     paths: list[str] = []
-    for part in [text] if os.path.lexists(text) else text.split(SEPARATOR):
-        for path in [part] if os.path.lexists(part) else _expand_braces(part):
+    for entry in [text] if os.path.lexists(text) else text.split(SEPARATOR):
+        for path in [entry] if os.path.lexists(entry) else _expand_braces(entry):
             is_pattern = "*" in path or "?" in path
             paths += (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]
     return list(dict.fromkeys(paths))
@@ -39,10 +45,12 @@ def _expand_braces(text: str) -> list[str]:
         return [text]
     choices = _count(match[1], match[2]) if match[1] else match[3].split(",")
     start, end = match.span()
-    return [text[:start] + choice + rest for choice in choices for rest in _expand_braces(text[end:])]
+    return [text[:start] + choice + ending for choice in choices for ending in _expand_braces(text[end:])]
 
 
 def _count(first: str, last: str) -> list[str]:
+    if not 0 <= int(last) - int(first) < MOST:
+        raise UserError(f"{{{first}..{last}}}: must rise, by less than {MOST:,}; correct the numbers in braces")
     is_padded = any(len(number) > 1 and number.startswith("0") for number in (first, last))
     width = max(len(first), len(last)) if is_padded else 0
     return [str(number).zfill(width) for number in range(int(first), int(last) + 1)]

@@ -30,7 +30,7 @@ def warn_of_memory(runs: Sequence[Run]) -> None:
     """Warn of the run that needs most where this machine has less, and no GPU that would train it."""
     if any(Path("/dev").glob(GPUS)):
         return
-    needs = {run.cell.name: _least_bytes(run) for run in runs if run.cell.method != PRETRAINED}
+    needs = {run.cell.name: least_bytes(run) for run in runs if run.cell.method != PRETRAINED}
     name = max(needs, key=lambda cell: needs[cell], default="")
     memory = machine_memory()
     if name and needs[name] > memory:
@@ -47,7 +47,8 @@ def machine_memory() -> int:
     return min(memory, int(limit)) if limit.isdigit() else memory
 
 
-def _least_bytes(run: Run) -> int:
+def least_bytes(run: Run) -> int:
+    """Return how many bytes a run's training takes at least."""
     config = _find_config(run.backbone.model)
     train = run.train
     pictures = train.micro_batch or train.batch_size

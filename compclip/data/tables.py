@@ -119,12 +119,12 @@ def list_tables(names: str | Iterable[str]) -> list[Path]:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    found = [path for path in sorted(folder.rglob("*")) if format_suffix(path) in SUFFIXES and path.is_file()]
-    formats = {format_suffix(path) for path in found}
+    paths = [path for path in sorted(folder.rglob("*")) if format_suffix(path) in SUFFIXES and path.is_file()]
+    formats = {format_suffix(path) for path in paths}
     if len(formats) != 1:
         kinds = f"tables of several formats ({', '.join(sorted(formats))})" if formats else "no table"
         raise UserError(f"{folder}: holds {kinds}; give the file, or a pattern as {folder}/*.csv")
-    return found
+    return paths
 
 
 def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
@@ -467,8 +467,8 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
     else:
         offsets = list(range(start, start + len(column)))
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
-    places = zip(paths, offsets, lengths, strict=True)
-    return [TablePicture(path, offset, length, other or "") if length else other for other, offset, length in places]
+    cells = zip(paths, offsets, lengths, strict=True)
+    return [TablePicture(path, offset, length, name or "") if length else name for name, offset, length in cells]
 
 
 def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[int]:

@@ -9,6 +9,7 @@ are shown as they come. The time that trainings will take follows from a step of
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -29,10 +30,11 @@ from compclip.base.errors import UserError, entry
 from compclip.base.messages import format_count, format_counts
 from compclip.config import grid, read
 from compclip.config.grid import Run
+from compclip.config.least_memory import least_bytes, machine_memory
 from compclip.config.sections import Params
 from compclip.data.shard_files import read_manifest
 from compclip.interface.method import load_method
-from compclip.runs import run_folder
+from compclip.runs import gpus, run_folder
 from compclip.runs.shard_tasks import ANNOTATE
 
 LOG = Path(".work/repro.log")
@@ -46,6 +48,7 @@ CLOCK = "{desc} {elapsed}"
 BAR = "{desc} {elapsed} |{bar:30}| {n_fmt} of {total_fmt}"
 MOST = 12  # schedules of which a step is timed
 TIMED_STEPS = 2
+TIMING = "from compclip.launch import repro; repro.print_time()"
 
 
 def main(argv: list[str]) -> int:
@@ -61,8 +64,15 @@ def main(argv: list[str]) -> int:
     for name, (count, what) in stages.items():
         print(f"  {name:<10} {f'{count} x' if count > 1 else '':>5}  {what}")
     print(f"\nDetails are in {LOG}. Ctrl-C stops; the same command continues.\n", flush=True)
-    threading.Thread(target=lambda: tqdm.write(estimate_time(params)), daemon=True).start()
-    return run_dvc([*args.stages, *options], sum(count for count, _ in stages.values()))
+    # A process of its own: its memory is free when it ends, and it can be stopped in the middle of a step.
+    timing = subprocess.Popen(
+        [sys.executable, "-c", TIMING], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    threading.Thread(target=_show_time, args=(timing,), daemon=True).start()
+    try:
+        return run_dvc([*args.stages, *options], sum(count for count, _ in stages.values()))
+    finally:
+        timing.kill()
 
 
 def list_stages() -> dict[str, tuple[int, str]]:
@@ -99,11 +109,27 @@ def _list_trained(params: Params) -> list[Run]:
     return [run for run in grid.resolve_all(params) if load_method(run.method_name).TRAINS]
 
 
+def print_time() -> None:
+    """Print how long the trainings of the current grid will take, behind what else works here."""
+    os.nice(10)
+    print(estimate_time(read.load_params(GRID_FILE)))
+
+
+def _show_time(timing: subprocess.Popen[str]) -> None:
+    line = timing.communicate()[0].strip()
+    if timing.returncode >= 0:  # else it was stopped
+        tqdm.write(line or "How long training takes could not be estimated.")
+
+
 def estimate_time(params: Params) -> str:
     """Return a line on how long the trainings that are missing will take, or on why that is not known."""
     runs = [r for r in _list_trained(params) if not run_folder.Published(Path(), r.cell).trained.environment.is_file()]
     if not runs:
         return "All models are trained."
+    if gpus.list_gpus():  # whose memory the trainings need
+        return "`compclip config cost` estimates how long training takes on a GPU."
+    if max(map(least_bytes, runs)) > machine_memory() / 2:
+        return "How long training takes is not estimated: a step would take most of this machine's memory."
     from compclip.launch import card_costs
 
     groups = card_costs.group_runs(runs)
@@ -115,9 +141,9 @@ def estimate_time(params: Params) -> str:
             seconds += len(group) * _count_steps(group[0], params) * time_step(group[0])
     except UserError as error:
         return f"How long training takes is not known yet: {error}."
-    number, where = _count_devices()
-    minutes = max(1, round(seconds / number / 60))
-    steps = f"The steps of training take about {format_count(minutes, 'minute')} on {where}"
+    cores = len(os.sched_getaffinity(0))
+    minutes = max(1, round(seconds / cores / 60))
+    steps = f"The steps of training take about {format_count(minutes, 'minute')} on {format_count(cores, 'core')}"
     return f"{steps}; starting, reading and scoring come on top."
 
 
@@ -137,32 +163,17 @@ def _count_steps(run: Run, params: Params) -> int:
 
 
 def time_step(run: Run) -> float:
-    """Return the seconds of a GPU, or of a core, that a step of a run takes on made-up samples."""
-    import torch
-
+    """Return the seconds of a core that a step of a run takes on made-up samples; others may work on these cores."""
     from compclip.model import backbone
     from compclip.train import simulated_step
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    clock = time.perf_counter if device == "cuda" else time.process_time  # others may work on these cores
     architecture = backbone.read_architecture(run.backbone.model)
-    take_step = simulated_step.open_step(run, load_method(run.method_name), architecture, device)
+    take_step = simulated_step.open_step(run, load_method(run.method_name), architecture, "cpu")
     take_step(0)
-    started = clock()
+    started = time.process_time()
     for number in range(TIMED_STEPS):
         take_step(number + 1)
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return (clock() - started) / TIMED_STEPS
-
-
-def _count_devices() -> tuple[int, str]:
-    """Return how many GPUs, or else cores, there are, and that in words."""
-    import torch
-
-    gpus = torch.cuda.device_count()
-    cores = len(os.sched_getaffinity(0))
-    return (gpus, format_count(gpus, "GPU")) if gpus else (cores, format_count(cores, "core"))
+    return (time.process_time() - started) / TIMED_STEPS
 
 
 class StageLines:
@@ -208,7 +219,10 @@ class StageLines:
     def show(self, line: str) -> None:
         """Show how far a stage is where it says so, as `3/12`; the last that it says is its summary."""
         self.last_lines.append(line)
-        self.summary = format_counts(json.loads(line)) if line.startswith("{") and line.endswith("}") else line
+        self.summary = line
+        with contextlib.suppress(ValueError):  # a line that is no JSON
+            counts = json.loads(line)
+            self.summary = format_counts(counts) if isinstance(counts, dict) else line
         share = SHARE.search(line)
         if share and int(share[1]) <= int(share[2]):
             self.bar.bar_format = BAR

@@ -58,14 +58,14 @@ class ComparedTable:
     def rows(self) -> list[MethodRow]:
         """The rows beside the reference, the best at the first axis first; those without a difference last."""
         compared: list[MethodRow] = []
-        rest: list[MethodRow] = []
+        undetermined: list[MethodRow] = []
         for row in self.table.rows:
             statistic = self.on_axes(row)[0]
             if row.method != self.reference:
-                (compared if statistic and statistic.change is not None else rest).append(row)
+                (compared if statistic and statistic.change is not None else undetermined).append(row)
         is_lower = next(iter(self.axes.values())).lower
         compared.sort(key=self._change, reverse=not is_lower)
-        return compared + rest
+        return compared + undetermined
 
     def on_axes(self, row: MethodRow) -> list[Statistic | None]:
         """Return a row's statistics on the axes."""
@@ -123,8 +123,8 @@ def _take_difference(statistic: Statistic | None, contrast: Statistic | None) ->
 def select_headline(table: ResultTable) -> ResultTable:
     """Return a table with the columns that are read first: the summaries, then the first of `report.columns`."""
     first = [table.summaries[name] for name in AXES if name in table.summaries]
-    rest = [column for column in table.columns if column.benchmark != SUMMARY]
-    return table.select([table.columns.index(column) for column in (*first, *rest)[:MOST_COLUMNS]])
+    measured = [column for column in table.columns if column.benchmark != SUMMARY]
+    return table.select([table.columns.index(column) for column in (*first, *measured)[:MOST_COLUMNS]])
 
 
 def describe_best(compared: ComparedTable) -> str:

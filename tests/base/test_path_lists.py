@@ -2,6 +2,7 @@
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.base.path_lists import expand_paths, join_paths
 
 
@@ -29,3 +30,9 @@ def test_patterns_and_names_that_look_like_one(tmp_path):
     for name in ("{1,2}.csv", "x::y"):
         assert expand_paths(f"{tmp_path}/{name}") == [f"{tmp_path}/{name}"]
     assert join_paths(["a", "b"]) == "a::b"
+
+
+@pytest.mark.parametrize("text", ["{9..0}.tar", "{0..1000000}.tar", "a/{0..99999999999}"])
+def test_numbers_that_fall_or_never_end_are_refused(text):
+    with pytest.raises(UserError, match="must rise, by less than 1,000,000"):
+        expand_paths(text)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from compclip.base import messages
+from compclip.config import read
 from compclip.launch import repro
 from tests.conftest import ROOT
 
@@ -64,3 +65,25 @@ def test_counts_are_words_on_a_terminal(monkeypatch, capsys):
     messages.print_counts(counts)
     messages.print_counts({"captions": 0})
     assert capsys.readouterr().out == "records 1,420\nnothing to do\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "summary"),
+    [('{"records": 4, "images": 0}', "records 4"), ("{'records': 4}", "{'records': 4}"), ("7", "7"), ("3/12", "3/12")],
+)
+def test_a_stage_may_print_what_is_no_count(line, summary):
+    lines = repro.StageLines(1)
+    lines.begin("train")
+    lines.show(line)
+    assert lines.summary == summary
+
+
+@pytest.mark.parametrize(
+    ("gpus", "bytes_needed", "answer"), [(["0"], 0, "config cost"), ([], 1 << 60, "not estimated")]
+)
+def test_no_step_is_timed_where_trainings_need_the_memory(monkeypatch, gpus, bytes_needed, answer):
+    """Of the GPU that they train on, or of a small machine."""
+    monkeypatch.setattr(repro.gpus, "list_gpus", lambda: gpus)
+    monkeypatch.setattr(repro, "least_bytes", lambda run: bytes_needed)
+    monkeypatch.setattr(repro, "time_step", lambda run: pytest.fail("a step was timed"))
+    assert answer in repro.estimate_time(read.load_params(ROOT / "params.yaml"))

@@ -16,7 +16,7 @@ PLUG_INS = ("methods", "benchmarks", "sources", "captioners")  # a new one is pa
 BUDGETS = {
     "(top)": 178,
     "audit": 254,
-    "base": 1016,
+    "base": 1019,
     "benchmarks": 618,
     "config": 1906,
     "data": 963,
@@ -26,7 +26,7 @@ BUDGETS = {
     "field": 569,
     "interface": 252,
     "items": 112,
-    "launch": 1178,
+    "launch": 1191,
     "llm": 414,
     "methods": 76,
     "model": 2491,
