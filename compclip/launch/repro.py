@@ -110,8 +110,7 @@ def _list_trained(params: Params) -> list[Run]:
 
 
 def print_time() -> None:
-    """Print how long the trainings of the current grid will take, behind what else works here."""
-    os.nice(10)
+    """Print how long the trainings of the current grid will take."""
     print(estimate_time(read.load_params(GRID_FILE)))
 
 

@@ -26,7 +26,7 @@ BUDGETS = {
     "field": 569,
     "interface": 252,
     "items": 112,
-    "launch": 1191,
+    "launch": 1190,
     "llm": 414,
     "methods": 76,
     "model": 2491,
