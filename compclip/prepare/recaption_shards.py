@@ -64,7 +64,8 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     regions = (file.path for file in file_listing.iterate_files(cfg.regions["file"])) if cfg.regions else ()
     inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives, regions)
     decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
-    for name in LATER_STAGES:
+    # a longer list of files leaves the shards of the others as they are: each has its part's stamp
+    for name in (*LATER_STAGES, "path", *getattr(source, "UNREAD", ())):
         decided_by.pop(name)
     if isinstance(options, Server):
         decided_by["options"] = options.deciding
