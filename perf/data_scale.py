@@ -2,6 +2,7 @@
 
     python perf/data_scale.py [--samples 10000 100000 1000000] [--folder FOLDER]
     python perf/data_scale.py --shards 1200        # 12 million samples without pictures
+    python perf/data_scale.py --shards 2930 --rows 4096 --table     # the same of a CSV that names pictures
     python perf/data_scale.py --regions 10         # ten regions a sample as well, which a fourth kind of views shows
 
 The project lies over tars of 10,000 samples with captions of 70 words. `recaption` (captioner `none`) and `annotate`
@@ -47,12 +48,14 @@ PARAMS = """
 grid: {methods: [pretrained], backbones: [tiny], data: [big], seeds: [0]}
 methods: {pretrained: {}}
 backbones: {tiny: {model: tiny.json}}
-data: {big: {source: webdataset, path: data/tars, images: data/tars, captioner: none}}
+data: {big: {SOURCE, captioner: none}}
 benchmarks: {sugarcrepe: {path: data/scenes_world/sugarcrepe, images: data/scenes_world/test}}
 evaluate: {benchmarks: [sugarcrepe], threads: 1}
 wise_ft: {methods: [], seeds: [], benchmarks: [], alphas: [0, 1]}
 scenes: {seed: 0, train: 8, retrieval: 4, records: 2, per_class: 1, processes: 1}
 """
+TARS = "source: webdataset, path: data/tars, images: data/tars"
+TABLE = "source: table, path: data/table/t.csv, images: data/table"
 TINY = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": 64, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
@@ -66,12 +69,16 @@ KINDS = ("one", "random", "common_noun")  # views: of one picture, and CLIC's co
 REGIONS = "regions"
 
 
-def project(root: Path, count: int, rows: int, regions: int) -> dict[str, Any]:
+def project(root: Path, count: int, rows: int, regions: int, is_table: bool = False) -> dict[str, Any]:
     """A project whose data stages are finished; what the stages took, in CPU and wall seconds."""
     section = f", regions: {{file: {made_tars.LIST}, on: key, column: regions}}}}}}"
-    copy(root, PARAMS.replace("captioner: none}}", f"captioner: none{section}") if regions else PARAMS)
+    params = PARAMS.replace("SOURCE", TABLE if is_table else TARS)
+    copy(root, params.replace("captioner: none}}", f"captioner: none{section}") if regions else params)
     write_json(root / "tiny.json", TINY)
-    made_tars.tars(root / "data" / "tars", count, rows)
+    if is_table:
+        made_tars.table(root / "data" / "table", rows)
+    else:
+        made_tars.tars(root / "data" / "tars", count, rows)
     if regions:
         made_tars.region_list(root / made_tars.LIST, count * rows, regions)
     figures = {"recaption_s": command(root, *QUIET, f"recaption@{NAME}", f"rewrite@{NAME}", "benchmark")}
@@ -112,9 +119,9 @@ def scale(folder: Path, samples: int, rows: int, regions: int) -> dict[str, Any]
     return figures | {"broken": list(broken(figures))}
 
 
-def repeated(folder: Path, rows: int, count: int) -> dict[str, Any]:
+def repeated(folder: Path, rows: int, count: int, is_table: bool) -> dict[str, Any]:
     """Many rows without pictures: `count` shards that are links to one; what they have in common is really written."""
-    project(folder, 1, rows, 0)
+    project(folder, 1, rows, 0, is_table)
     out = folder / "data" / "repeated"
     made_tars.repeated(folder / "data" / NAME, out, count)
     index_figures = process_memory.call_in_fresh_process(joined, str(out))
@@ -229,6 +236,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, nargs="+", default=[10**4, 10**5, 10**6])
     parser.add_argument("--rows", type=int, default=made_tars.ROWS, help="samples of a tar")
     parser.add_argument("--regions", type=int, default=0, help="regions of a sample, in a list")
+    parser.add_argument("--table", action="store_true", help="of a CSV that names pictures; with --shards")
     parser.add_argument("--shards", type=int, default=0, help="measure so many links to one shard instead")
     return parser.parse_args(argv)
 
@@ -236,7 +244,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def measure(folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure every size, or many links to one shard."""
     if args.shards:
-        return [repeated(folder / "rows", args.rows, args.shards)]
+        return [repeated(folder / "rows", args.rows, args.shards, args.table)]
     return [scale(folder / str(samples), samples, args.rows, args.regions) for samples in args.samples]
 
 

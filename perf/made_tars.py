@@ -6,6 +6,7 @@ every caption: as long, and for spaCy the same sentence, so that texts differ an
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -64,6 +65,18 @@ def tars(folder: Path, count: int, rows: int) -> None:
     template = (folder / "00000.tar").read_bytes()
     for number in range(1, count):
         write_atomic(folder / f"{number:05d}.tar", renumbered(template, number * rows))
+
+
+def table(folder: Path, rows: int) -> None:
+    """A CSV of so many pictures beside it, with the captions of `tars`."""
+    folder.mkdir(parents=True)
+    with open(folder / "t.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["filepath", "title"])
+        for i, text in enumerate(captions(rows)):
+            name = f"{i:09d}.jpg"
+            (folder / name).write_bytes(picture())
+            writer.writerow([name, text])
 
 
 def region_list(path: Path, samples: int, regions: int) -> None:

@@ -35,7 +35,7 @@ def project(root: Path, methods: int = 1, seeds: int = 2) -> Path:
 
 def write_data(root: Path, **columns: str) -> None:
     """What keys read of the data set `scenes`: a manifest, and hashes of its columns, of which some may be others."""
-    hashes = {"id": "i", "text": "t", "tokens": "o", "candidates": "c", "masked": "m"} | columns
+    hashes = {"id": "i", "pictures": "p", "text": "t", "tokens": "o", "candidates": "c", "masked": "m"} | columns
     manifest = Manifest((Shard("00000", 1, 1, 1, json.dumps(hashes)),))
     shard_writer.write_manifest(root / "data/scenes" / MANIFEST, manifest)
     column_hashes.write_columns(root / "data/scenes", manifest, [hashes])

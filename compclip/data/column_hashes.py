@@ -2,13 +2,16 @@
 
     data/fingerprints/<name>.json    {"prepared": the manifest's fingerprint, "columns": {name: hash}}
 
-`annotate` hashes a shard when it is written and joins the hashes here. Columns are those of a row (`id`, `image`, …),
+`annotate` hashes a shard when it is written and joins the hashes here. Columns are those of a row (`id`, `split`, …),
 `captions`, how many captions each row has, and those of captions (`text`, `tokens`, `candidates`, `stored_dense`, …).
 How a shard stores values (dictionaries, widths of numbers) is no part of a hash; how rows are cut into shards is, since
-the order of samples follows it. A picture counts by where it lies and by `head`, the checksum of its length and first
-bytes that `recaption` wrote into data/<name>/samples/.
+the order of samples may follow it.
 
-A file without columns, or of another manifest, is from before there were hashes of columns: they are computed from the
+`pictures` and `negative_pictures` have the checksum of each picture that training reads, and not where it lies: of a
+source's picture its length and first bytes, which `recaption` wrote into data/<name>/samples/; of a smaller copy its
+position in its tar, which is named after its content.
+
+A file without pictures, or of another manifest, is from before there were these hashes: they are computed from the
 shards then, one shard after the other, and nothing is written.
 """
 
@@ -16,7 +19,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +31,61 @@ import pyarrow as pa
 from compclip.base.files import read_mapping, write_json
 from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_batch, read_manifest
 from compclip.text.annotation_columns import StringColumn, to_numpy
+from compclip.text.rule_columns import EVERY
 
 FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 STAGE = "annotate"
 CAPTIONS = "captions"
 HEAD = "head"
+PLACE = ("image", "offset", "length")
+PICTURES = "pictures"
+NEGATIVES = "negative_pictures"
+# What the keys of earlier runs had in the place of pictures: where they lie.
+FORMER_COLUMNS = {PICTURES: (*PLACE, HEAD), NEGATIVES: ("negatives",)}
 
 
 def hash_shard(path: Path, samples: Path) -> dict[str, str]:
-    """Return the hash of each column of a shard, which is mapped, and of the pictures' checksums in its `samples`."""
+    """Return the hash of each column of a shard, which is mapped; `samples` has the checksums of its pictures."""
     batch = read_batch(path, STAGE, mapped=True)
     columns = {name: batch[name] for name in batch.schema.names if name != CAPTIONS}
     captions = batch[CAPTIONS]
     columns[CAPTIONS] = captions.value_lengths()
     values = captions.flatten()
     columns |= {field.name: values.field(index) for index, field in enumerate(values.type)}
+    checksums: dict[tuple, int] = {}
     if samples.is_file():
-        columns[HEAD] = read_batch(samples, "recaption")[HEAD]
+        rows = read_batch(samples, "recaption")
+        columns[HEAD] = rows[HEAD]
+        checksums = dict(zip(_list_places(rows), rows[HEAD].to_pylist(), strict=True))
+        if "negatives" in rows.schema.names:
+            stored = pa.RecordBatch.from_struct_array(rows["negatives"].flatten())
+            checksums |= dict(zip(_list_places(stored), stored[HEAD].to_pylist(), strict=True))
+    columns[PICTURES] = _find_checksums(batch, checksums)
+    if "negatives" in batch.schema.names:
+        images = pa.RecordBatch.from_struct_array(batch["negatives"].flatten())
+        columns[NEGATIVES] = pa.ListArray.from_arrays(
+            pa.array(np.cumsum([0, *to_numpy(batch["negatives"].value_lengths())]), pa.int32()),
+            _find_checksums(images, checksums),
+        )
     return {name: _hash_values(column) for name, column in columns.items()}
+
+
+def _list_places(pictures: pa.RecordBatch) -> list[tuple[str, int, int]]:
+    return list(zip(*(pictures[name].to_pylist() for name in PLACE), strict=True))
+
+
+def _find_checksums(pictures: pa.RecordBatch, checksums: Mapping[tuple, int]) -> pa.Array:
+    """Return the checksum of each picture: by its place, or of a smaller copy by its tar's name and its place there."""
+    values = []
+    for place in _list_places(pictures):
+        if place not in checksums:
+            path, offset, length = place
+            name = os.path.basename(path) if checksums else path
+            digest = hashlib.blake2b(f"{name}@{offset}+{length}".encode(), digest_size=8).digest()
+            values.append(int.from_bytes(digest, "little"))
+        else:
+            values.append(checksums[place])
+    return pa.array(values, pa.uint64())
 
 
 def _hash_values(column: pa.Array) -> str:
@@ -95,10 +137,19 @@ def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
     manifest = read_manifest(folder / MANIFEST, STAGE)
     path = _record_path(folder)
     record = read_mapping(path) if path.is_file() else {}
-    if record.get("prepared") == manifest.fingerprint and "columns" in record:
+    if record.get("prepared") == manifest.fingerprint and PICTURES in record.get("columns", {}):
         return record["columns"]
     files = [f"{shard.name}.arrow" for shard in manifest.shards]
     return join_shards([hash_shard(folder / SHARDS / file, folder / SAMPLES / file) for file in files])
+
+
+def list_names(hashes: Mapping[str, str], columns: Iterable[str], former: bool = False) -> list[str]:
+    """Return which hashes the key of a run has that reads `columns`, EVERY for all; `former`: those that it had."""
+    replaced = {name for names in FORMER_COLUMNS.values() for name in names}
+    if EVERY in columns:
+        return sorted(hashes.keys() - (FORMER_COLUMNS.keys() if former else replaced))
+    names = [FORMER_COLUMNS.get(name, (name,)) if former else (name,) for name in columns]
+    return sorted(itertools.chain.from_iterable(names))
 
 
 def _record_path(folder: Path) -> Path:

@@ -50,6 +50,15 @@ def read_cell(path: str, row: int) -> bytes:
     return (value["bytes"] if isinstance(value, dict) else value) or b""
 
 
+def measure_group(path: str) -> int:
+    """Return how many bytes are decoded to read one cell of a column: those of its largest row group."""
+    file, _ = _open_file(file_of(path))
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    name = path.partition(MARK)[2]
+    return max(column.total_uncompressed_size for column in columns if column.path_in_schema == name)
+
+
 @functools.lru_cache(FILES)
 def _open_file(path: str) -> tuple[pq.ParquetFile, list[int]]:
     """Return an open file, and the first row of each group."""

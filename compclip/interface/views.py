@@ -22,8 +22,8 @@ CompositeRule = Callable[
     "tuple[list[str], str | None]",
 ]
 STORED_NEIGHBOURS = 10  # of each picture, that the stage `neighbours` writes
-# Columns of a prepared data set: where a picture lies with a checksum, and what every method reads of a sample.
-PICTURE_COLUMNS = ("image", "offset", "length", "head")
+# Columns of a prepared data set, as `data.column_hashes` names them: pictures, and what every method reads of a sample.
+PICTURE_COLUMNS = ("pictures",)
 SAMPLE_COLUMNS = ("id", *PICTURE_COLUMNS, "captions", "text")
 
 
@@ -132,7 +132,7 @@ class Views:
         if self.concepts:
             yield from ("tokens", "chunks")
         if self.negative_images:
-            yield "negatives"
+            yield "negative_pictures"
         if self.regions:
             yield "regions"
 

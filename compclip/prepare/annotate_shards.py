@@ -109,7 +109,7 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
         if least:
             vocabulary = read_vocabulary(tuple(task.inputs["vocabulary"]), least)
         annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"], vocabulary)
-        joined, metadata, text_counts = stored_lists.find_texts(lists, samples)
+        joined, text_counts = stored_lists.find_texts(lists, samples)
         joined |= _list_masked_texts(rewrites, captions, joined.get(DENSE, ()))
         if balance:
             joined[NEGATIVE], balance_counts = balance.choose(samples)
@@ -122,7 +122,7 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
             folder = Path(task.inputs["folder"])
             samples, tar, picture_counts = picture_scaling.store_small(samples, side, path.with_suffix(".tar"), folder)
             counts.update(picture_counts)
-        write_batch(path, build_batch(samples, sizes, annotations, joined, metadata))
+        write_batch(path, build_batch(samples, sizes, annotations, joined))
         return ShardResult(len(samples), len(captions), dict(counts), tar)
 
     return write
@@ -172,7 +172,6 @@ def build_batch(
     caption_counts: Sequence[int],
     annotations: AnnotationColumns,
     texts: Mapping[str, Sequence[Sequence[str]]] | None = None,
-    metadata: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
     """Return a shard as training reads it, of samples, their numbers of captions, and all captions' annotations.
 
@@ -185,8 +184,7 @@ def build_batch(
     columns = {name: pa.array([getattr(s, name) for s in samples], SCHEMA.field(name).type) for name in SAMPLE_COLUMNS}
     further = stored_lists.build_column(samples) | region_lists.build_column(samples)
     batch = pa.RecordBatch.from_pydict(columns | {"captions": captions} | further)
-    makers = {f"made by {name}": version for name, version in versions().items()}
-    return batch.replace_schema_metadata(makers | dict(metadata or {}))
+    return batch.replace_schema_metadata({f"made by {name}": version for name, version in versions().items()})
 
 
 # --- the words of captions ------------------------------------------------------------------------------------------

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -24,9 +22,7 @@ from compclip.base.files import read_mapping, remove_leftovers, temporary_path, 
 from compclip.config.released_lists import BY_CAPTION, Captions
 from compclip.data.sample import Sample
 from compclip.prepare import caption_lists, file_listing
-from compclip.prepare.shard_writer import read_metadata
 
-ROWS = "rows of the list"  # key of a shard's metadata
 FOLDER = Path(".work/joined")  # an index copies the captions, so that those of a sample are found without a search
 FORMAT = 2  # of an index; one of another format is left where it is and not used
 BLOCK = 8192  # rows of a record batch
@@ -50,22 +46,6 @@ def open_list(cfg: Captions, folder: Path = FOLDER) -> CaptionJoin:
     return CaptionJoin(cfg.on, index)
 
 
-def count_rows(cfg: Captions | None, shards: Iterable[Path]) -> Counter:
-    """Return what became of the rows of a data set's list in all its shards; nothing where it names none."""
-    return open_list(cfg).count_matches(map(read_row_numbers, shards)) if cfg else Counter()
-
-
-def pack_row_numbers(rows: np.ndarray, name: str = ROWS) -> dict[str, str]:
-    """Return metadata with ascending row numbers, so that rows which several shards use are counted once."""
-    return {name: base64.b85encode(zlib.compress(np.diff(rows, prepend=0).astype("<u8").tobytes())).decode()}
-
-
-def read_row_numbers(shard: Path, name: str = ROWS) -> np.ndarray:
-    """Return the row numbers in a shard's metadata."""
-    packed = read_metadata(shard).get(name, "")
-    return np.cumsum(np.frombuffer(zlib.decompress(base64.b85decode(packed)), "<u8")) if packed else np.zeros(0, int)
-
-
 class CaptionJoin:
     """An open list of captions. `counts`: its rows, and the unusable ones by reason."""
 
@@ -74,35 +54,26 @@ class CaptionJoin:
         self._index = index
         self.counts = index.counts
 
-    def find(self, keys: Iterable[str]) -> IndexMatches:
-        """Return the texts of each key, and the numbers of the rows that they came from."""
+    def find(self, keys: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return the texts of each key."""
         return self._index.find([caption_lists.join_key(key, self._on) for key in keys])
 
-    def replace_captions(self, samples: Iterable[Sample]) -> tuple[list[Sample], Counter, np.ndarray]:
-        """Return samples with the list's captions instead of theirs, counts, and the numbers of the rows used.
+    def replace_captions(self, samples: Iterable[Sample]) -> tuple[list[Sample], Counter]:
+        """Return samples with the list's captions instead of theirs, and counts.
 
         Samples that the list does not have are left out. Counted: `samples_matched`, `samples_unmatched`. Raises
         UserError for a picture in a tar that is joined by its file name: it has none.
         """
         samples = list(samples)
-        matches = self.find(_join_key(sample, self._on) for sample in samples)
-        joined = [replace(s, captions=texts) for s, texts in zip(samples, matches.texts, strict=True) if texts]
-        counts = Counter(samples_matched=len(joined), samples_unmatched=len(samples) - len(joined))
-        return joined, counts, matches.rows
+        texts_of_sample = self.find(_join_key(sample, self._on) for sample in samples)
+        joined = [replace(s, captions=texts) for s, texts in zip(samples, texts_of_sample, strict=True) if texts]
+        return joined, Counter(samples_matched=len(joined), samples_unmatched=len(samples) - len(joined))
 
-    def find_texts(self, samples: Sequence[Sample]) -> IndexMatches:
+    def find_texts(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """Return the list's texts for every caption of the samples. Raises UserError as `replace_captions`."""
         if self._on == BY_CAPTION:
             return self._index.find([caption for sample in samples for caption in sample.captions])
         return self.find(_join_key(sample, self._on) for sample in samples for _ in sample.captions)
-
-    def count_matches(self, rows: Iterable[np.ndarray]) -> Counter:
-        """Return the list's counts with `captions_matched`, the rows that shards used, and `captions_unmatched`."""
-        is_matched = np.zeros(self._index.rows, bool)
-        for numbers in rows:
-            is_matched[numbers] = True
-        matched = int(is_matched.sum())
-        return self.counts + Counter(captions_matched=matched, captions_unmatched=len(is_matched) - matched)
 
 
 def sample_keys(sample: Sample, on: str) -> list[str]:
@@ -123,14 +94,6 @@ def _join_key(sample: Sample, on: str) -> str:
 # --- texts by key on disk --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class IndexMatches:
-    """The texts of each key, empty where it has none, and the ascending numbers of the rows that they came from."""
-
-    texts: list[tuple[str, ...]]
-    rows: np.ndarray
-
-
 class TextIndex:
     """Texts by key on disk: built once, read by any number of processes, without an object per row.
 
@@ -145,22 +108,23 @@ class TextIndex:
             self._hashes = np.load(folder / "hashes.npy", mmap_mode="r", allow_pickle=False)
             self._order = np.load(folder / "order.npy", mmap_mode="r", allow_pickle=False)
             self._file = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow")))
-            self.counts = Counter(read_mapping(folder / "counts.json"))
+            self.counts = +Counter(read_mapping(folder / "counts.json"))  # without those of 0
         except (OSError, ValueError, pa.ArrowException) as error:
             raise UserError(f"{folder}: a damaged index of captions; remove it and run this again") from error
         self.rows = len(self._hashes)
 
-    def find(self, keys: Sequence[str]) -> IndexMatches:
-        """Return the different texts of each key, of at most `MAX_ROWS` rows."""
+    def find(self, keys: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the different texts of each key, of at most `MAX_ROWS` rows; none where it has no row."""
         hashes = np.array([_hash(key) for key in keys], np.uint64)
         low, high = (np.searchsorted(self._hashes, hashes, side) for side in ("left", "right"))
         ranges = [self._order[a : min(b, a + MAX_ROWS)] for a, b in zip(low, high, strict=True)]
         content = self._read(np.unique(np.concatenate([*ranges, np.zeros(0, np.int64)])))
-        rows_of_key = [
-            [row for row in map(int, rows) if content[row][0] == key] for key, rows in zip(keys, ranges, strict=True)
-        ]  # other keys may have the same hash
-        texts = [tuple(dict.fromkeys(text for row in rows for text in content[row][1])) for rows in rows_of_key]
-        return IndexMatches(texts, np.unique(np.array([row for rows in rows_of_key for row in rows], np.int64)))
+        texts_of_key = []
+        for key, rows in zip(keys, ranges, strict=True):
+            records = [content[int(row)] for row in rows]
+            own_texts = [texts for name, texts in records if name == key]  # other keys may have the same hash
+            texts_of_key.append(tuple(dict.fromkeys(itertools.chain.from_iterable(own_texts))))
+        return texts_of_key
 
     def _read(self, rows: np.ndarray) -> dict[int, tuple[str, list[str]]]:
         """Return key and texts of rows, given in ascending order."""
@@ -223,7 +187,7 @@ def _write_rows(path: Path, rows: IndexRows) -> np.ndarray:
     hashes = [np.zeros(0, np.uint64)]
     remaining = iter(rows)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
-        while block := list(islice(remaining, BLOCK)):
+        while block := list(itertools.islice(remaining, BLOCK)):
             hashes.append(np.array([_hash(key) for key, _ in block], np.uint64))
             keys = pa.array([key.encode() for key, _ in block], pa.large_binary())
             texts = pa.array([[text.encode() for text in texts] for _, texts in block], SCHEMA.field("texts").type)

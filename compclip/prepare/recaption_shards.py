@@ -64,7 +64,8 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     regions = (file.path for file in file_listing.iterate_files(cfg.regions["file"])) if cfg.regions else ()
     inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives, regions)
     decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
-    for name in LATER_STAGES:
+    # a longer list of files leaves the shards of the others as they are: each has its part's stamp
+    for name in (*LATER_STAGES, "path", *getattr(source, "UNREAD", ())):
         decided_by.pop(name)
     if isinstance(options, Server):
         decided_by["options"] = options.deciding
@@ -144,7 +145,6 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
         def write(task: ShardTask, path: Path) -> ShardResult:
             source_part = SourcePart(**task.inputs)
             counts = Counter[str]()
-            metadata = {}
             samples: Iterable[Sample]
             if source_part.own:
                 records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
@@ -152,13 +152,12 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
             else:
                 samples = shard_writer.load_samples(Path(source_part.path))
             if caption_list:
-                samples, join_counts, rows = caption_list.replace_captions(samples)
+                samples, join_counts = caption_list.replace_captions(samples)
                 counts.update(join_counts)
-                metadata = caption_join.pack_row_numbers(rows)
             measured = sample_cleaning.measure_images(samples, counts)
             captioned = join_negatives(_caption(measured, caption, task.name, cfg, counts), counts)
             captioned = join_regions(captioned, counts)
-            shard_writer.save_samples(path, captioned, metadata)
+            shard_writer.save_samples(path, captioned)
             return ShardResult(len(captioned), sum(len(s.captions) for s in captioned), dict(counts))
 
         yield write

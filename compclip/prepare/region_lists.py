@@ -17,7 +17,6 @@ from typing import Any
 
 import ijson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import FETCH, check_regular, parse_json, replace_lone
@@ -47,7 +46,7 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
 
     def join(samples: Sequence[Sample], counts: Counter) -> list[Sample]:
         keys = [caption_lists.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
-        written = index.find(keys).texts
+        written = index.find(keys)
         joined = [
             replace(s, regions=_place_regions(section, s, texts, counts))
             for s, texts in zip(samples, written, strict=True)
@@ -207,17 +206,8 @@ def _read_json_lines(path: Path) -> Iterator[Any]:
                 yield None
 
 
-def _read_parquet(path: Path) -> Iterator[Any]:
-    try:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            for batch in file.iter_batches(tables.BATCH_ROWS):
-                yield from batch.to_pylist()
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as parquet ({one_line(str(error))[:200]}); fetch it again") from error
-
-
 READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
     ".json": _read_json,
     ".jsonl": _read_json_lines,
-    ".parquet": _read_parquet,
+    ".parquet": tables.read_records,
 }

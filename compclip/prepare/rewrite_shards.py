@@ -150,7 +150,7 @@ def _dense_lists(masked: MaskedSection, texts: stored_lists.TextSections) -> sto
 
 def _find_dense(lists: stored_lists.TextLists, samples: Sequence[Sample]) -> Iterator[str]:
     """Give the dense texts of samples."""
-    texts_by_kind, _, _ = stored_lists.find_texts(lists, samples)
+    texts_by_kind, _ = stored_lists.find_texts(lists, samples)
     for texts in texts_by_kind.get(DENSE, ()):
         yield from texts
 
@@ -248,7 +248,7 @@ def open_released(cfg: ReleasedRewrites, folder: Path = caption_join.FOLDER) -> 
     def find(captions: Sequence[str]) -> list[dict[str, str]]:
         # a row's texts are "kind:text"; reversed, so that the first of a kind stays
         return [{kind: text for kind, _, text in (t.partition(":") for t in reversed(texts))}
-                for texts in index.find(captions).texts]  # fmt: skip
+                for texts in index.find(captions)]  # fmt: skip
 
     return find
 

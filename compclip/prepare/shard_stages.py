@@ -73,7 +73,8 @@ def publish(work: ShardWork, folder: Path) -> dict:
     cfg = work.section
     if work.stage == RECAPTION:
         manifest, counts = work.publish(folder / SAMPLES)
-        counts.update(caption_join.count_rows(released_lists.captions_config(cfg), map(work.shard_path, work.items)))
+        captions = released_lists.captions_config(cfg)
+        counts.update(caption_join.open_list(captions).counts if captions else {})
         counts.update(stored_lists.count_rows(released_lists.negative_images_config(cfg)))
         counts.update(region_lists.count_rows(released_lists.regions_config(cfg)))
         summary = recaption_shards.summarize_counts(cfg, counts)
@@ -89,8 +90,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
         if not manifest.samples:
             raise UserError(f"{folder}: no sample is left after exclude={cfg.exclude}; exclude fewer benchmarks")
         benchmark_overlap.write_overlap(folder, [Path(task.inputs["samples"]) for task in work.items], cfg.exclude)
-        written = map(work.shard_path, work.items)
-        counts.update(stored_lists.count_text_rows(released_lists.texts_config(cfg), written))
+        counts.update(stored_lists.count_text_rows(released_lists.texts_config(cfg)))
         shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
         shard_writer.write_noun_index(folder / NOUNS_FILE, shards)
         summary = dict(counts)

@@ -36,7 +36,7 @@ from compclip.config.grid import captioner_config, writer_config
 from compclip.config.released_lists import captions_config, masked_config, texts_config
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
-from compclip.data.column_hashes import hash_shard
+from compclip.data.column_hashes import PICTURES, hash_shard
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
 from compclip.prepare.shard_writer import ShardTask, WriteShard, describe_shard
@@ -130,7 +130,8 @@ class ShardWork:
     def read_column_hashes(self) -> list[dict[str, str]]:
         """Return the hashes of the columns of each shard with samples, in the order of the manifest."""
         facts = [(task, read_mapping(self.facts_path(task))) for task in self.items]
-        return [f.get("columns") or self.hash_columns(task) for task, f in facts if f["shard"]["samples"]]
+        columns = [(task, f.get("columns", {})) for task, f in facts if f["shard"]["samples"]]
+        return [hashes if PICTURES in hashes else self.hash_columns(task) for task, hashes in columns]
 
     def hash_columns(self, task: ShardTask) -> dict[str, str]:
         """Return the hashes of the columns of a shard that `annotate` wrote."""

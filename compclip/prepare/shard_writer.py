@@ -102,10 +102,10 @@ def write_batch(path: Path, batch: pa.RecordBatch, compressed: bool = False) -> 
         writer.write_batch(batch)
 
 
-def save_samples(path: Path, samples: Sequence[Sample], metadata: Mapping[str, str] | None = None) -> None:
-    """Write samples as a compressed shard with `metadata`."""
+def save_samples(path: Path, samples: Sequence[Sample]) -> None:
+    """Write samples as a compressed shard."""
     columns = [pa.array([getattr(s, f.name) for s in samples], f.type) for f in SCHEMA]
-    schema = SCHEMA.with_metadata(dict(metadata or {}))
+    schema = SCHEMA
     for name, (_, kind) in OPTIONAL_COLUMNS.items():
         if any(getattr(sample, name) for sample in samples):
             columns.append(pa.array([[vars(value) for value in getattr(s, name)] for s in samples], kind))
@@ -127,13 +127,6 @@ def load_samples(path: Path, stage: str = "recaption") -> list[Sample]:
 
 def _freeze_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """Read the metadata of a shard and nothing else of it."""
-    with pa.OSFile(str(path)) as source:
-        metadata = pa.ipc.open_file(source).schema.metadata or {}
-    return {key.decode(): value.decode() for key, value in metadata.items()}
 
 
 # --- the noun index: which captions of an annotated data set share a noun ---------------------------------------

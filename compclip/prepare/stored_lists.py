@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -48,24 +47,16 @@ def open_lists(cfg: TextSections) -> TextLists:
     }
 
 
-def find_texts(
-    lists: TextLists, samples: Sequence[Sample]
-) -> tuple[dict[str, list[tuple[str, ...]]], dict[str, str], Counter]:
-    """Return the lists' texts by kind for every caption of the samples, metadata for the shard, and counts.
-
-    The metadata are the rows of the lists that were used. Captions with and without texts of a kind are counted.
-    """
+def find_texts(lists: TextLists, samples: Sequence[Sample]) -> tuple[dict[str, list[tuple[str, ...]]], Counter]:
+    """Return the lists' texts by kind for every caption of the samples, and how many captions have some."""
     texts = {}
-    metadata = {}
     counts = Counter[str]()
     for kind, source in lists.items():
         if isinstance(source, MemberText):
             member = source.member.lower()
             texts[kind] = [_read_member(sample, member) for sample in samples for _ in sample.captions]
         else:
-            matches = source.find_texts(samples)
-            texts[kind] = matches.texts
-            metadata.update(caption_join.pack_row_numbers(matches.rows, _metadata_key(kind)))
+            texts[kind] = source.find_texts(samples)
         if kind == VARIATION:
             texts[kind] = [tuple(map(pack_variation, records)) for records in texts[kind]]
             counts[f"{VARIATION}_damaged"] += sum(not packed for records in texts[kind] for packed in records)
@@ -74,7 +65,7 @@ def find_texts(
             texts[kind] = [_clean_texts(list_texts, cleaning) for list_texts in texts[kind]]
             counts.update({name.replace("captions", kind): number for name, number in cleaning.items() if number})
         counts.update(count_texts(kind, texts[kind]))
-    return texts, metadata, counts
+    return texts, counts
 
 
 def pack_variation(record: str) -> str:
@@ -115,20 +106,14 @@ def _clean_texts(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in cleaned if text))
 
 
-def count_text_rows(cfg: TextSections, shards: Iterable[Path]) -> Counter:
-    """Return what became of the rows of a data set's lists in all its shards: `negative_matched`, …"""
-    paths = list(shards)
+def count_text_rows(cfg: TextSections) -> Counter:
+    """Return the number of rows of the lists, and of the unusable ones: `negative_rows`, `negative_damaged`, …"""
     counts = Counter[str]()
     for kind, section in cfg.items():
         if isinstance(section, Texts):
-            key = _metadata_key(kind)
-            rows = caption_join.open_list(section).count_matches(caption_join.read_row_numbers(p, key) for p in paths)
+            rows = caption_join.open_list(section).counts
             counts.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
     return counts
-
-
-def _metadata_key(kind: str) -> str:
-    return f"{caption_join.ROWS}: {kind}"
 
 
 # --- pictures beside a sample ---------------------------------------------------------------------------------------
@@ -175,7 +160,7 @@ def _find_listed(
     cfg: NegativeImages, image_list: caption_join.CaptionJoin, samples: Sequence[Sample]
 ) -> list[list[NegativeImage]]:
     keys = [caption_join.sample_keys(sample, cfg.on) for sample in samples]
-    names = iter(image_list.find(key for sample in keys for key in sample).texts)
+    names = iter(image_list.find(key for sample in keys for key in sample))
     names_of_sample = [dict.fromkeys(name for _ in sample for name in next(names)) for sample in keys]
     paths = [[os.path.join(cfg.images, name) for name in sample] for sample in names_of_sample]
     if not cfg.images_outside:

@@ -96,14 +96,17 @@ def describe_key(run: Run, root: Path) -> KeyParts:
 
 
 def renew_parts(parts: KeyParts, inputs: Fingerprints) -> KeyParts:
-    """Return what a run's key was made of, by columns where it was recorded before these had hashes.
+    """Return what a run's key was made of, by the columns of now where it was recorded by former ones.
 
-    Such a run's key has the whole manifest. Where that is the present one, so are the columns that a run reads of it;
+    Such a key has where pictures lie, or the whole manifest. Where that is the present one, so are the pictures;
     `inputs` are those of a run of the same method and parameters now.
     """
-    if parts.data == inputs.former_data:
-        parts = replace(parts, data=inputs.data, columns=inputs.columns)
-    return replace(parts, inputs=inputs.all) if parts.inputs == inputs.former else parts
+    for former in inputs.former:
+        if parts.data == former.data:
+            parts = replace(parts, data=inputs.data, columns=inputs.columns)
+        if parts.inputs == former.all:
+            parts = replace(parts, inputs=inputs.all)
+    return parts
 
 
 def write_parts(folder: RunFolder, key: KeyParts) -> None:

@@ -26,7 +26,6 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.views import PICTURE_COLUMNS
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
-from compclip.text.rule_columns import EVERY
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -333,17 +332,27 @@ def hash_backbone(inputs: Inputs) -> str:
     return _fingerprint_current(sorted(inputs.backbone.iterdir()))
 
 
+class FormerFingerprints(NamedTuple):
+    """Of the data, and of all that is read, as the keys of earlier runs had them."""
+
+    data: str
+    all: str
+
+
 class Fingerprints(NamedTuple):
     """Of the columns of its data that a run reads, of these together, and of data and backbone together.
 
-    `former_data` and `former`: as keys had them before there were hashes of columns, of the data's whole manifest.
+    `former`: with the pictures' places for their checksums; before that, of the data's whole manifest.
     """
 
     columns: dict[str, str]
     data: str
     all: str
-    former_data: str
-    former: str
+    former: tuple[FormerFingerprints, ...]
+
+    def includes(self, recorded: object) -> bool:
+        """Return whether a recorded fingerprint of all that is read is this one, or a former one of the same."""
+        return recorded in (self.all, *(fingerprints.all for fingerprints in self.former))
 
 
 def hash_inputs(
@@ -367,32 +376,32 @@ def hash_inputs(
         if not path.exists():
             raise UserError(f"{path}: not there; {fix}")
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
-    names = hashes if EVERY in columns else columns
-    read_columns = {name: hashes.get(name, "") for name in sorted(names)}
+    read_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns)}
+    former_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns, former=True)}
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
     data = _hash_text(json.dumps(read_columns))
-    return Fingerprints(
-        read_columns,
-        data,
-        _hash_text(f"{data} {_fingerprint_current(files)}"),
-        _fingerprint_current((inputs.manifest,)),
-        _fingerprint_current((inputs.manifest, *files)),
+    places = _hash_text(json.dumps(former_columns))
+    manifest = _fingerprint_current((inputs.manifest,))
+    others = _fingerprint_current(files)
+    former = (
+        FormerFingerprints(places, _hash_text(f"{places} {others}")),
+        FormerFingerprints(manifest, _fingerprint_current((inputs.manifest, *files))),
     )
+    return Fingerprints(read_columns, data, _hash_text(f"{data} {others}"), former)
 
 
 def hash_pictures(inputs: Inputs) -> Fingerprints:
-    """Hash what neighbours are made of: where pictures lie, and the backbone. Raises UserError as `hash_inputs`."""
+    """Hash what neighbours are made of: pictures, and the backbone. Raises UserError as `hash_inputs`."""
     return hash_inputs(inputs, PICTURE_COLUMNS)
 
 
 def _find_neighbours(inputs: Inputs) -> Path:
     """Return the file of a pair's neighbours. Raises UserError where it is not there, or of other pictures."""
     path = inputs.neighbours
-    pictures = hash_pictures(inputs)
     made_of = read_neighbours_record(inputs.root).get(inputs.pair, {}).get("inputs")
-    if not path.is_file() or made_of not in (pictures.all, pictures.former):
+    if not path.is_file() or not hash_pictures(inputs).includes(made_of):
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
             f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"

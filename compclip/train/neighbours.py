@@ -33,9 +33,11 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
     new_pairs = []
     for data, backbone in pairs:
         inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
-        identity = {"inputs": run_store.hash_pictures(inputs).all, "code": code}
-        if not inputs.neighbours.is_file() or not identity.items() <= records.get(inputs.pair, {}).items():
-            records[inputs.pair] = identity | _write_neighbours(inputs)
+        pictures = run_store.hash_pictures(inputs)
+        record = records.get(inputs.pair, {})
+        is_current = record.get("code") == code and pictures.includes(record.get("inputs"))
+        if not inputs.neighbours.is_file() or not is_current:
+            records[inputs.pair] = {"inputs": pictures.all, "code": code} | _write_neighbours(inputs)
             update_json(root / NEIGHBOURS_RECORD, records)
             new_pairs.append(inputs.pair)
     update_json(root / NEIGHBOURS_RECORD, records)

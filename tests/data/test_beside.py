@@ -179,7 +179,7 @@ def test_the_stages(project):
     assert {name: n for name, n in counts.items() if "negative" in name or "dense" in name} == {
         "captions_with_negative": 3, "captions_without_negative": 1, "captions_with_dense": 3,
         "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
-        "negative_matched": 2, "negative_unmatched": 1, "dense_rows": 2, "dense_matched": 2,
+        "dense_rows": 2,
     }  # fmt: skip
     data = PreparedDataset(Path("data/d"))
     stored_by_caption = {
@@ -284,4 +284,4 @@ def test_damaged_variations_keep_their_place(project):
     stored = PreparedDataset(Path("data/d")).annotation(0, 1).stored
     assert stored == {"variation": ("0.5\tOne.", "", "0.75\tTwo.\tThree.")}
     # of two captions of the picture
-    assert (counts["captions_with_variation"], counts["variation_damaged"], counts["variation_matched"]) == (2, 2, 1)
+    assert (counts["captions_with_variation"], counts["variation_damaged"]) == (2, 2)

@@ -34,15 +34,12 @@ OF_CAPTION: dict[str, dict[str, Any]] = {  # by the column that differs then
 }
 OF_SAMPLE: dict[str, dict[str, Any]] = {
     "id": {"id": "other"},
-    "image": {"image": "other.jpg"},
-    "offset": {"offset": 512},
-    "length": {"length": 100},
     "split": {"split": "restval"},
     "width": {"width": 9},
     "height": {"height": 9},
     "regions": {"regions": (Region(0.0, 0.0, 1.0, 0.5, ("a dog",)),)},
-    "negatives": {"negatives": (NegativeImage("cat.jpg"),)},
 }
+NEGATIVE = NegativeImage("cat.jpg", head=7)
 
 
 def hash_data(
@@ -74,7 +71,7 @@ def test_texts_numbers_of_captions_and_order_count(tmp_path):
     prepared(tmp_path / "c", SAMPLES, [[CAPTION]] * 4 + [[CAPTION] * 2], 2)
     assert differing(first, dict(column_hashes.read_columns(tmp_path / "c"))) >= {"captions", "text", "tokens"}
     prepared(tmp_path / "d", SAMPLES[::-1], [[CAPTION]] * 5, 2)
-    assert differing(first, dict(column_hashes.read_columns(tmp_path / "d"))) == {"id", "image"}
+    assert differing(first, dict(column_hashes.read_columns(tmp_path / "d"))) == {"id", "image", "pictures"}
     assert hash_data(tmp_path / "e", size=3).items().isdisjoint(first.items()), "the order of training follows shards"
 
 
@@ -108,7 +105,7 @@ def test_a_record_of_this_manifest_is_read_and_another_one_is_not(tmp_path):
     record = tmp_path / "fingerprints/x.json"
     assert not record.exists()
     manifest = read_manifest(tmp_path / "x" / MANIFEST, "")
-    for older in ({"prepared": manifest.fingerprint}, {"prepared": "another", "columns": {}}):
+    for older in ({"prepared": manifest.fingerprint, "columns": {"id": "i"}}, {"prepared": "another", "columns": {}}):
         write_json(record, older)
         assert column_hashes.read_columns(tmp_path / "x") == hashes
     shards = sorted((tmp_path / "x" / SHARDS).glob("*.arrow"))
@@ -123,14 +120,30 @@ def test_a_record_of_this_manifest_is_read_and_another_one_is_not(tmp_path):
         column_hashes.read_columns(tmp_path / "x")
 
 
-def test_pictures_that_were_changed_in_their_place_count(tmp_path):
-    """By the checksums in the samples, where these are at hand."""
-    before = hash_data(tmp_path / "a", size=5)
-    heads = []
-    for head in (1, 2):
-        shard_writer.save_samples(tmp_path / "a/samples/00000.arrow", [replace(s, head=head) for s in SAMPLES])
-        column_hashes._read_columns.cache_clear()
-        after = dict(column_hashes.read_columns(tmp_path / "a"))
-        assert differing(before, after) == {"head"}
-        heads.append(after["head"])
-    assert heads[0] != heads[1]
+def hash_pictures(folder: Path, shown: list[Sample], stored: list[Sample]) -> tuple[str, str]:
+    """The hashes of pictures and negative pictures of a shard of `shown`, whose source's pictures are `stored`."""
+    prepared(folder, shown, [[CAPTION]] * len(shown), len(shown))
+    shard_writer.save_samples(folder / "samples/00000.arrow", stored)
+    hashes = column_hashes.read_columns(folder)
+    return hashes["pictures"], hashes["negative_pictures"]
+
+
+def test_pictures_count_by_their_checksums_and_not_by_their_places(tmp_path):
+    """Also negative ones; which samples were excluded does not count, a smaller copy does."""
+    stored = [replace(s, head=number, negatives=(NEGATIVE,)) for number, s in enumerate(SAMPLES)]
+    moved = [replace(s, image="x.tar", offset=512 * s.head, length=9) for s in stored]
+    moved = [replace(s, negatives=(replace(NEGATIVE, image="y.tar", offset=512, length=9),)) for s in moved]
+    before = hash_pictures(tmp_path / "a", stored, stored)
+    assert hash_pictures(tmp_path / "b", moved, moved) == before
+    assert hash_pictures(tmp_path / "c", stored[1:], stored) == hash_pictures(tmp_path / "d", stored[1:], stored[1:])
+    others = [[replace(stored[0], head=9), *stored[1:]]]
+    others.append([replace(s, negatives=(replace(NEGATIVE, head=8),)) for s in stored])
+    changed = [hash_pictures(tmp_path / f"e{number}", other, other) for number, other in enumerate(others)]
+    assert [[one == other for one, other in zip(pair, before, strict=True)] for pair in changed] == [
+        [False, True],
+        [True, False],
+    ]
+    copies = [[replace(s, image=f"{folder}/0a.tar") for s in moved] for folder in ("data/x", "data/y", "data/x")]
+    copies[2][3] = replace(copies[2][3], image="data/x/0b.tar")
+    small = [hash_pictures(tmp_path / f"f{number}", shown, stored)[0] for number, shown in enumerate(copies)]
+    assert small[0] == small[1] and len({small[0], small[2], before[0]}) == 3

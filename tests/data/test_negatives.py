@@ -151,7 +151,7 @@ def test_triplet_data(photos):
     assert images.read_bytes(ImageLocation(sample.image, text.offset, text.length)) == b"A cat."
     assert [samples[1].negatives, samples[2].negatives] == [(), (NO_IMAGE,)]
     texts = released_lists.texts_config(replace(data, texts={"negative": {"member": "neg_caption"}}))
-    negative_texts, _, text_counts = stored_lists.find_texts(stored_lists.open_lists(texts), samples)
+    negative_texts, text_counts = stored_lists.find_texts(stored_lists.open_lists(texts), samples)
     assert negative_texts == {"negative": [("A cat.",), (), ()]}
     assert text_counts == {"captions_with_negative": 1, "captions_without_negative": 2}
     plain, _ = recaptioned(Data(**tars))

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.prepare import sample_cleaning, shard_stages, shard_work, shard_writer
 from compclip.text.replace import clove
+from tests.data import tar_files
 from tests.data.reading import in_folder
 from tests.prepared_set import all_annotations
 
@@ -120,6 +123,26 @@ def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
     assert [a[0].text for a in all_annotations(PreparedDataset(tmp_path / "data" / "x"))] == [
         t for (t,) in texts.values()
     ]
+
+
+@pytest.mark.parametrize("source", ["webdataset", "table"])
+def test_a_longer_list_of_files_makes_shards_of_the_new_ones(tmp_path, source):
+    """Of tars and of tables with pictures inside, whatever their folders are then."""
+    suffix = "tar" if source == "webdataset" else "parquet"
+    for number in range(4):
+        path = tmp_path / f"{number}.{suffix}"
+        raw = tar_files.picture(colour=number)
+        if source == "webdataset":
+            tar_files.write(path, tar_files.sample("a", "A dog.", raw))
+        else:
+            pq.write_table(pa.table({"image": [raw], "caption": ["A dog."]}), path)
+    cfg = Data(source, f"{tmp_path}/{{0..2}}.{suffix}", str(tmp_path), captioner="none")
+    shard_stages.run_stage("recaption", NAME, cfg, tmp_path)
+    longer = replace(cfg, path=f"{tmp_path}/{{0..3}}.{suffix}")
+    assert [task.name for task in shard_stages.plan_work("recaption", NAME, longer, tmp_path).missing()] == ["00003"]
+    if source == "webdataset":
+        longer = replace(longer, images=f"{tmp_path}/{{0..3}}.{suffix}")
+        assert len(shard_stages.plan_work("recaption", NAME, longer, tmp_path).missing()) == 1
 
 
 def test_a_task_reads_what_it_was_sent_for(photographs, tmp_path):

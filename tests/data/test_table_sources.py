@@ -185,6 +185,16 @@ def test_a_table_lies_beside_its_pictures_or_the_command(pictures, monkeypatch):
         assert images.read_size(samples[0].picture) == (20, 10)
 
 
+@pytest.mark.parametrize("limit,groups,is_noted", [(40_000, 1, True), (40_000, 3, False), (90_000, 1, False)])
+def test_large_row_groups_are_noted(tmp_path, monkeypatch, capsys, limit, groups, is_noted):
+    """By the bytes that one picture makes be decoded."""
+    monkeypatch.setattr(table, "LARGE_GROUP", limit)
+    content = pa.table({"image": [bytes([n]) * 20_000 for n in range(3)], "caption": ["A dog."] * 3})
+    pq.write_table(content, tmp_path / "t.parquet", row_group_size=3 // groups)
+    table.parts(Data("table", str(tmp_path / "t.parquet"), images=str(tmp_path)))
+    assert (f"{tmp_path}/t.parquet: " in capsys.readouterr().err) == is_noted
+
+
 def test_a_picture_outside_is_refused(pictures):
     """A table from elsewhere may name any file."""
     (pictures / "t.csv").write_text("image,caption\n/etc/hosts,A dog.\n")

@@ -107,27 +107,38 @@ def test_what_is_off_is_no_part_of_a_key():
     assert run_store.hash_parameters(newer, trains=True) != key
 
 
-def forget_columns(run: StoredRun) -> None:
-    """Let a finished run be one from before there were hashes of columns."""
+def forget_columns(run: StoredRun, number: int) -> None:
+    """Let a finished run be one from before there were hashes of pictures (0), or of columns (1)."""
     inputs = run_store.hash_run_inputs(run.run, run.root)
-    parts = replace(
-        key_parts.describe_key(run.run, run.root), data=inputs.former_data, inputs=inputs.former, columns={}
-    )
+    data, everything = inputs.former[number]
+    parts = replace(key_parts.describe_key(run.run, run.root), data=data, inputs=everything, columns={})
     key_parts.write_parts(run.folder, parts)
 
 
-@pytest.fixture
-def former(tmp_path, monkeypatch) -> StoredRun:
+@pytest.fixture(params=[1])
+def former(tmp_path, monkeypatch, request) -> StoredRun:
     """A cell's finished and published run, whose key was made of the whole manifest; in the current folder."""
     monkeypatch.chdir(fake_store.project(tmp_path / "p"))
     monkeypatch.delenv(run_store.VARIABLE, raising=False)
     run = fake_store.runs(Path("."))[0]
     before = replace(run, key="0123456789abcdef", folder=run_store.find_folder("0123456789abcdef"))
     fake_store.finish(before, publish=True)
-    forget_columns(before)
+    forget_columns(before, request.param)
     return before
 
 
+@pytest.mark.parametrize("former", [0], indirect=True)
+@pytest.mark.parametrize("column", ["image", "offset", "length", "head"])
+def test_a_run_whose_key_had_the_places_of_pictures(former, column):
+    """It is the cell's where they lie in the same places, with the same checksums."""
+    assert take_over().adopt_if_finished()
+    fake_store.write_data(Path("."), masked="mended", pictures="q")
+    assert take_over().adopt_if_finished(), "the place says that they are the same"
+    fake_store.write_data(Path("."), pictures="r", **{column: "another"})
+    assert not take_over().adopt_if_finished()
+
+
+@pytest.mark.parametrize("former", [1], indirect=True)
 def test_a_run_whose_key_had_the_whole_manifest(former):
     """It is the cell's where the manifest is the same, and its parts are those of now; published files follow."""
     run = take_over()
@@ -146,12 +157,12 @@ def test_a_former_run_of_another_manifest_is_not_taken_over(former, changed):
     assert not take_over().adopt_if_finished()
 
 
-@pytest.mark.parametrize("changed", ["id", "text", "tokens", "candidates", "masked", "new"])
+@pytest.mark.parametrize("changed", ["id", "pictures", "text", "tokens", "candidates", "masked", "new", "image"])
 def test_a_key_changes_where_a_column_that_is_read_does_and_only_there(former, changed):
-    """fsc_clip reads parses and candidates, and no masked words."""
+    """fsc_clip reads parses and candidates, and no masked words, nor where pictures lie."""
     key = fake_store.runs(Path("."))[0].key
     fake_store.write_data(Path("."), **{changed: "another"})
-    assert (fake_store.runs(Path("."))[0].key != key) == (changed not in ("masked", "new"))
+    assert (fake_store.runs(Path("."))[0].key != key) == (changed not in ("masked", "new", "image"))
 
 
 def test_the_stage_keys_takes_over(former):

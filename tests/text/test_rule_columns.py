@@ -14,6 +14,7 @@ from PIL import Image
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
+from compclip.data.column_hashes import PLACE
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import NegativeImage, Region, Sample
 from compclip.interface.method import LOOKED_AT, check_columns, list_columns, load_method
@@ -108,8 +109,9 @@ class OnlyColumns:
 
     def sample(self, index: int) -> Sample:
         sample = self.data.sample(index)
-        values = {name: getattr(sample, name) for name in self.columns if hasattr(sample, name) and name != "captions"}
-        return Sample(captions=(), **{name: v for name, v in values.items() if name not in ("negatives", "regions")})
+        places = PLACE if "pictures" in self.columns else ()
+        names = {"id", "split", "width", "height"} & self.columns | {*places}
+        return Sample(**{"id": "", "image": "", "captions": ()} | {name: getattr(sample, name) for name in names})
 
     def annotation(self, index: int, which: int) -> Annotation:
         full = self.data.annotation(index, which)
@@ -121,7 +123,7 @@ class OnlyColumns:
         return self.data.nouns(index, which) if "nouns" in self.columns else []
 
     def negative_images(self, index: int) -> tuple:
-        return self.data.negative_images(index) if "negatives" in self.columns else ()
+        return self.data.negative_images(index) if "negative_pictures" in self.columns else ()
 
     def regions(self, index: int) -> tuple:
         return self.data.regions(index) if "regions" in self.columns else ()

@@ -4,26 +4,24 @@ captioner: coca
 options: {model: coca_ViT-L-14, weights: mscoco_finetuned_laion2b_s13b_b90k}
 
 CoCa (Yu et al., TMLR 2022, arXiv:2205.01917) is open_clip's; how captions are written stands here since open_clip's own
-`generate` asks transformers for what the current one has no more. Left out of that: beams and a least length.
+`generate` asks transformers for what the current one has no more. Left out of that: beams, chance and a least length.
 
-B pictures, T text positions, N image tokens, V words, K kept words, D width.
+B pictures, T text positions, N image tokens, V words, D width.
 """
 
 from __future__ import annotations
 
 import functools
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import open_clip
 import torch
 from PIL import Image
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor
 
 from compclip.base.errors import UserError, one_line
@@ -41,20 +39,16 @@ if TYPE_CHECKING:
 # of CLIP's own code
 START_TOKEN = 49406
 END_TOKEN = 49407
-Draw = Callable[[Tensor], Tensor]  # the next word of each text, [B], from the scores [B, V]
 
 
 @dataclass(frozen=True)
 class Config:
-    """A model, and how it writes: the likeliest word each time, or one of the `top_k` likeliest by chance."""
+    """A model, which writes the likeliest word each time."""
 
     model: RequiredText = ""  # an open_clip name, a config file, or local-dir:FOLDER
     weights: str = ""  # a tag, a file or a folder; none where the model is a folder
     batch_size: PositiveInt = 32
     max_new_tokens: PositiveInt = 30
-    top_k: PositiveInt = 1
-    temperature: PositiveFloat = 1.0  # of the chances, where top_k > 1
-    seed: NonNegativeInt = 0
     device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
     def __post_init__(self) -> None:
@@ -71,10 +65,7 @@ def reads(data: Data, cfg: Config) -> list[str]:
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """Give a captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
-    models = [
-        load_captioner(cfg.model, cfg.weights, device, cfg.seed)
-        for device in _device_replicas.parse_devices(cfg.device)
-    ]
+    models = [load_captioner(cfg.model, cfg.weights, device) for device in _device_replicas.parse_devices(cfg.device)]
     clip = models[0].clip
     longest = min(clip.text.context_length, clip.text_decoder.context_length)
     if cfg.max_new_tokens > longest:
@@ -83,9 +74,9 @@ def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
 
-def load_captioner(name: str, weights: str = "", device: str = "cpu", seed: int = 0) -> ClipModel:
+def load_captioner(name: str, weights: str = "", device: str = "cpu") -> ClipModel:
     """Load a CoCa model by name. Raises UserError for another model, or another tokenizer than CLIP's."""
-    model = backbone.create(name, weights, seed, device, captioner=True)
+    model = backbone.create(name, weights, device=device, captioner=True)
     if not isinstance(model.tokenizer, tokenizers.ClipTokenizer):
         raise UserError(f"model {name}: has a tokenizer of its own; give a CoCa model with CLIP's, as coca_ViT-L-14")
     model.clip.eval()
@@ -93,14 +84,9 @@ def load_captioner(name: str, weights: str = "", device: str = "cpu", seed: int 
 
 
 def _describe_batch(model: ClipModel, cfg: Config, samples: list[Sample], pictures: list[Image.Image]) -> list[Answer]:
-    """Return a caption of each picture; with `top_k` by chance, with a generator of its own: batches do not matter."""
-    draw: Draw = functools.partial(torch.argmax, dim=-1)
-    if cfg.top_k > 1:
-        rngs = [np.random.default_rng((cfg.seed, zlib.crc32(sample.id.encode()))) for sample in samples]
-        draw = sample_from(cfg.top_k, cfg.temperature, rngs)
     try:
         pixels_B3HW = model.pixels(pictures).to(model.clip.logit_scale.device)
-        tokens_BT = generate(model.clip, pixels_B3HW, cfg.max_new_tokens, draw)
+        tokens_BT = generate(model.clip, pixels_B3HW, cfg.max_new_tokens)
         return [_decode(row) for row in tokens_BT.tolist()]
     except Exception as error:  # parts that do not go together, too little memory
         raise UserError(
@@ -110,7 +96,7 @@ def _describe_batch(model: ClipModel, cfg: Config, samples: list[Sample], pictur
 
 
 @torch.inference_mode()
-def generate(clip: Any, image_B3HW: Tensor, max_tokens: int, draw: Draw) -> Tensor:
+def generate(clip: Any, image_B3HW: Tensor, max_tokens: int) -> Tensor:
     """Return the tokens [B, T] of a caption for each picture; an ended text repeats its end token.
 
     The image tower runs once. The text tower is causal, so that a token does not depend on later ones.
@@ -119,24 +105,11 @@ def generate(clip: Any, image_B3HW: Tensor, max_tokens: int, draw: Draw) -> Tens
     tokens_BT = torch.full((len(image_B3HW), 1), START_TOKEN, device=image_B3HW.device)
     for _ in range(max_tokens):
         output = clip(None, tokens_BT, image_latent=image_BD, image_embs=image_BND, output_labels=False)
-        next_B = torch.where(tokens_BT[:, -1] == END_TOKEN, END_TOKEN, draw(output["logits"][:, -1]))
+        next_B = torch.where(tokens_BT[:, -1] == END_TOKEN, END_TOKEN, output["logits"][:, -1].argmax(-1))
         tokens_BT = torch.cat([tokens_BT, next_B[:, None]], dim=1)
         if bool((next_B == END_TOKEN).all()):
             break
     return tokens_BT[:, 1:]
-
-
-def sample_from(top_k: int, temperature: float, rngs: Sequence[np.random.Generator]) -> Draw:
-    """Return a function that draws one of the `top_k` likeliest tokens of each text, with that text's generator."""
-
-    def draw(score_BV: Tensor) -> Tensor:
-        score_BK, word_BK = score_BV.topk(min(top_k, score_BV.shape[1]))
-        cumulative_BK = torch.softmax(score_BK.double().cpu() / temperature, -1).cumsum(-1)
-        threshold_B1 = torch.tensor([rng.random() for rng in rngs])[:, None] * cumulative_BK[:, -1:]
-        rank_B1 = (cumulative_BK <= threshold_B1).sum(-1, keepdim=True).clamp(max=score_BK.shape[1] - 1)
-        return word_BK.gather(1, rank_B1.to(word_BK.device))[:, 0]
-
-    return draw
 
 
 def _decode(words: list[int]) -> Answer:

@@ -23,17 +23,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from compclip.base import messages
 from compclip.base.path_lists import expand_paths
 from compclip.config.grid import source_config
 from compclip.config.released_lists import Column, Columns
 from compclip.config.sections import Data
-from compclip.data import tables
+from compclip.data import parquet_cells, tables
 from compclip.data.caption_files import MERGED
 from compclip.data.sample import ENDINGS, ImageLocation, Sample
 from compclip.data.tables import RowFaults, TableForm, TablePicture
 from compclip.prepare import caption_lists
 
 FIRST_ROWS = 100  # that say whether pictures are inside a table
+LARGE_GROUP = 4 << 20  # bytes of a row group whose decoding takes longer than a picture's
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,22 @@ def records(cfg: Data, counts: Counter, part: str = "") -> Iterator[Sample]:
 
 
 def list_parts(paths: Sequence[Path], config: Config) -> list[str]:
-    """Return the tables if pictures are inside the first one. Raises UserError where it has no such column."""
+    """Return the tables if pictures are inside the first one. Raises UserError where it has no such column.
+
+    Notes a first one whose row groups are so large that reading in random order will be slow.
+    """
     column = _choose_columns(paths[0], config)[0]
     rows = tables.read_rows(paths[0], [column], Counter(), config.form)
-    is_inside = any(isinstance(row.values[column], TablePicture) for row in itertools.islice(rows, FIRST_ROWS))
-    return [str(path) for path in paths] if is_inside else []
+    values = [row.values[column] for row in itertools.islice(rows, FIRST_ROWS)]
+    inside = [value for value in values if isinstance(value, TablePicture)]
+    if inside and parquet_cells.is_cell(inside[0].path):
+        size = parquet_cells.measure_group(inside[0].path)
+        if size > LARGE_GROUP:
+            messages.note(
+                f"{paths[0]}: a row group of {size >> 20} MiB is decoded for each picture in training, about half "
+                "a millisecond a MiB; set short_side, or write the table as Arrow or with small row groups"
+            )
+    return [str(path) for path in paths] if inside else []
 
 
 def read_samples(

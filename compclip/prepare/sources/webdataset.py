@@ -25,6 +25,7 @@ from compclip.data.sample import CAPTION_ENDINGS, Sample, SampleMember
 from compclip.data.tar_members import DamagedTar, TarMember, TarSample
 
 MEMBERS = True  # further ones may be named
+UNREAD = ("images",)  # keys of the section that decide no sample
 MAX_TEXT_BYTES = 1 << 20  # of a caption's file
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
