@@ -80,7 +80,6 @@ def main(argv: list[str]) -> int:
     )
     literature = report_page.Literature(
         numbers=printed,
-        models=published_numbers.read_models(PUBLISHED / published_numbers.MODELS),
         official=published_numbers.read_official_benchmarks(PUBLISHED),
         claims=stated,
     )

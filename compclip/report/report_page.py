@@ -9,7 +9,7 @@ import functools
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,9 @@ class GridResults:
 
 @dataclass(frozen=True)
 class Literature:
-    """What papers print: their numbers, models to stand among, the benchmarks that these are of, and findings."""
+    """What papers print: their numbers, the benchmarks that these are of, and findings."""
 
     numbers: Sequence[PublishedNumber] = ()
-    models: Sequence[published_numbers.PublishedModel] = ()
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)
     claims: Sequence[Claim] = ()
 
@@ -373,26 +372,9 @@ def compare_published(page: ReportPage) -> list[PaperComparison]:
     return comparisons
 
 
-def rank_among_models(page: ReportPage) -> list[published_numbers.Standing]:
-    """Rank each method among published models, over all columns of each group whose benchmark is theirs."""
-    standings = []
-    for group in _join_tables(page):
-        comparable = published_numbers.keep_comparable_columns(group, page.literature.official)
-        standings += published_numbers.compute_standings(comparable, page.literature.models)
-    return standings
-
-
 def list_not_published(page: ReportPage) -> list[tuple[str, dict[str, list[str]]]]:
     """List by group and reason the benchmarks whose published numbers do not compare with ours."""
-    return _list_incomparable(page, {number.column for number in page.literature.numbers})
-
-
-def list_not_among(page: ReportPage) -> list[tuple[str, dict[str, list[str]]]]:
-    """List by group and reason the benchmarks on which ours do not compare with published models."""
-    return _list_incomparable(page, {column for model in page.literature.models for column in model.values})
-
-
-def _list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
+    names = {number.column for number in page.literature.numbers}
     incomparable = []
     for group in _join_tables(page):
         reasons = published_numbers.list_obstacles(group, names, page.literature.official)
@@ -430,7 +412,7 @@ TEMPLATE_MODULES = (
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
     compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_losses, lay_out_curves,
-    compare_published, rank_among_models, list_not_published, list_not_among, format_name,
+    compare_published, list_not_published, format_name,
 )  # fmt: skip
 
 
