@@ -1,7 +1,7 @@
 """The grid's results as one page and as tables: `compclip report [--partial]`.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
-reference.csv, blind.csv, slices.csv, tuning.csv, metrics.json and plots/ into reports/. A missing cell or result is an
+reference.csv, blind.csv, tuning.csv, metrics.json and plots/ into reports/. A missing cell or result is an
 error that names it, unless --partial shows what there is.
 """
 

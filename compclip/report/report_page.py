@@ -33,7 +33,6 @@ from compclip.report import (
     published_numbers,
     report_figures,
     run_details,
-    slice_tables,
     table_formats,
     table_heads,
     tables,
@@ -53,7 +52,6 @@ from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
-GALLERY_MARK = "<!-- gallery -->"  # texts of others are escaped: none holds it
 ITEMS = 3  # won, and lost, of each method
 MANY = 25  # methods; the head of the page counts the variants of more
 
@@ -134,7 +132,6 @@ class ReportPage:
     settings: PageSettings
     tables: PageTables
     findings: tuple[Finding, ...]
-    slices: tuple[slice_tables.SliceTable, ...]
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -143,11 +140,6 @@ class ReportPage:
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
         """Return a table's rows of what is scored without the picture."""
         return blind_comparison.make_blind_rows(group, self.results.blind.get(group.data, ()))
-
-    @property
-    def has_gallery(self) -> bool:
-        """Whether won and lost items are shown."""
-        return bool(self.slices and self.settings.items)
 
     @property
     def contrasts(self) -> dict[str, Sequence[ResultTable]]:
@@ -175,7 +167,7 @@ class ReportPage:
 
 
 def build_page(results: GridResults, literature: Literature, settings: PageSettings) -> ReportPage:
-    """Compute every table, the verdicts on claims, and the slices of items."""
+    """Compute every table, and the verdicts on claims."""
     runs = results.runs
     reference = settings.reference
     correction = settings.correction
@@ -203,8 +195,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
         blind=_compare_blind(uncorrected, results.blind, correction),
     )
     judged = claims.judge_claims(literature.claims, runs, uncorrected, columns, literature.numbers, correction)
-    slices = [slice_tables.search_table(group, results.records, reference) for group in uncorrected]
-    return ReportPage(results, literature, settings, page_tables, tuple(judged), tuple(filter(None, slices)))
+    return ReportPage(results, literature, settings, page_tables, tuple(judged))
 
 
 def _build_tables(
@@ -273,19 +264,10 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     environment.globals |= {function.__name__: function for function in TEMPLATE_FUNCTIONS}
     layouts = (layout_differences, layout_means, layout_scores)
     environment.filters |= {function.__name__: function for function in layouts}
-    text = environment.get_template("page.html.j2").render(page=page, gallery_mark=Markup(GALLERY_MARK))
-    return _insert_gallery(text, page, out, environment) if page.has_gallery else text
-
-
-def _insert_gallery(text: str, page: ReportPage, out: Path, environment: Environment) -> str:
-    """Put the gallery where the page has its mark, as much of it as the page's bound leaves room for."""
-    room = item_gallery.PAGE_BYTES - len(text.encode("utf-8", "replace"))
     root = page.results.root
-    results = Path(os.path.relpath(root / run_folder.RESULTS, out))
-    galleries = item_gallery.make_galleries(page.slices, page.settings.items, root, results, room)
-    finding = item_gallery.describe_most(galleries)
-    gallery = environment.get_template("gallery.html.j2").render(galleries=galleries, finding=finding)
-    return text.replace(GALLERY_MARK, gallery, 1)
+    linked = Path(os.path.relpath(root / run_folder.RESULTS, out))
+    galleries = item_gallery.make_galleries(page.tables.main, page.results.records, page.settings.items, root, linked)
+    return environment.get_template("page.html.j2").render(page=page, galleries=galleries)
 
 
 def list_facts(page: ReportPage) -> list[tuple[str, str]]:
@@ -408,7 +390,7 @@ def layout_contrasts(page: ReportPage, groups: Sequence[ResultTable], base: str)
 
 # What the template calls, by these names.
 TEMPLATE_MODULES = (
-    claims, decisions, first_screen, published_numbers, run_details, slice_tables, table_formats, tuned_rows
+    claims, decisions, first_screen, item_gallery, published_numbers, run_details, table_formats, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
     compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_losses, lay_out_curves,
@@ -445,7 +427,6 @@ def write_report(page: ReportPage, out: Path) -> None:
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
         "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind),
-        "slices.csv": slice_tables.format_slices_csv(page.slices),
     }
     if page.results.tuning:
         files["tuning.csv"] = tuned_rows.format_tuning_csv(page.results.tuning)

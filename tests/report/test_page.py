@@ -15,8 +15,7 @@ from compclip.prepare import benchmark_records, record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
 from compclip.report import __main__ as report_command
-from compclip.report import item_gallery, report_figures, report_page, run_details, table_formats, tuned_rows
-from compclip.report.report_page import GALLERY_MARK
+from compclip.report import report_figures, report_page, run_details, table_formats, tuned_rows
 from compclip.report.run_details import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -82,7 +81,7 @@ def test_the_page_is_whole_without_its_script_and_its_folds_are_closed(report):
     assert body.count('<div class="scroll" tabindex="0" role="region"') == body.count('<div class="scroll"') > 3
     folds = re.findall(r'<details id="(\w+)"><summary>[^<]+<span>([^<]*)</span>', body)
     assert dict(folds)["counts"] == "3 benchmarks" and all(finding for _, finding in folds)
-    assert not {"slices", "blind", "claims", "published", "wise_ft"} & dict(folds).keys()
+    assert not {"items", "blind", "claims", "published", "wise_ft"} & dict(folds).keys()
 
 
 def test_hours_by_run_by_method_and_in_sum(tmp_path, report):
@@ -250,7 +249,7 @@ def test_the_command_writes_the_same_bytes_twice(project):
     assert sorted(first) == [
         "blind.csv", "claims.csv", "index.html", "metrics.json", "plots/.written.json",
         "plots/forest-vit-scenes.svg", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "reference.csv", "report.csv", "report.md",
-        "report.tex", "slices.csv",
+        "report.tex",
     ]  # fmt: skip
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
@@ -261,7 +260,7 @@ def recorded_project(project):
     """What the runs' SugarCrepe asked, as the stage `benchmark` writes it; texts that would be HTML."""
     Image.new("RGB", (40, 20)).save(project / "a.png")
     records = [
-        StoredRecord(subset, f"{subset}:{i}", (f"<b>{i}</b>", GALLERY_MARK), (), (RecordPicture("a.png", 0, 0, ()),))
+        StoredRecord(subset, f"{subset}:{i}", (f"<b>{i}</b>", "other"), (), (RecordPicture("a.png", 0, 0, ()),))
         for subset, count in (("swap_att", 10), ("swap_obj", 5))
         for i in range(count)
     ]
@@ -276,23 +275,12 @@ def test_won_and_lost_items_stand_on_the_page(recorded_project, capsys):
     html = (recorded_project / "reports" / "index.html").read_text()
     Reader(html)
     assert re.search(r"\w+ wins \d+ and loses \d+", html) and html.count('src="data:image/jpeg;base64,') == 4
-    assert "<b>1</b>" not in html and "&lt;b&gt;" in html and html.count(GALLERY_MARK) == 0
+    assert "<b>1</b>" not in html and "&lt;b&gt;" in html
     assert 'href="../results/clic/vit-scenes-0/sugarcrepe.json"' in html and "img-src data:" in html
     assert report_command.main(["--items", "0"]) == 0
     assert "<img" not in (recorded_project / "reports" / "index.html").read_text()
     with pytest.raises(UserError, match="--items -1: must be 0 or more"):
         report_command.main(["--items", "-1"])
-
-
-def test_the_page_stays_below_its_bound(recorded_project, monkeypatch):
-    """Where the items do not all fit, some stand there and the others are counted."""
-    report_command.main([])
-    page = recorded_project / "reports" / "index.html"
-    bound = page.stat().st_size + item_gallery.TABLE_BYTES // 2  # less than what is held back for headings
-    monkeypatch.setattr(item_gallery, "PAGE_BYTES", bound)
-    report_command.main([])
-    assert 'class="item"' in page.read_text() and page.stat().st_size <= bound
-    assert re.search(r"\d+ items? did not fit", page.read_text())
 
 
 NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"

@@ -147,19 +147,6 @@ def test_blind_rows_are_runs_and_tables_of_the_rows(reported, uri):
     assert "tables/blind.json" not in tables(runs["pretrained-vit-scenes"])
 
 
-def test_slices_are_a_table_of_their_row(reported, uri):
-    """All of them are a file of the report's run, too."""
-    head = "backbone,data,method,reference,benchmark,slice,items,pictures,difference,elsewhere,z,p,shown\n"
-    (reported / "reports" / "slices.csv").write_text(
-        head + "vit,scenes,clic,pretrained,sugarcrepe,word: above,40,20,-0.250000,0.125000,-9.1,0.002,1\n"
-        "vit,scenes,clic,pretrained,sugarcrepe,word: cup,40,20,-0.250000,0.125000,-8.1,0.002,0\n"
-    )
-    update(reported, uri, methods=METHODS)
-    client, runs = tracked(uri)
-    assert [line[1] for line in tables(runs["clic-vit-scenes"])["tables/slices.json"]["data"]] == [-0.25] * 2
-    assert "slices.csv" in {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
-
-
 def test_the_notice_comes_before_any_number(tmp_path):
     """In the notes of the experiment, of the report and of its rows; without one nothing is there."""
     notes = {}
