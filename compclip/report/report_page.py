@@ -1,15 +1,11 @@
-"""One self-contained page: the tables, plots and details as text that the template lays out, and the files beside it.
-
-`plots/.written.json` has the name and hash of each plot: a file that somebody changed or put there is not the report's.
-"""
+"""One self-contained page: tables, plots and details as text that the template lays out, and the files beside it."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
+from compclip.base.files import write_atomic, write_json
 from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
@@ -89,14 +85,13 @@ class Literature:
 
 @dataclass(frozen=True)
 class PageSettings:
-    """How the page is made: the methods' defaults, the chosen columns, and what rows are compared with.
+    """How the page is made: the chosen columns, and what rows are compared with.
 
     All methods are compared with `reference`, beside the pretrained model; "" for none. `correction` is over all
     comparisons of a table. The page shows `items` won, and lost, of each method. `notice` is what a reader must know
     before any number.
     """
 
-    defaults: Callable[[FinishedRun], dict[str, Any]]
     columns: Sequence[str] | None = None
     reference: str = ""
     correction: str = ""
@@ -325,20 +320,6 @@ def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
     return sections
 
 
-def draw_losses(page: ReportPage) -> list[tuple[str, list[tuple[str, Markup]]]]:
-    """Draw one figure of loss curves for each method that was trained, by table."""
-    sections = []
-    for group in page.tables.main:
-        figures = []
-        for row in group.rows:
-            svg = report_figures.draw_loss(row.runs, f"Loss of {row.method}")
-            if svg:
-                figures.append((row.method, svg))
-        if figures:
-            sections.append((group.name, figures))
-    return sections
-
-
 def lay_out_curves(page: ReportPage) -> list[trajectories.CurveSection]:
     """Lay out what runs did along their training, by table."""
     sections = (trajectories.lay_out_section(group, page.results.curves) for group in page.tables.main)
@@ -393,14 +374,12 @@ TEMPLATE_MODULES = (
     claims, decisions, first_screen, item_gallery, published_numbers, run_details, table_formats, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
-    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_losses, lay_out_curves,
+    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, lay_out_curves,
     compare_published, list_not_published, format_name,
 )  # fmt: skip
 
 
 # --- all files of a report: the page comes last
-
-MANIFEST = ".written.json"
 
 
 def write_report(page: ReportPage, out: Path) -> None:
@@ -432,7 +411,6 @@ def write_report(page: ReportPage, out: Path) -> None:
         files["tuning.csv"] = tuned_rows.format_tuning_csv(page.results.tuning)
     files |= {f"plots/{name}": text for name, text in plots.items()}
     files["index.html"] = render_page(page, out)
-    remove_old_plots(out / "plots", plots)
     write_json(out / "metrics.json", table_formats.flatten_means(groups))
     for name, text in files.items():
         write_atomic(out / name, text.encode("utf-8", "replace"))
@@ -478,16 +456,3 @@ def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str
 def name_forest(compared: ComparedTable) -> str:
     """Name the file of a table's figure."""
     return f"forest-{compared.table.backbone}-{compared.table.data}.svg"
-
-
-def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
-    """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
-    manifest = folder / MANIFEST
-    old_hashes = read_mapping(manifest) if manifest.is_file() else {}
-    stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
-    for path in [path for path in folder.rglob("*.*") if path.is_file()]:
-        old_hash = stale.get(path.relative_to(folder).as_posix())
-        if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
-            path.unlink()
-    hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
-    write_json(manifest, hashes)

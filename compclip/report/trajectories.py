@@ -142,7 +142,7 @@ def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine])
 
 # --- along training
 
-CurveSection = tuple[str, list[Markup], list[dict[str, str]]]  # a table's name, figures, and a line a method
+CurveSection = tuple[str, list[Markup], list[list[str]]]  # a table's name, figures, and a line a method
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCu
     return format_csv([head, *rows]) if rows else ""
 
 
-def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list[dict[str, str]]:
+def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list[list[str]]:
     """Return a line a method: Comp and General at each share, means over seeds in percent, and what its row shows."""
     lines = []
     for row in group.rows:
@@ -313,7 +313,7 @@ def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list
             shares = sorted(row_curves[0].steps)
             cells = [f"{format_share(share)}: {_describe_means(group, row_curves, share)}" for share in shares]
             checkpoint = group.get_note(table_heads.CHOSEN, row.method) or "shows the end of the training"
-            lines.append({"method": row.method, "values": "; ".join(cells), "shows": checkpoint})
+            lines.append([row.method, "; ".join(cells), checkpoint])
     return lines
 
 

@@ -161,20 +161,6 @@ class TunedMethod:
     parameters: tuple[ChosenParameter, ...]
     rows: tuple[RowName, ...] = ()  # that have its values
 
-    def layout(self) -> dict[str, str]:
-        """Return the cells of its line."""
-        before = "" if self.gain_before is None else f"{self.gain_before:+.1f}"
-        return {
-            "method": self.method,
-            "place": self.place,
-            "trials": f"{self.trials}" + (f" + {self.failed} failed" if self.failed else ""),
-            "minutes": f"{self.device_seconds / 60:.1f}",
-            "before": before,
-            "gain": f"{self.gain:+.1f}",
-            "flat": f"{self.flat_trials} of {self.trials}",
-            "parameters": "; ".join(parameter.describe() for parameter in self.parameters),
-        }
-
 
 def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
     """Read what was chosen for the present section `tune`; empty where nothing is tuned."""
@@ -286,6 +272,19 @@ def describe_tuning(methods: Sequence[TunedMethod]) -> str:
         f"trials within {FLAT_POINTS:g} point of the best gain; behind each chosen value stand the one before and the "
         "range that the flat trials had."
     )
+
+
+def tabulate_tuning(methods: Sequence[TunedMethod]) -> list[list[str]]:
+    """Tabulate a line a method: trials, minutes, the gain before and after, flat trials, and what was chosen."""
+    lines = []
+    for m in methods:
+        trials = f"{m.trials}" + (f" + {m.failed} failed" if m.failed else "")
+        before = "–" if m.gain_before is None else f"{m.gain_before:+.1f}"
+        chosen = "; ".join(parameter.describe() for parameter in m.parameters)
+        flat = f"{m.flat_trials} of {m.trials}"
+        minutes = f"{m.device_seconds / 60:.1f}"
+        lines.append([m.method, m.place, trials, minutes, before, f"{m.gain:+.1f}", flat, chosen])
+    return lines
 
 
 def format_tuning_csv(methods: Sequence[TunedMethod]) -> str:

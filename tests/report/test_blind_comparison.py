@@ -33,7 +33,7 @@ def page(tmp_path, runs):
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     return made_page.build_page(
         runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
-        "hard_positives/brittleness"], [], [], lambda run: {}, blind=blind,
+        "hard_positives/brittleness"], [], [],blind=blind,
     )  # fmt: skip
 
 
@@ -121,9 +121,7 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
     }
 
     def count_verdicts(correction):
-        page = made_page.build_page(
-            runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind, correction=correction
-        )
+        page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind, correction=correction)
         (table,) = page.tables.blind.values()
         return [sum(bool(s and s.verdict) for r in t.rows for s in r.statistics) for t in (table.above, table.gains)]
 
@@ -135,4 +133,4 @@ def test_rows_of_other_files_are_refused(runs, tmp_path):
     path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     with pytest.raises(UserError, match=r"results of sugarcrepe: blind.length-none-scenes-0 and .*different benchmark"):
-        made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind)
+        made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind)

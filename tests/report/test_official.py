@@ -61,13 +61,13 @@ def build_page(tmp_path, official, **changed):
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, official=official)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], NUMBERS, official=official)
 
 
 def read_comparisons(page):
     """The columns beside papers' tables, and what the page says."""
     html = report_page.render_page(page)
-    section = html.partition('<details id="counts">')[2]
+    section = html.partition('<details id="published">')[2]
     return {column for c in report_page.compare_published(page) for column in c.columns}, section
 
 

@@ -69,7 +69,7 @@ def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     """Page, Markdown, LaTeX, CSV and MLflow's row; of the row alone, with the reason once."""
     write_study(tmp_path, {"train.lr": 1e-6})
     page = made_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, tuned=find(tmp_path, runs)
+        runs, fake_runs.BENCHMARKS, None, [], [],tuned=find(tmp_path, runs)
     )  # fmt: skip
     report_page.write_report(page, tmp_path / "reports")
     for name, mark in (("index.html", "negclip §"), ("report.md", "negclip §"), ("report.tex", r"negclip \S{}")):
@@ -89,7 +89,7 @@ def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_pa
     tuned = tuned_rows.TunedMethod(
         "negclip", "vit-scenes", "s", ("summary/Comp",), 3, 0, 60.0, 0.0, 1.0, 1, (rate,), rows=(TABLE,)
     )
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, tuning=[tuned])
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], tuning=[tuned])
     report_page.write_report(page, tmp_path / "reports")
     note = (
         "was tuned to an edge of the search: nothing beyond train.lr 5e-06 was tried; it cannot be told from the "

@@ -119,7 +119,7 @@ def test_a_rebuild_has_the_same(reported, uri):
 def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     """A row for each method, the same means in both, and verdicts against the report's reference."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), reference="negclip")
     report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
     client, rows = tracked(uri)
