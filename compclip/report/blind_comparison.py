@@ -127,9 +127,12 @@ def compute_above(column: Column, runs: RunsBySeed, blind: Sequence[FinishedRun]
 
 
 def compute_score(column: Column, runs: RunsBySeed) -> Statistic | None:
-    """Compute a method's own number with its interval: its difference to a row that gets nothing right."""
+    """Compute a method's own number with its interval: its difference to a row that gets nothing right.
+
+    The interval of a share ends at 0 and 1.
+    """
     score = tables.compute_difference(column, runs, {t: _get_nothing(run) for t, run in runs.items()})
-    if score is None or score.difference is None:
+    if score is None or score.difference is None or column.score:
         return score
     interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))
     return replace(score, difference=interval, verdict=0)
