@@ -235,9 +235,7 @@ def _compare_blind(
     for group in group_tables:
         table = blind_comparison.build_blind_table(group, blind.get(group.data, ()))
         if table:
-            above = decisions.correct_table(table.above, correction)
-            gains = decisions.correct_table(table.gains, correction)
-            compared[group.name] = replace(table, above=above, gains=gains)
+            compared[group.name] = replace(table, gains=decisions.correct_table(table.gains, correction))
     return compared
 
 
@@ -405,7 +403,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         + claims.format_claims_latex(page.findings),
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
-        "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind),
+        "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind, blind),
     }
     if page.results.tuning:
         files["tuning.csv"] = tuned_rows.format_tuning_csv(page.results.tuning)
