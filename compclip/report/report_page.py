@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from compclip.base.files import write_atomic, write_json
-from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
@@ -49,7 +47,7 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
 ITEMS = 3  # won, and lost, of each method
-MANY = 25  # methods; the head of the page counts the variants of more
+MANY = 25  # methods; the head of the page counts more
 
 
 @dataclass(frozen=True)
@@ -267,10 +265,11 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     """List what the grid holds, as (name, values) pairs for the head of the page."""
     runs = page.results.runs
     cells = [run.cell for run in runs]
+    methods = list(dict.fromkeys(c.method for c in cells))
     trained = [run for run in runs if run.cell.method != PRETRAINED]
     split = page.settings.split
     pairs: dict[str, list[str]] = {
-        "methods": abbreviate_methods([c.method for c in cells]),
+        "methods": methods if len(methods) <= MANY else [f"{len(methods)}"],
         "backbone": [c.backbone for c in cells],
         "data": [c.data for c in cells],
         "seeds": [str(run.cell.seed) for run in trained or runs],
@@ -280,16 +279,6 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
         "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(runs)],
     }
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
-
-
-def abbreviate_methods(names: Sequence[str]) -> list[str]:
-    """Return every method; in a long list the variants are counted."""
-    names = list(dict.fromkeys(names))
-    if len(names) <= MANY:
-        return names
-    rows = Counter(name.partition(".")[0] for name in names)
-    variants = {base: rows[base] - (base in names) for base in rows}
-    return [f"{base} ({format_count(n, 'variant')})" if rows[base] > 1 else base for base, n in variants.items()]
 
 
 def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
@@ -307,21 +296,27 @@ def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     return formulas
 
 
-def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
+FiguresByTable = list[tuple[str, list[Markup]]]
+
+
+def draw_wise_ft(page: ReportPage) -> FiguresByTable:
     """Draw the WiSE-FT lines over the same axes as the trade-off figures, by table."""
-    sections = []
+    return _draw_by_table(page, trajectories.build_trajectories, page.results.lines, "WiSE-FT")
+
+
+def draw_curves(page: ReportPage) -> FiguresByTable:
+    """Draw what runs did along their training over the same axes, by table."""
+    return _draw_by_table(page, trajectories.build_curves, page.results.curves, "Along training")
+
+
+def _draw_by_table(page: ReportPage, build: Any, lines: Sequence[Any], title: str) -> FiguresByTable:
+    """Draw `lines` in the planes of each table's summary columns, by `build(table, lines, x, y)`."""
+    drawn = []
     for group in page.tables.main:
-        build = functools.partial(trajectories.build_trajectories, group, page.results.lines)
-        figures = report_figures.draw_against_comp(group, build, "WiSE-FT")
+        figures = report_figures.draw_against_comp(group, functools.partial(build, group, lines), title)
         if figures:
-            sections.append((group.name, figures))
-    return sections
-
-
-def lay_out_curves(page: ReportPage) -> list[trajectories.CurveSection]:
-    """Lay out what runs did along their training, by table."""
-    sections = (trajectories.lay_out_section(group, page.results.curves) for group in page.tables.main)
-    return [section for section in sections if section]
+            drawn.append((group.name, figures))
+    return drawn
 
 
 def compare_published(page: ReportPage) -> list[PaperComparison]:
@@ -372,7 +367,7 @@ TEMPLATE_MODULES = (
     claims, decisions, first_screen, item_gallery, published_numbers, run_details, table_formats, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
-    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, lay_out_curves,
+    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_curves,
     compare_published, list_not_published, format_name,
 )  # fmt: skip
 

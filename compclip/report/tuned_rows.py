@@ -19,7 +19,6 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import grid, tuning
 from compclip.config.columns import SUMMARY
@@ -55,7 +54,10 @@ class PastStudy:
             return None
         settings = {**(run.config.get("method") or {})}
         settings |= {f"train.{name}": value for name, value in (run.config.get("train") or {}).items()}
-        return next((n for n, values in self.trials.items() if values and _are_equal(values, settings)), None)
+        for number, values in self.trials.items():
+            if values and all(n in settings and _is_equal(value, settings[n]) for n, value in values.items()):
+                return number
+        return None
 
     def describe(self, trial: int) -> str:
         """Describe what a row of a trial was tuned on."""
@@ -64,32 +66,21 @@ class PastStudy:
         return f"has the values of trial {trial} of the study {self.name}, {chosen_by}"
 
 
-def _are_equal(values: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    return all(name in settings and _is_equal(value, settings[name]) for name, value in values.items())
-
-
 def _is_equal(tried: Any, used: Any) -> bool:
     numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (tried, used)]
     return isclose(tried, used, rel_tol=ROUNDED) if all(numbers) else tried == used
 
 
 def read_studies(root: Path) -> list[PastStudy]:
-    """Read the project's studies, sorted by name. Raises UserError for a damaged file."""
+    """Read the project's studies, sorted by name."""
     return [_read_study(path) for path in sorted((root / STUDIES).glob("*/trials.json"))]
 
 
 def _read_study(path: Path) -> PastStudy:
     raw = read_mapping(path)
-    try:
-        objectives = tuple(str(o if isinstance(o, str) else o["metric"]) for o in raw["objectives"])
-        trials = {
-            int(trial["number"]): dict(trial["params"])
-            for trial in raw["trials"]
-            if trial["state"] == "complete" and not trial.get("paper")
-        }
-        return PastStudy(str(raw["study"]), str(raw["method"]), str(raw.get("split", WHOLE)), objectives, trials)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a study's trials ({error!r}); run the sweep again") from error
+    objectives = tuple(o if isinstance(o, str) else o["metric"] for o in raw["objectives"])
+    trials = {t["number"]: t["params"] for t in raw["trials"] if t["state"] == "complete" and not t.get("paper")}
+    return PastStudy(raw["study"], raw["method"], raw.get("split", WHOLE), objectives, trials)
 
 
 def find_tuned_rows(
@@ -99,11 +90,10 @@ def find_tuned_rows(
     leaky = [study for study in studies if study.overlaps(benchmarks, report_split)]
     rows: dict[RowName, str] = {}
     for run in runs:
-        matches = ((study, trial) for study in leaky if (trial := study.find_trial(run)) is not None)
-        match = next(matches, None)
-        if match:
-            study, trial = match
-            rows.setdefault((run.cell.method, run.cell.backbone, run.cell.data), study.describe(trial))
+        for study in leaky:
+            trial = study.find_trial(run)
+            if trial is not None:
+                rows.setdefault((run.cell.method, run.cell.backbone, run.cell.data), study.describe(trial))
     return rows
 
 

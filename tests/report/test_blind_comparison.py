@@ -33,7 +33,7 @@ def page(tmp_path, runs):
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     return made_page.build_page(
         runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
-        "hard_positives/brittleness"], [], [],blind=blind,
+        "hard_positives/brittleness"], [], [], blind=blind,
     )  # fmt: skip
 
 
