@@ -1,6 +1,6 @@
 """Every published number of the field in one place: `compclip field`.
 
-compclip field                          write the page, CSV files and a LaTeX table into field/
+compclip field                          write the page and CSV files into field/
 compclip field --picture docs/field.png write the trade-off picture alone, as .png, .svg or .pdf
 
 Reads experiments/published and experiments/claims.yaml. Rows of the current grid are among the published ones where

@@ -1,4 +1,4 @@
-"""The page, the CSV files and the LaTeX table of the field, and the same as tables of pandas."""
+"""The page and the CSV files of the field, and the same as tables of pandas."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from compclip.field.replication import Context
 from compclip.field.tradeoff_figures import Panel
 from compclip.report import claims
 from compclip.report.claims import Claim
-from compclip.report.escape import format_csv, format_name, to_latex
+from compclip.report.escape import format_csv, format_name
 from compclip.report.published_numbers import PublishedNumber
-from compclip.report.table_formats import LATEX_PACKAGES, layout_latex
 
 
 @dataclass(frozen=True)
@@ -79,28 +78,6 @@ def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
     apart = [{name: getattr(conflict, name) for name in names} for conflict in results.conflicts]
     tables = {"numbers": numbers, "models": models, "conflicts": apart, "claims": map(asdict, results.contexts)}
     return {name: pandas.DataFrame(rows) for name, rows in tables.items()}
-
-
-def format_latex(published: PublishedField) -> str:
-    """Format one booktabs table for each backbone: the models of papers, ablations apart, along all axes."""
-    axes = published.facts.axes
-    titles = {name: axis.title.removesuffix(", %") for name, axis in axes.items()}
-    head = ["Model", "Source", "Kind", "Data", *map(to_latex, titles.values())]
-    caption = "in percent. " + "; ".join(f"{titles[name]}: {axis.means}" for name, axis in axes.items())
-    latex_tables = []
-    for backbone in published.facts.backbones:
-        rows = []
-        for m in published.models:
-            values = [published.measure(m, axis) for axis in axes]
-            is_shown = m.backbone.partition(" ")[0] == backbone and m.method and not (m.is_ablation or m.is_wrong)
-            if is_shown and sum(value is not None for value in values) > 1:
-                cells = ["--" if value is None else f"{value:.1f}" for value in values]
-                names = (m.row, m.source, m.backbone.removeprefix(backbone).strip(), m.data)
-                rows.append([*map(to_latex, names), *cells])
-        if rows:
-            alignment = "llll" + "r" * len(axes)
-            latex_tables.append(layout_latex(alignment, [head], rows, to_latex(backbone), to_latex(caption)))
-    return LATEX_PACKAGES + "\n".join(latex_tables)
 
 
 def draw_pictures(published: PublishedField) -> list[tuple[str, str, list[Panel]]]:
@@ -187,12 +164,11 @@ def render_page(results: FieldResults) -> str:
 
 
 def write_field(results: FieldResults, out: Path) -> None:
-    """Write the CSV files, the LaTeX table and last the page."""
+    """Write the CSV files, and last the page."""
     files = {}
     for name, frame in make_frames(results).items():
         lines = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
         files[f"{name}.csv"] = format_csv([list(frame.columns), *lines])
-    files["field.tex"] = format_latex(results.published)
     files["index.html"] = render_page(results)
     for name, text in files.items():
         write_atomic(out / name, text.encode())

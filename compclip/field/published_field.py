@@ -21,6 +21,8 @@ from compclip.report import published_numbers
 from compclip.report.published_numbers import RELEASED, PublishedNumber
 
 FACTS_FILE = "field.yaml"
+MODELS = "models"  # the folder of the list: a line a model, the report's columns in percent
+MODEL_FIELDS = ("model", "weights", "family")
 LIST = "vl_compo"  # the source that is no paper: a list of models by one program
 OURS = "ours"
 
@@ -163,7 +165,7 @@ def read_field(folder: Path, own_numbers: Sequence[PublishedNumber] = ()) -> Pub
     papers = published_numbers.read_numbers(folder)
     if not papers:
         raise UserError(f"{folder}: no tables of papers; give a folder as experiments/published")
-    listed = read_listed_numbers(folder / published_numbers.MODELS, facts)
+    listed = read_listed_numbers(folder / MODELS, facts)
     numbers = (*papers, *listed, *name_backbones(own_numbers, papers))
     return PublishedField(numbers, tuple(join_models(numbers)), facts)
 
@@ -180,15 +182,17 @@ def read_facts(path: Path) -> FieldFacts:
 
 
 def read_listed_numbers(folder: Path, facts: FieldFacts) -> list[PublishedNumber]:
-    """Read the models of the list as numbers of a source of its own."""
+    """Read the models of the list as numbers of a source of its own; an empty cell is not known."""
     numbers = []
-    for model in published_numbers.read_models(folder):
-        method, backbone = facts.same_weights.get(model.name, ["", find_backbone(model.name)])
-        name = f"{model.name} ({model.family})"
-        for column, value in model.values.items():
-            benchmark, _, metric = column.partition("/")
-            printed = f"{value:.2f}"
-            numbers.append(PublishedNumber(LIST, "results", name, method, backbone, "", benchmark, metric, printed))
+    for where, row in published_numbers.read_rows(folder, MODEL_FIELDS):
+        model = f"{row['model']}, {row['weights']}"
+        method, backbone = facts.same_weights.get(model, ["", find_backbone(model)])
+        name = f"{model} ({row['family']})"
+        for column, text in row.items():
+            if text and column not in MODEL_FIELDS:
+                benchmark, _, metric = column.partition("/")
+                printed = f"{published_numbers.parse_printed(where, column, text):.2f}"
+                numbers.append(PublishedNumber(LIST, "results", name, method, backbone, "", benchmark, metric, printed))
     return numbers
 
 

@@ -24,7 +24,7 @@ from compclip.base.errors import UserError, entry, unknown
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.report.slice_tables import RowItems
+    from compclip.report.row_items import RowItems
     from compclip.report.tables import MethodRow
 
 SIDES = ("ours", "theirs")
@@ -35,14 +35,14 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Compare two rows on a benchmark and print what differs."""
     args = _parser().parse_args(argv)
     from compclip.config import read
-    from compclip.report import slice_search
+    from compclip.report import row_items
     from compclip.report.statistics import named_generator
 
     items = _join(read.load_params(args.params), args, root)
     difference_I = items.difference(args.ours, args.theirs)
     rng = named_generator("slices", f"{args.ours} {args.theirs} {args.benchmark}")
     slices = items.metric_slices() | items.slices()
-    search = slice_search.search_slices(difference_I, items.unit_I, slices, rng)
+    search = row_items.search_slices(difference_I, items.unit_I, slices, rng)
     sides = {}
     for name, is_won in (("won", True), ("lost", False)):
         order = items.order_decided(args.ours, args.theirs, is_won, args.items)
@@ -60,7 +60,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
     """Join both rows' results with the records that the stage `benchmark` wrote."""
     from compclip.prepare import benchmark_records
-    from compclip.report import slice_tables
+    from compclip.report import row_items
 
     if args.benchmark not in params.benchmarks:
         raise unknown("benchmark", args.benchmark, params.benchmarks, "--benchmark")
@@ -70,7 +70,7 @@ def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
         if metric not in metrics:
             raise unknown("metric", metric, metrics, f"--metric: {args.benchmark}")
     records = benchmark_records.read_records(benchmark_records.records_file(root, args.benchmark))
-    items = slice_tables.join_items(args.benchmark, rows, records, args.metric)
+    items = row_items.join_items(args.benchmark, rows, records, args.metric)
     if items is None:
         raise UserError(
             f"{args.benchmark}: the rows share no item, or its files are not those that were scored; "

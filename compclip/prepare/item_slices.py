@@ -16,10 +16,6 @@ import numpy as np
 WORD = re.compile(r"[\w'-]+")
 SHARES = 4  # classes of length and of size
 Members = dict[str, list[int]]  # indices by the name of a slice
-SEARCHED = (
-    "words of the first text, words that stand in it or in the nearest other text alone, the edit between the two and "
-    "its place, which of them is longer, the number of words, the picture's size and shape, and the benchmark's groups"
-)
 
 
 def list_text_slices(texts: Iterable[Sequence[str]]) -> Members:

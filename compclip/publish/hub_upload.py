@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+
+from huggingface_hub import HfApi, constants, errors
 
 from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line
@@ -21,8 +23,7 @@ ATTRIBUTES = ".gitattributes"  # a new repository has it
 # What an earlier publication may have that this one leaves out.
 CONVERTED = (transformers_export.CONFIG, transformers_export.WEIGHTS, transformers_export.PREPROCESSOR)
 FOLDERS = ("", f"{transformers_export.TEXT_ENCODER}/", f"{transformers_export.VISION_TOWER}/")
-OPTIONAL = (heads.CONFIG, heads.WEIGHTS, *(folder + file for folder in FOLDERS for file in CONVERTED))
-T = TypeVar("T")
+OPTIONAL = [heads.CONFIG, heads.WEIGHTS, *(folder + file for folder in FOLDERS for file in CONVERTED)]
 
 
 def parse_repository(target: str) -> str:
@@ -33,23 +34,19 @@ def parse_repository(target: str) -> str:
     return name
 
 
-def check_repository(name: str) -> list[str]:
-    """Return the files that a repository has; none where it is not there yet.
+def check_repository(name: str) -> bool:
+    """Return whether a repository is there.
 
     Raises UserError for one whose files no publication wrote, and for a hub that does not answer.
     """
-    from huggingface_hub import errors
-
-    def request() -> list[str]:
+    with _say_errors(name):
         try:
-            return list(_make_api().list_repo_files(name))
+            files = _make_api().list_repo_files(name)
         except errors.RepositoryNotFoundError:
-            return []
-
-    files = _call(request, name)
+            return False
     if set(files) - {ATTRIBUTES} and source_run.MARKER not in files:
         raise UserError(f"{_page(name)}: is not empty, and no earlier publication; give another name")
-    return files
+    return True
 
 
 def upload_folder(folder: Path, name: str, message: str, public: bool = False) -> str:
@@ -57,37 +54,28 @@ def upload_folder(folder: Path, name: str, message: str, public: bool = False) -
 
     Files of an earlier publication that this one leaves out are removed. Raises UserError as `check_repository`.
     """
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
-    earlier = check_repository(name)
-    files = source_run.list_files(folder)
-    operations: list[Any] = [CommitOperationAdd(file, folder / file) for file in files]
-    operations += [CommitOperationDelete(file) for file in OPTIONAL if file in earlier and file not in files]
-    api = _make_api()
-    if not earlier:
-        _call(lambda: api.create_repo(name, private=not public, exist_ok=True), name)
-    _call(lambda: api.create_commit(name, operations, commit_message=message), name)
+    is_there = check_repository(name)
+    with _say_errors(name):
+        api = _make_api()
+        if not is_there:
+            api.create_repo(name, private=not public, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message=message, delete_patterns=OPTIONAL)
     return _page(name)
 
 
-def _make_api() -> Any:
-    from huggingface_hub import HfApi
-
+def _make_api() -> HfApi:
     return HfApi(token=environment_variables.read_secret(TOKEN) or None)
 
 
 def _page(name: str) -> str:
-    from huggingface_hub import constants
-
     return f"{constants.ENDPOINT}/{name}"
 
 
-def _call(request: Callable[[], T], name: str) -> T:
-    """Return what a request returns; its errors as a UserError of one line."""
-    from huggingface_hub import errors
-
+@contextmanager
+def _say_errors(name: str) -> Iterator[None]:
+    """Raise the errors of a request as a UserError of one line."""
     try:
-        return request()
+        yield
     except errors.OfflineModeIsEnabled as error:
         raise UserError(f"{_page(name)}: the hub is switched off by HF_HUB_OFFLINE; unset it") from error
     except Exception as error:  # its HTTP client, its own errors and the disk's share no base

@@ -1,16 +1,19 @@
-"""The model card of a publication: what the run's own files say, and nothing that they do not.
+"""The model card of a publication: what the run's own files say, laid out by card.md.j2.
 
-Absolute paths are shortened to their last name, and whatever looks like a secret is masked.
+Absolute paths are shortened to their last name, and whatever looks like a secret is masked. Shares are in percent. An
+interval of a number is over its items; one of a difference over seeds and items.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from compclip.base import yaml_text
 from compclip.base.errors import redact_secrets
@@ -20,11 +23,11 @@ from compclip.fetch import catalogue
 from compclip.fetch.catalogue import Offer
 from compclip.model import model_config
 from compclip.publish.source_run import SourceRun
-from compclip.report import blind_comparison, statistics, table_heads, tables
-from compclip.report.escape import to_code, to_markdown
+from compclip.report import blind_comparison, table_heads, tables
+from compclip.report.escape import layout_markdown, to_code, to_markdown
 from compclip.report.run_details import flatten_keys
-from compclip.report.statistics import Interval, ItemDifferences
-from compclip.report.table_heads import column_mark
+from compclip.report.statistics import Interval
+from compclip.report.table_formats import describe_interval, format_interval, format_number
 from compclip.report.tables import Column, ResultTable, Statistic
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, PARTIAL, RETRIEVAL
 from compclip.runs.result_files import FinishedRun
@@ -33,23 +36,14 @@ LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]{0,60}")  # identifiers of the hub
 TAGS = ["open_clip", "clip", "compclip"]
 OUTSIDE = re.compile(r"(?<![\w.:/])(?:~|/[\w.+@-])[\w.+@ -]*/[\w./+@ -]*")  # an absolute path of somebody's machine
 FACTS = ("run_key", "git_commit", "seconds", "device", "python")  # of environment.json, in this order
-OPEN_CLIP = """
-import open_clip
-model, _, preprocess = open_clip.create_model_and_transforms("local-dir:FOLDER")  # or hf-hub:OWNER/NAME
-tokenizer = open_clip.get_tokenizer("local-dir:FOLDER")
-"""
-WITH_HEAD = """
-from compclip.evaluate import pair_scorers
-from compclip.model import backbone
-model = backbone.load("FOLDER")  # or hf-hub:OWNER/NAME
-pictures, texts = ["one.jpg", "one.jpg"], ["a cup on a book", "a book on a cup"]
-pair_scorers.encode(model, pictures, texts).matches(pictures, texts)  # a score a pair
-"""
-TRANSFORMERS = """
-from transformers import CLIPModel, CLIPProcessor, CLIPTextModel
-model, processor = CLIPModel.from_pretrained("FOLDER"), CLIPProcessor.from_pretrained("FOLDER")
-text_encoder = CLIPTextModel.from_pretrained("FOLDER", subfolder="text_encoder")  # as diffusers takes it
-"""
+HEADLINE = "headline"
+# The hub's names of tasks.
+TASKS = {
+    CLASSIFICATION: ("zero-shot-image-classification", "Zero-shot image classification"),
+    RETRIEVAL: ("image-text-retrieval", "Image-text retrieval"),
+    COMPOSITION: ("image-text-matching", "Compositional image-text matching"),
+}
+HEAD = ("benchmark", "metric", "this checkpoint", "95 %", "seeds", "mean ± std", "difference to the start, 95 %")
 
 
 def write_card(source: SourceRun, licence: str, notes: list[str], converted: bool, has_head: bool = False) -> str:
@@ -57,20 +51,43 @@ def write_card(source: SourceRun, licence: str, notes: list[str], converted: boo
 
     A model that `has_head` is opened by compclip alone.
     """
+    run = source.run
+    config = run.config
+    backbone = config.get("backbone") or {}
+    model = str(backbone.get("model") or run.cell.backbone)
+    weights = str(backbone.get("weights") or "")
+    start = "random weights" if model_config.has_random_weights(model, weights) else weights or "its own weights"
     numbers = collect_numbers(source)
-    offers = find_offers(source.run.config.get("data") or {})
-    sections = [
-        _describe_start(source),
-        _describe_use(notes, converted, has_head),
-        _describe_numbers(source, numbers),
-        _describe_shared_pictures(source),
-        _describe_data(source, offers, licence),
-        _describe_recipe(source),
-        _describe_origin(source),
-    ]
-    library = "compclip" if has_head else "open_clip"
-    head = make_head(source, numbers, offers, licence, converted, library)
-    return redact_secrets(f"---\n{head}\n---\n\n" + "\n\n".join(sections) + "\n")
+    offers = find_offers(config.get("data") or {})
+    origin = [(name, run.environment[name]) for name in FACTS if run.environment.get(name) not in (None, "")]
+    origin += (run.environment.get("packages") or {}).items()
+    environment = Environment(  # Markdown, not HTML
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"md": lambda text: to_markdown(str(text)), "code": lambda text: to_code(str(text))}
+    card = environment.get_template("card.md.j2").render(
+        head=make_head(source, numbers, offers, licence, converted, "compclip" if has_head else "open_clip"),
+        cell=run.cell,
+        version=metadata.version("compclip"),
+        model=shorten_paths(model),
+        weights=shorten_paths(start),
+        has_head=has_head,
+        converted=converted,
+        notes=notes,
+        numbers=format_table(numbers) if numbers else "",
+        is_drawn=drawn_scenes.lies_in_scenes(str((config.get("data") or {}).get("images") or "")),
+        notice=drawn_scenes.NOTICE,
+        seeds=", ".join(str(sibling.cell.seed) for sibling in source.seeds),
+        has_start=bool(source.pretrained),
+        marks=describe_marks(source, numbers),
+        shared=describe_shared_pictures(source),
+        criteria=", ".join(table_heads.CRITERIA.values()),
+        offers=offers,
+        licence=licence,
+        recipe=mask_config(config),
+        origin=origin,
+    )
+    return redact_secrets(card)
 
 
 def make_head(
@@ -118,73 +135,24 @@ def find_offers(data: Mapping[str, Any]) -> list[Offer]:
     return [offer for offer in entries if any(path.is_relative_to(offer.section.folder) for path in paths)]
 
 
-# --- sections -------------------------------------------------------------------------------------------------
-
-
-def _describe_start(source: SourceRun) -> str:
-    cell = source.run.cell
-    backbone = source.run.config.get("backbone") or {}
-    model = str(backbone.get("model") or cell.backbone)
-    weights = str(backbone.get("weights") or "")
-    start = "random weights" if model_config.has_random_weights(model, weights) else weights or "its own weights"
-    return (
-        f"# {to_markdown(cell.name)}\n\nA CLIP model fine-tuned by the method {to_code(cell.method)} on the data set "
-        f"{to_code(cell.data)} with compclip {metadata.version('compclip')}. It started from "
-        f"{to_code(shorten_paths(model))} with {to_code(shorten_paths(start))}; seed {cell.seed}."
-    )
-
-
-def _describe_use(notes: list[str], converted: bool, has_head: bool) -> str:
-    code = WITH_HEAD if has_head else OPEN_CLIP + TRANSFORMERS * converted
-    return "\n".join(["## Use", "", f"```python{code}```", "", *(f"- {to_markdown(note)}" for note in notes)]).strip()
-
-
-def _describe_numbers(source: SourceRun, numbers: list[CardNumber]) -> str:
-    if not numbers:
-        return "## Numbers\n\nThis run was not scored."
-    seeds = ", ".join(str(run.cell.seed) for run in source.seeds)
-    start = "the model that it started from" if source.pretrained else "no start, whose results were not there"
-    drawn = str((source.run.config.get("data") or {}).get("images") or "")
-    notice = f"**{drawn_scenes.NOTICE}**\n\n" if drawn_scenes.lies_in_scenes(drawn) else ""
-    return (
-        f"## Numbers\n\n{notice}{format_table(numbers)}\n\nShares are in percent; ↑ more is better, ↓ "
-        f"less. The interval of a number is over the benchmark's items. Seeds: {seeds}. Differences are to {start}, "
-        "over seeds and items together unless they say otherwise."
-        f"{_describe_blind(source)}{_describe_marks(source, numbers)}"
-    )
-
-
-def _describe_blind(source: SourceRun) -> str:
-    """Describe what the rows without the picture are, where there are any."""
-    names = ", ".join(run.cell.method for run in source.blind)
-    return (
-        f" Blind rows ({names}) prefer texts without looking at the picture; sighted items are those that all of them "
-        f"get wrong. Both numbers are over the seeds."
-        if names
-        else ""
-    )
-
-
-def _describe_marks(source: SourceRun, numbers: list[CardNumber]) -> str:
+def describe_marks(source: SourceRun, numbers: list[CardNumber]) -> list[str]:
     """Describe what makes numbers unlike those of others: records that are missing, a tokenizer that stands in."""
-    sentences = []
+    marks = []
     if any(PARTIAL in number.mark for number in numbers):
-        sentences.append(
-            f" {PARTIAL} less than nine tenths of the records were scored: no number of the whole benchmark."
-        )
-    sentences += [f" {sentence}." for sentence in table_heads.describe_lost_names([source.run])]
+        marks.append(f"{PARTIAL} less than nine tenths of the records were scored: no number of the whole benchmark")
+    marks += table_heads.describe_lost_names([source.run])
     tokenizers = {result.tokenizer for result in source.run.results.values() if result.tokenizer}
     if tokenizers:
-        sentences.append(f" Texts were read by a stand-in tokenizer ({', '.join(sorted(tokenizers))}).")
-    return "".join(sentences)
+        marks.append(f"Texts were read by a stand-in tokenizer ({', '.join(sorted(tokenizers))})")
+    return marks
 
 
-def _describe_shared_pictures(source: SourceRun) -> str:
-    """Describe what training has seen of each benchmark that the run was scored on."""
-    cell, title = source.run.cell, "## What training has seen of the benchmarks"
+def describe_shared_pictures(source: SourceRun) -> list[str] | None:
+    """Describe what training has seen of each benchmark that the run was scored on; None where nobody compared."""
+    cell = source.run.cell
     path = source.root / table_heads.OVERLAPS / f"{cell.data}.json"
     if not path.is_file():
-        return f"{title}\n\nNobody compared the training pictures with the benchmarks'."
+        return None
     shared = table_heads.read_overlaps(source.root, [cell.data])[cell.data]
     compared = read_mapping(path)
     group = ResultTable(cell.backbone, cell.data, (), ())
@@ -194,24 +162,7 @@ def _describe_shared_pictures(source: SourceRun) -> str:
             lines += table_heads.describe_overlaps(group, {name: shared[name]})
         else:
             lines.append(f"{name}: {'no shared picture was found' if name in compared else 'not compared'}")
-    criteria = ", ".join(table_heads.CRITERIA.values())
-    listing = "\n".join(f"- {to_markdown(line)}" for line in lines)
-    how = f"\n\nPictures were compared {criteria}; one that was scaled anew is not found." if compared else ""
-    return f"{title}\n\n{listing}{how}"
-
-
-def _describe_data(source: SourceRun, offers: list[Offer], licence: str) -> str:
-    lines = [
-        f"- {to_markdown(offer.section.what)}: {to_markdown(offer.section.licence or 'licence not known')}"
-        for offer in offers
-    ] or ["- None of the data set's files is in compclip's catalogue: their licence is not known here."]
-    stated = f"Licence of the weights: {to_code(licence)}." if licence else "Nobody stated a licence of these weights."
-    return "## Data and licences\n\nIn the folders of the data set:\n\n" + "\n".join(lines) + f"\n\n{stated}"
-
-
-def _describe_recipe(source: SourceRun) -> str:
-    config = mask_config(source.run.config)
-    return f"## Recipe\n\nEverything resolved:\n\n```yaml\n{config}```"
+    return lines
 
 
 def mask_config(config: Mapping[str, Any]) -> str:
@@ -219,65 +170,35 @@ def mask_config(config: Mapping[str, Any]) -> str:
     return redact_secrets(shorten_paths(yaml_text.dump_yaml(config))).replace("```", "'''")
 
 
-def _describe_origin(source: SourceRun) -> str:
-    facts = source.run.environment
-    lines = [f"- {key}: {to_code(str(facts[key]))}" for key in FACTS if facts.get(key) not in (None, "")]
-    packages = facts.get("packages") or {}
-    lines += [f"- {to_markdown(str(name))}: {to_code(str(version))}" for name, version in packages.items()]
-    return "\n".join(["## Where it comes from", "", f"- published by compclip {metadata.version('compclip')}", *lines])
-
-
 def shorten_paths(text: str) -> str:
     """Return `text` with each absolute path, which names somebody's machine, as '.../NAME'."""
     return OUTSIDE.sub(lambda match: f".../{PurePosixPath(match[0]).name}", text)
 
 
-# --- numbers of a card ----------------------------------------------------------------------------------------------
-# The numbers of a model card: each benchmark's headline and metrics with intervals, and the hub's model-index.
-#
-# Shares are shown in percent. An interval of a number is over its items; one of a difference over seeds and items.
-
-
-HEADLINE = "headline"
-# The hub's names of tasks.
-TASKS = {
-    CLASSIFICATION: ("zero-shot-image-classification", "Zero-shot image classification"),
-    RETRIEVAL: ("image-text-retrieval", "Image-text retrieval"),
-    COMPOSITION: ("image-text-matching", "Compositional image-text matching"),
-}
-BLIND_HEAD = " above the best blind row, 95 % | on sighted items, 95 % |"
-HEAD = "| benchmark | metric | this checkpoint | 95 % | seeds | mean ± std | difference to the start, 95 % |"
+# --- numbers of a card ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CardNumber:
-    """A column's number for the published checkpoint, and over the seeds."""
+    """A column's number for the published checkpoint with its interval over items, and over the seeds."""
 
     column: Column
     value: float
     interval: Interval | None
     statistic: Statistic
     mark: str = ""  # of a number that is not of the whole benchmark
-    above: Statistic | None = None  # the difference to the best row that looks at no picture
-    sighted: Statistic | None = None  # the number on items that all those rows get wrong
 
 
 def collect_numbers(source: SourceRun) -> list[CardNumber]:
     """Collect the headline of each benchmark that has one of several metrics, and its metrics without details."""
     numbers = []
-    blind = source.blind
-    trainings = tables.index_runs(source.seeds)
-    on_sighted = {t: blind_comparison.select_sighted(run, blind) for t, run in trainings.items()} if blind else {}
-    for column in _list_columns(source.run):
-        value = tables.column_value(source.run, column)
+    run = source.run
+    for column in _list_columns(run):
+        score = blind_comparison.compute_score(column, {run.cell.seed: run})
         statistic = tables.compute_statistic(column, source.seeds, source.pretrained)
-        if value is not None and statistic is not None:
-            interval = compute_item_interval(source.run, column)
-            mark = column_mark(column, [source.run])
-            compared = blind_comparison.is_compared(column, blind)
-            above = blind_comparison.compute_above(column, trainings, blind) if compared else None
-            sighted = blind_comparison.compute_score(column, on_sighted) if compared else None
-            numbers.append(CardNumber(column, value, interval, statistic, mark, above, sighted))
+        if score is not None and statistic is not None:
+            mark = table_heads.column_mark(column, [run])
+            numbers.append(CardNumber(column, score.mean, score.difference, statistic, mark))
     return numbers
 
 
@@ -291,79 +212,25 @@ def _list_columns(run: FinishedRun) -> Iterator[Column]:
                 yield column
 
 
-def compute_item_interval(run: FinishedRun, column: Column) -> Interval | None:
-    """Compute the 95 % interval of a run's number over its items; None where the results have none.
-
-    That of a share ends at 0 and 1.
-    """
-    value = tables.column_value(run, column)
-    items = _collect_items(run, column, 1.0)
-    interval = statistics.compute_interval([value], items)[0] if value is not None and items else None
-    if interval is None or column.score:
-        return interval
-    return replace(interval, low=max(interval.low, 0.0), high=min(interval.high, 1.0))
-
-
-def _collect_items(run: FinishedRun, column: Column, weight: float) -> list[ItemDifferences]:
-    """Collect the items of the metrics whose weighted means are the column; empty where one of them has none."""
-    members = column.members or tables.mean_members(column, [run])
-    if members:
-        by_member = [_collect_items(run, member, weight / len(members)) for member in members]
-        return [item for of_member in by_member for item in of_member] if all(by_member) else []
-    items = run.results[column.benchmark].items.get(column.metric)
-    if items is None or len(set(units := statistics.item_units(items))) < 2:
-        return []
-    return [ItemDifferences(column.benchmark, weight, items.ids, items.values[None], units)]
-
-
-# --- as text --------------------------------------------------------------------------------------------------
-
-
 def format_table(numbers: list[CardNumber]) -> str:
     """Format the numbers as a table of Markdown."""
-    has_blind = any(number.above for number in numbers)
-    lines = [HEAD + BLIND_HEAD * has_blind, "|---|---|---|---|---|---|---|" + "---|---|" * has_blind]
+    rows = []
     for number in numbers:
         column = number.column
         statistic = number.statistic
-        spread = "" if statistic.std is None else f" ± {_show(column, statistic.std)}"
-        mean = "" if statistic.seeds < 2 else f"{_show(column, statistic.mean)}{spread}"
-        name = " ".join(filter(None, (column.metric, column.arrow, number.mark)))
-        cells: tuple[str, ...] = (
-            column.benchmark,
-            name,
-            _show(column, number.value),
-            _show_interval(column, number.interval),
+        spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
+        change = "" if statistic.change is None else format_number(statistic.change, column, sign=True)
+        cells = (
+            to_markdown(column.benchmark),
+            to_markdown(" ".join(filter(None, (column.metric, column.arrow, number.mark)))),
+            format_number(number.value, column),
+            format_interval(number.interval, column, sign=False) if number.interval else "",
             str(statistic.seeds),
-            mean,
-            _show_difference(column, statistic),
+            "" if statistic.seeds < 2 else f"{format_number(statistic.mean, column)}{spread}",
+            f"{change} {describe_interval(statistic, column)}".strip(),
         )
-        if has_blind:
-            above = number.above
-            sighted = number.sighted
-            of_sighted = (
-                f"{_show(column, sighted.mean)} ({_show_interval(column, sighted.difference)})" if sighted else ""
-            )
-            cells += (_show_difference(column, above) if above else "", of_sighted)
-        lines.append(f"| {' | '.join(map(to_markdown, cells))} |")
-    return "\n".join(lines)
-
-
-def _show(column: Column, value: float, sign: str = "") -> str:
-    return f"{column.scale * value:{sign}.{column.digits}f}"
-
-
-def _show_interval(column: Column, interval: Interval | None, sign: str = "") -> str:
-    return f"{_show(column, interval.low, sign)} to {_show(column, interval.high, sign)}" if interval else ""
-
-
-def _show_difference(column: Column, statistic: Statistic) -> str:
-    if statistic.change is None:
-        return _show_interval(column, statistic.difference, "+")
-    basis = statistics.describe_basis(statistic.basis)
-    interval = _show_interval(column, statistic.difference, "+")
-    around = ", ".join(filter(None, (interval, basis)))
-    return _show(column, statistic.change, "+") + (f" ({around})" if around else "")
+        rows.append(cells)
+    return layout_markdown(HEAD, rows)
 
 
 def make_model_index(numbers: list[CardNumber], source: SourceRun) -> list[Any]:

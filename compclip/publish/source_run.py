@@ -12,7 +12,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, temporary_path, write_json
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.interface.method import load_method
-from compclip.report import blind_comparison, run_details, tables
+from compclip.report import run_details, tables
 from compclip.report.run_details import flatten_keys
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun
@@ -28,7 +28,6 @@ class SourceRun:
     seeds: tuple[FinishedRun, ...]
     pretrained: tuple[FinishedRun, ...]
     root: Path  # of the project
-    blind: tuple[FinishedRun, ...] = ()  # what is scored on the benchmarks without their pictures
 
 
 def find_source_run(reference: str, root: Path) -> SourceRun:
@@ -46,9 +45,8 @@ def find_source_run(reference: str, root: Path) -> SourceRun:
     siblings = [sibling for sibling in _read_siblings(run, root) if _settings(sibling) == _settings(run)]
     by_seed = {sibling.cell.seed: sibling for sibling in siblings} | {run.cell.seed: run}
     seeds = tuple(by_seed[seed] for seed in sorted(by_seed))
-    blind = blind_comparison.read_blind_runs(root, [run.cell.data], list(run.results)).get(run.cell.data, ())
-    source = SourceRun(run, seeds, _read_pretrained(run, root), root, tuple(blind))
-    tables.check_same_files([*source.seeds, *source.pretrained, *source.blind])
+    source = SourceRun(run, seeds, _read_pretrained(run, root), root)
+    tables.check_same_files([*source.seeds, *source.pretrained])
     return source
 
 

@@ -1,17 +1,15 @@
 """The grid's results as one page and as tables: `compclip report [--partial]`.
 
 Reads the runs and results of the grid in params.yaml; writes index.html, report.md, report.csv, report.tex, claims.csv,
-reference.csv, blind.csv, slices.csv, tuning.csv, metrics.json and plots/ into reports/. A missing cell or result is an
+reference.csv, blind.csv, tuning.csv, metrics.json and plots/ into reports/. A missing cell or result is an
 error that names it, unless --partial shows what there is.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
@@ -21,7 +19,6 @@ from compclip.base.messages import format_count
 from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
-from compclip.interface.method import load_method
 from compclip.prepare import benchmark_records
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report import (
@@ -80,12 +77,10 @@ def main(argv: list[str]) -> int:
     )
     literature = report_page.Literature(
         numbers=printed,
-        models=published_numbers.read_models(PUBLISHED / published_numbers.MODELS),
         official=published_numbers.read_official_benchmarks(PUBLISHED),
         claims=stated,
     )
     settings = report_page.PageSettings(
-        defaults=make_defaults(params),
         columns=params.report.columns,
         reference=params.report.reference,
         correction=params.report.correction,
@@ -162,20 +157,6 @@ def list_claim_columns(runs: Sequence[FinishedRun], printed: Sequence[published_
     benchmarks = dict.fromkeys(name for run in runs for name in run.results)
     ours = {c.name for c in tables.list_columns(runs, benchmarks)}
     return ours | {f"{SUMMARY}/{name}" for name in SUMMARIES} | {n.column for n in printed}
-
-
-def make_defaults(params: sections.Params) -> Callable[[FinishedRun], dict[str, Any]]:
-    """Make a function that gives a run's defaults: the common training settings and its method's own."""
-
-    def defaults(run: FinishedRun) -> dict[str, Any]:
-        sections_by_name = {"train": params.train, "method": load_method(run.cell.method).Config()}
-        values = {name: dataclasses.asdict(section) for name, section in sections_by_name.items()}
-        return {  # tuples as lists, as YAML has them
-            name: {k: list(v) if isinstance(v, tuple) else v for k, v in section.items()}
-            for name, section in values.items()
-        }
-
-    return defaults
 
 
 if __name__ == "__main__":

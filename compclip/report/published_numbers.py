@@ -3,20 +3,17 @@
 Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and where there is one, deviation
 (over seeds) and activation (a wrong one, with which the weights were scored); values as printed. A row without a method
 is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
-fingerprints of the official benchmarks. models/*.csv has a line a model, among which ours are ranked: model, weights,
-family, and the report's columns, in percent; an empty place is not known. Below our difference of two methods in a
-column stands the authors', as far as it is of the same two.
+fingerprints of the official benchmarks. Below our difference of two methods in a column is the authors', as far as it
+is of the same two.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from compclip.base import yaml_text
 from compclip.base.errors import UserError
@@ -98,17 +95,22 @@ def read_numbers(folder: Path) -> list[PublishedNumber]:
     numbers = []
     for where, row in read_rows(folder, FIELDS):
         fields = {name: (row.get(name) or "").strip() for name in (*FIELDS, DEVIATION, ACTIVATION)}
-        for name in ("value", DEVIATION):
-            try:
-                float(fields[name] or (0 if name == DEVIATION else ""))
-            except ValueError as error:
-                raise UserError(f"{where}: {name}={row[name]!r} is not a number; write it as printed") from error
+        parse_printed(where, "value", fields["value"])
+        parse_printed(where, DEVIATION, fields[DEVIATION] or "0")
         if fields["unit"] not in UNITS:
             raise UserError(f"{where}: unit={row['unit']!r}: must be {' or '.join(UNITS)}")
         if fields[ACTIVATION] not in WRONG_ACTIVATIONS:
             raise UserError(f"{where}: activation={row[ACTIVATION]!r}: must be gelu, or empty")
         numbers.append(PublishedNumber(**fields))
     return numbers
+
+
+def parse_printed(where: str, name: str, text: str) -> float:
+    """Parse a printed number. Raises UserError naming its file, line and column."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UserError(f"{where}: {name}={text[:40]!r} is not a number; write it as printed") from error
 
 
 def drop_wrong_activations(numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
@@ -321,92 +323,6 @@ def list_obstacles(group: ResultTable, names: Collection[str], official: Officia
             is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
             columns_by_reason.setdefault(reason, {})[column.name if is_mean else column.benchmark] = None
     return {reason: list(columns) for reason, columns in columns_by_reason.items()}
-
-
-# --- where a run stands among published models
-
-MODELS = "models"
-MODEL_FIELDS = ("model", "weights", "family")
-
-
-@dataclass(frozen=True)
-class PublishedModel:
-    """A published model: its name, its values by column, in percent, and its family."""
-
-    name: str
-    values: dict[str, float]
-    family: str = ""
-
-
-@dataclass(frozen=True)
-class ModelPercentile:
-    """Where a value is in a column: the percent of models below it, and the nearest on either side."""
-
-    column: str
-    value: float
-    percentile: float
-    models: int
-    above: str  # "" where none is
-    below: str
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A method's percentiles in one table of the report."""
-
-    group: str
-    method: str
-    percentiles: tuple[ModelPercentile, ...]
-
-    @property
-    def median(self) -> float:
-        """The median of its percentiles."""
-        return median(percentile.percentile for percentile in self.percentiles)
-
-
-def read_models(folder: Path) -> list[PublishedModel]:
-    """Read every model of the folder's CSV files. Raises UserError naming file and line of a bad one."""
-    models = []
-    for where, row in read_rows(folder, MODEL_FIELDS):
-        values: dict[str, float] = {}
-        for column in (name for name in row if name not in (*MODEL_FIELDS, None)):
-            text = (row[column] or "").strip()
-            try:
-                value = float(text) if text else math.nan
-            except ValueError:
-                value = math.inf
-            if not (0 <= value <= 100 or math.isnan(value)):
-                raise UserError(f"{where}: {column}={text[:40]!r}: must be from 0 to 100, or empty")
-            values |= {} if math.isnan(value) else {column: value}
-        models.append(PublishedModel(f"{row['model']}, {row['weights']}", values, row["family"]))
-    return models
-
-
-def compute_percentile(column: str, value: float, models: Sequence[PublishedModel]) -> ModelPercentile | None:
-    """Compute where a value, in percent, is in a column; None where no model has it. Equals count half."""
-    values = sorted((m.values[column], m.name) for m in models if column in m.values)
-    if not values:
-        return None
-    under = [pair for pair in values if pair[0] < value]
-    over = [pair for pair in values if pair[0] > value]
-    equal = len(values) - len(under) - len(over)
-    below = 100 * (len(under) + equal / 2) / len(values)
-    next_above, next_below = ("".join(f"{name} ({v:.1f})" for v, name in side) for side in (over[:1], under[-1:]))
-    return ModelPercentile(column, value, below, len(values), next_above, next_below)
-
-
-def compute_standings(group: ResultTable, models: Sequence[PublishedModel]) -> list[Standing]:
-    """Compute the standing of every method of a table that has a column of theirs."""
-    standings = []
-    for row in group.rows:
-        percentiles = []
-        for column, statistic in zip(group.columns, row.statistics, strict=True):
-            if statistic and not column.score:
-                percentiles.append(compute_percentile(column.name, statistic.mean * column.scale, models))
-        comparable = tuple(filter(None, percentiles))
-        if comparable:
-            standings.append(Standing(group.name, row.method, comparable))
-    return standings
 
 
 # --- the authors' own differences beside ours

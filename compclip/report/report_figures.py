@@ -38,14 +38,12 @@ NOT_TERMS = {
     "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",
     "matrix_share", "data_wait", "time", "loss_scale", "skipped_steps",
 }  # fmt: skip
-LOSS_SIZE = (390, 240)  # pixels
-TRADEOFF_SIZE = (430, 330)
+TRADEOFF_SIZE = (430, 330)  # pixels
 FOREST_WIDTH = 450
 FOREST_HEAD = 62  # above and below the rows
 FOREST_ROW = 34
 CROWDED_ROW = 14.5  # of a plot of more rows than CROWD
 VERDICT_COLOURS = {1: BETTER, -1: WORSE, 0: SOFT}
-POINTS = 80  # a curve is drawn as at most so many means over neighbouring steps
 CROWD = 12  # a plot of more points has numbers in place of names
 
 
@@ -65,55 +63,6 @@ def collect_series(runs: Sequence[FinishedRun], term: str) -> tuple[list[int], n
     tables = [t for t in tables if t]
     steps = sorted(set.intersection(*map(set, tables))) if tables else []
     return steps, np.array([[t[s] for s in steps] for t in tables], dtype=np.float64)
-
-
-def collect_totals(runs: Sequence[FinishedRun], terms: Sequence[str]) -> dict[str, tuple[list[int], np.ndarray]]:
-    """Collect the total's series by name; one for each kind of step where steps have different terms, as CLIC's do.
-
-    One line through totals of different terms would leap. A kind of one term is that term's line.
-    """
-    by_kind: dict[tuple[str, ...], list[FinishedRun]] = {}
-    for kind in dict.fromkeys(_present_terms(line, terms) for run in runs for line in run.curve):
-        by_kind[kind] = [replace(r, curve=[x for x in r.curve if _present_terms(x, terms) == kind]) for r in runs]
-    if len(by_kind) < 2:
-        return {"loss": collect_series(runs, "loss")}
-    return {f"total of {', '.join(k)}": collect_series(v, "loss") for k, v in by_kind.items() if len(k) != 1}
-
-
-def _present_terms(line: Mapping[str, object], terms: Sequence[str]) -> tuple[str, ...]:
-    return tuple(term for term in terms if line.get(term) is not None)
-
-
-def average_neighbours(steps: Sequence[int], values: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """Return means over runs of neighbouring steps, so that at most `points` remain; shapes (P,) and (S, P)."""
-    pieces = np.array_split(np.arange(len(steps)), min(points, len(steps)))
-    at = np.array([np.mean([steps[i] for i in piece]) for piece in pieces])
-    return at, np.stack([values[:, piece].mean(axis=1) for piece in pieces], axis=1)
-
-
-def draw_loss(runs: Sequence[FinishedRun], title: str) -> Markup:
-    """Draw total and named terms against the step: a line is the mean over seeds, its band their range.
-
-    What was logged once is a dot. Empty without curves.
-    """
-    terms = list_terms(runs)
-    series = collect_totals(runs, terms) | {name: collect_series(runs, name) for name in terms}
-    curves = {name: average_neighbours(*s) for name, s in series.items() if s[0]}
-    if not curves:
-        return Markup()
-    plot = SvgPlot(title, "step", "", LOSS_SIZE)
-    for number, (name, (at, values)) in enumerate(curves.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        label = "total" if name == "loss" else name
-        mark = "o" if len(at) < 2 else ""
-        plot.axes.plot(at, values.mean(axis=0), marker=mark, markersize=4, linewidth=1.5, color=colour, label=label)
-        if len(values) > 1:
-            plot.axes.fill_between(at, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.16)
-    # the first steps of a run can tower over the rest: the axis covers all but the highest 2 %
-    tops = [0.0, *(float(np.quantile(values, 0.98)) for _, values in curves.values())]
-    lows = [0.0, *(float(values.min()) for _, values in curves.values())]
-    plot.axes.set_ylim(min(lows), 1.05 * max(tops) or 1.0)
-    return plot.to_svg()
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,10 @@
-"""One self-contained page: the tables, plots and details as text that the template lays out, and the files beside it.
-
-`plots/.written.json` has the name and hash of each plot: a file that somebody changed or put there is not the report's.
-"""
+"""One self-contained page: tables, plots and details as text that the template lays out, and the files beside it."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from compclip.base.files import read_bytes, read_mapping, write_atomic, write_json
-from compclip.base.messages import format_count
+from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
@@ -33,7 +27,6 @@ from compclip.report import (
     published_numbers,
     report_figures,
     run_details,
-    slice_tables,
     table_formats,
     table_heads,
     tables,
@@ -53,9 +46,8 @@ from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
-GALLERY_MARK = "<!-- gallery -->"  # texts of others are escaped: none holds it
 ITEMS = 3  # won, and lost, of each method
-MANY = 25  # methods; the head of the page counts the variants of more
+MANY = 25  # methods; the head of the page counts more
 
 
 @dataclass(frozen=True)
@@ -82,24 +74,22 @@ class GridResults:
 
 @dataclass(frozen=True)
 class Literature:
-    """What papers print: their numbers, models to stand among, the benchmarks that these are of, and findings."""
+    """What papers print: their numbers, the benchmarks that these are of, and findings."""
 
     numbers: Sequence[PublishedNumber] = ()
-    models: Sequence[published_numbers.PublishedModel] = ()
     official: OfficialBenchmarks = field(default_factory=OfficialBenchmarks)
     claims: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True)
 class PageSettings:
-    """How the page is made: the methods' defaults, the chosen columns, and what rows are compared with.
+    """How the page is made: the chosen columns, and what rows are compared with.
 
     All methods are compared with `reference`, beside the pretrained model; "" for none. `correction` is over all
     comparisons of a table. The page shows `items` won, and lost, of each method. `notice` is what a reader must know
     before any number.
     """
 
-    defaults: Callable[[FinishedRun], dict[str, Any]]
     columns: Sequence[str] | None = None
     reference: str = ""
     correction: str = ""
@@ -135,7 +125,6 @@ class ReportPage:
     settings: PageSettings
     tables: PageTables
     findings: tuple[Finding, ...]
-    slices: tuple[slice_tables.SliceTable, ...]
 
     def shared(self, group: ResultTable) -> SharedPictures:
         """Return which pictures of the benchmarks a table's trained rows have seen."""
@@ -144,11 +133,6 @@ class ReportPage:
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
         """Return a table's rows of what is scored without the picture."""
         return blind_comparison.make_blind_rows(group, self.results.blind.get(group.data, ()))
-
-    @property
-    def has_gallery(self) -> bool:
-        """Whether won and lost items are shown."""
-        return bool(self.slices and self.settings.items)
 
     @property
     def contrasts(self) -> dict[str, Sequence[ResultTable]]:
@@ -176,7 +160,7 @@ class ReportPage:
 
 
 def build_page(results: GridResults, literature: Literature, settings: PageSettings) -> ReportPage:
-    """Compute every table, the verdicts on claims, and the slices of items."""
+    """Compute every table, and the verdicts on claims."""
     runs = results.runs
     reference = settings.reference
     correction = settings.correction
@@ -204,8 +188,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
         blind=_compare_blind(uncorrected, results.blind, correction),
     )
     judged = claims.judge_claims(literature.claims, runs, uncorrected, columns, literature.numbers, correction)
-    slices = [slice_tables.search_table(group, results.records, reference) for group in uncorrected]
-    return ReportPage(results, literature, settings, page_tables, tuple(judged), tuple(filter(None, slices)))
+    return ReportPage(results, literature, settings, page_tables, tuple(judged))
 
 
 def _build_tables(
@@ -250,9 +233,7 @@ def _compare_blind(
     for group in group_tables:
         table = blind_comparison.build_blind_table(group, blind.get(group.data, ()))
         if table:
-            above = decisions.correct_table(table.above, correction)
-            gains = decisions.correct_table(table.gains, correction)
-            compared[group.name] = replace(table, above=above, gains=gains)
+            compared[group.name] = replace(table, gains=decisions.correct_table(table.gains, correction))
     return compared
 
 
@@ -274,29 +255,21 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     environment.globals |= {function.__name__: function for function in TEMPLATE_FUNCTIONS}
     layouts = (layout_differences, layout_means, layout_scores)
     environment.filters |= {function.__name__: function for function in layouts}
-    text = environment.get_template("page.html.j2").render(page=page, gallery_mark=Markup(GALLERY_MARK))
-    return _insert_gallery(text, page, out, environment) if page.has_gallery else text
-
-
-def _insert_gallery(text: str, page: ReportPage, out: Path, environment: Environment) -> str:
-    """Put the gallery where the page has its mark, as much of it as the page's bound leaves room for."""
-    room = item_gallery.PAGE_BYTES - len(text.encode("utf-8", "replace"))
     root = page.results.root
-    results = Path(os.path.relpath(root / run_folder.RESULTS, out))
-    galleries = item_gallery.make_galleries(page.slices, page.settings.items, root, results, room)
-    finding = item_gallery.describe_most(galleries)
-    gallery = environment.get_template("gallery.html.j2").render(galleries=galleries, finding=finding)
-    return text.replace(GALLERY_MARK, gallery, 1)
+    linked = Path(os.path.relpath(root / run_folder.RESULTS, out))
+    galleries = item_gallery.make_galleries(page.tables.main, page.results.records, page.settings.items, root, linked)
+    return environment.get_template("page.html.j2").render(page=page, galleries=galleries)
 
 
 def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     """List what the grid holds, as (name, values) pairs for the head of the page."""
     runs = page.results.runs
     cells = [run.cell for run in runs]
+    methods = list(dict.fromkeys(c.method for c in cells))
     trained = [run for run in runs if run.cell.method != PRETRAINED]
     split = page.settings.split
     pairs: dict[str, list[str]] = {
-        "methods": abbreviate_methods([c.method for c in cells]),
+        "methods": methods if len(methods) <= MANY else [f"{len(methods)}"],
         "backbone": [c.backbone for c in cells],
         "data": [c.data for c in cells],
         "seeds": [str(run.cell.seed) for run in trained or runs],
@@ -306,16 +279,6 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
         "stand-in tokenizer": [f"{n} ({where})" for n, where in run_details.list_stand_in_tokenizers(runs)],
     }
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in pairs.items() if values]
-
-
-def abbreviate_methods(names: Sequence[str]) -> list[str]:
-    """Return every method; in a long list the variants are counted."""
-    names = list(dict.fromkeys(names))
-    if len(names) <= MANY:
-        return names
-    rows = Counter(name.partition(".")[0] for name in names)
-    variants = {base: rows[base] - (base in names) for base in rows}
-    return [f"{base} ({format_count(n, 'variant')})" if rows[base] > 1 else base for base, n in variants.items()]
 
 
 def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
@@ -333,35 +296,27 @@ def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     return formulas
 
 
-def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
+FiguresByTable = list[tuple[str, list[Markup]]]
+
+
+def draw_wise_ft(page: ReportPage) -> FiguresByTable:
     """Draw the WiSE-FT lines over the same axes as the trade-off figures, by table."""
-    sections = []
+    return _draw_by_table(page, trajectories.build_trajectories, page.results.lines, "WiSE-FT")
+
+
+def draw_curves(page: ReportPage) -> FiguresByTable:
+    """Draw what runs did along their training over the same axes, by table."""
+    return _draw_by_table(page, trajectories.build_curves, page.results.curves, "Along training")
+
+
+def _draw_by_table(page: ReportPage, build: Any, lines: Sequence[Any], title: str) -> FiguresByTable:
+    """Draw `lines` in the planes of each table's summary columns, by `build(table, lines, x, y)`."""
+    drawn = []
     for group in page.tables.main:
-        build = functools.partial(trajectories.build_trajectories, group, page.results.lines)
-        figures = report_figures.draw_against_comp(group, build, "WiSE-FT")
+        figures = report_figures.draw_against_comp(group, functools.partial(build, group, lines), title)
         if figures:
-            sections.append((group.name, figures))
-    return sections
-
-
-def draw_losses(page: ReportPage) -> list[tuple[str, list[tuple[str, Markup]]]]:
-    """Draw one figure of loss curves for each method that was trained, by table."""
-    sections = []
-    for group in page.tables.main:
-        figures = []
-        for row in group.rows:
-            svg = report_figures.draw_loss(row.runs, f"Loss of {row.method}")
-            if svg:
-                figures.append((row.method, svg))
-        if figures:
-            sections.append((group.name, figures))
-    return sections
-
-
-def lay_out_curves(page: ReportPage) -> list[trajectories.CurveSection]:
-    """Lay out what runs did along their training, by table."""
-    sections = (trajectories.lay_out_section(group, page.results.curves) for group in page.tables.main)
-    return [section for section in sections if section]
+            drawn.append((group.name, figures))
+    return drawn
 
 
 def compare_published(page: ReportPage) -> list[PaperComparison]:
@@ -373,26 +328,9 @@ def compare_published(page: ReportPage) -> list[PaperComparison]:
     return comparisons
 
 
-def rank_among_models(page: ReportPage) -> list[published_numbers.Standing]:
-    """Rank each method among published models, over all columns of each group whose benchmark is theirs."""
-    standings = []
-    for group in _join_tables(page):
-        comparable = published_numbers.keep_comparable_columns(group, page.literature.official)
-        standings += published_numbers.compute_standings(comparable, page.literature.models)
-    return standings
-
-
 def list_not_published(page: ReportPage) -> list[tuple[str, dict[str, list[str]]]]:
     """List by group and reason the benchmarks whose published numbers do not compare with ours."""
-    return _list_incomparable(page, {number.column for number in page.literature.numbers})
-
-
-def list_not_among(page: ReportPage) -> list[tuple[str, dict[str, list[str]]]]:
-    """List by group and reason the benchmarks on which ours do not compare with published models."""
-    return _list_incomparable(page, {column for model in page.literature.models for column in model.values})
-
-
-def _list_incomparable(page: ReportPage, names: Collection[str]) -> list[tuple[str, dict[str, list[str]]]]:
+    names = {number.column for number in page.literature.numbers}
     incomparable = []
     for group in _join_tables(page):
         reasons = published_numbers.list_obstacles(group, names, page.literature.official)
@@ -426,17 +364,15 @@ def layout_contrasts(page: ReportPage, groups: Sequence[ResultTable], base: str)
 
 # What the template calls, by these names.
 TEMPLATE_MODULES = (
-    claims, decisions, first_screen, published_numbers, run_details, slice_tables, table_formats, tuned_rows
+    claims, decisions, first_screen, item_gallery, published_numbers, run_details, table_formats, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
-    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_losses, lay_out_curves,
-    compare_published, rank_among_models, list_not_published, list_not_among, format_name,
+    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_curves,
+    compare_published, list_not_published, format_name,
 )  # fmt: skip
 
 
 # --- all files of a report: the page comes last
-
-MANIFEST = ".written.json"
 
 
 def write_report(page: ReportPage, out: Path) -> None:
@@ -462,14 +398,12 @@ def write_report(page: ReportPage, out: Path) -> None:
         + claims.format_claims_latex(page.findings),
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
-        "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind),
-        "slices.csv": slice_tables.format_slices_csv(page.slices),
+        "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind, blind),
     }
     if page.results.tuning:
         files["tuning.csv"] = tuned_rows.format_tuning_csv(page.results.tuning)
     files |= {f"plots/{name}": text for name, text in plots.items()}
     files["index.html"] = render_page(page, out)
-    remove_old_plots(out / "plots", plots)
     write_json(out / "metrics.json", table_formats.flatten_means(groups))
     for name, text in files.items():
         write_atomic(out / name, text.encode("utf-8", "replace"))
@@ -515,16 +449,3 @@ def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str
 def name_forest(compared: ComparedTable) -> str:
     """Name the file of a table's figure."""
     return f"forest-{compared.table.backbone}-{compared.table.data}.svg"
-
-
-def remove_old_plots(folder: Path, plots: Mapping[str, str]) -> None:
-    """Remove the plots of an earlier report that are not among `plots`, and note these before they are written."""
-    manifest = folder / MANIFEST
-    old_hashes = read_mapping(manifest) if manifest.is_file() else {}
-    stale = {name: old_hash for name, old_hash in old_hashes.items() if name not in plots}
-    for path in [path for path in folder.rglob("*.*") if path.is_file()]:
-        old_hash = stale.get(path.relative_to(folder).as_posix())
-        if old_hash and hashlib.sha256(read_bytes(path)).hexdigest() == old_hash:
-            path.unlink()
-    hashes = {name: hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for name, text in plots.items()}
-    write_json(manifest, hashes)

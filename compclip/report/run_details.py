@@ -6,7 +6,7 @@ The pretrained model needs only its results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -144,37 +144,9 @@ def _flatten_settings(raw: dict[str, Any], method: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
 
 
-# --- counts, environments and wall times, parameters that differ from the defaults
+# --- environments and hours
 
 SECTIONS = ("train", "method")
-TableLines = list[dict[str, Any]]  # of a table of the page
-
-
-def tabulate_counts(runs: Sequence[FinishedRun], benchmarks: Sequence[str]) -> tuple[list[str], TableLines]:
-    """Tabulate the names of the counts, and a line for each benchmark, or several where the runs' counts differ.
-
-    `counts` are in the order of the names; `cells` says for which runs they hold.
-    """
-    counts_of_runs = [(n, r.cell.name, r.results[n].counts) for n in benchmarks for r in runs if n in r.results]
-    names = list(dict.fromkeys(key for _, _, counts in counts_of_runs for key in counts if "/" not in key))
-    cells: dict[tuple[str, tuple[int | None, ...]], list[str]] = {}
-    for benchmark, cell, counts in counts_of_runs:
-        cells.setdefault((benchmark, tuple(counts.get(n) for n in names)), []).append(cell)
-    total = Counter(benchmark for benchmark, _, _ in counts_of_runs)
-    return names, [
-        {"benchmark": benchmark, "counts": counts, "cells": _describe_cells(of_counts, total[benchmark])}
-        for (benchmark, counts), of_counts in cells.items()
-    ]
-
-
-def count_groups(runs: Sequence[FinishedRun]) -> list[tuple[str, int]]:
-    """List (benchmark/metric/group, items) for the counts of groups of items."""
-    results = [r for run in runs for r in run.results.values()]
-    return list({f"{r.benchmark}/{key}": n for r in results for key, n in r.counts.items() if "/" in key}.items())
-
-
-def _describe_cells(cells: Sequence[str], total: int) -> str:
-    return "all runs" if len(cells) == total else ", ".join(cells)
 
 
 def list_stand_in_tokenizers(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
@@ -183,61 +155,41 @@ def list_stand_in_tokenizers(runs: Sequence[FinishedRun]) -> list[tuple[str, str
     for run in runs:
         for name in dict.fromkeys(r.tokenizer for r in run.results.values() if r.tokenizer):
             cells.setdefault(name, []).append(run.cell.name)
-    return [(name, _describe_cells(cell_names, len(runs))) for name, cell_names in cells.items()]
+    return [(name, "all runs" if len(c) == len(runs) else ", ".join(c)) for name, c in cells.items()]
 
 
-def tabulate_runs(runs: Sequence[FinishedRun]) -> TableLines:
-    """Tabulate environment and wall times of each run, from environment.json and the results' own seconds.
+def tabulate_runs(group: ResultTable) -> list[list[str]]:
+    """Tabulate each trained row by environment.json: runs, hours, memory, parameters, dropped samples, device, commit.
 
-    `dropped` are training samples by reason, `trained` parameters of all.
+    Of memory the most counts; devices and commits that differ are all named.
     """
     lines = []
-    for run in runs:
-        facts = run.environment
-        device, threads, commit = (str(facts.get(key) or "–") for key in ("device", "threads", "git_commit"))
-        seconds = facts.get("seconds")
-        memory = facts.get("peak_memory_mib")
-        parameters = [facts.get(key) for key in ("trained_parameters", "parameters")]  # the latter of the plain model
-        line = {
-            "cell": run.cell.name,
-            "device": device,
-            "threads": threads,
-            "commit": commit[:10] + ("+" if commit.endswith("+") else ""),
-            "train": "–" if seconds is None else format_duration(seconds),
-            "evaluate": format_duration(sum(r.seconds for r in run.results.values())),
-            "memory": "–" if memory is None else f"{memory:,} MiB",
-            "dropped": ", ".join(f"{v} {k}" for k, v in sorted((facts.get("dropped") or {}).items())) or "none",
-            "trained": "–" if None in parameters else f"{parameters[0]:,} of {parameters[1]:,}",
-            "hours": format_hours([run]),
-            "carried": _format_origin(facts.get("carried") or {}),
-        }
-        lines.append(line)
+    for row in group.rows:
+        if row.method == PRETRAINED:
+            continue
+        dropped: Counter[str] = Counter()
+        memory = []
+        trained = []
+        devices = []
+        commits = []
+        for facts in (run.environment for run in row.runs):
+            dropped.update(facts.get("dropped") or {})
+            memory += [facts["peak_memory_mib"]] if facts.get("peak_memory_mib") else []
+            if facts.get("parameters"):  # of the plain model
+                trained.append(f"{facts['trained_parameters']:,} of {facts['parameters']:,}")
+            devices.append(str(facts.get("device") or "–"))
+            commit = str(facts.get("git_commit") or "–")
+            commits.append(commit[:10] + ("+" if commit.endswith("+") else ""))
+        lines.append([
+            row.method, str(len(row.runs)), format_hours(row.runs), f"{max(memory):,} MiB" if memory else "–",
+            _join_distinct(trained) or "–", ", ".join(f"{n} {why}" for why, n in sorted(dropped.items())) or "none",
+            _join_distinct(devices), _join_distinct(commits),
+        ])  # fmt: skip
     return lines
 
 
-def _format_origin(origin: dict[str, Any]) -> str:
-    """Say which run one that was taken over was trained as."""
-    return f"trained as {origin['from']}, taken over on {origin['date'][:10]}" if origin else ""
-
-
-def tabulate_hours(runs: Sequence[FinishedRun], groups: Sequence[ResultTable]) -> list[tuple[str, TableLines]]:
-    """Tabulate the hours of every trained row by table; none where no run says."""
-    if sum_device_seconds(runs) is None:
-        return []
-    tables = []
-    for group in groups:
-        lines = []
-        for row in (row for row in group.rows if row.method != PRETRAINED):
-            lines.append({"method": row.method, "runs": len(row.runs), "hours": format_hours(row.runs)})
-        if lines:
-            tables.append((group.name, lines))
-    return tables
-
-
-def sum_device_seconds(runs: Sequence[FinishedRun]) -> float | None:
-    """Sum seconds times devices over all lives of the runs that say; None where none does."""
-    times = [seconds for run in runs if (seconds := run.environment.get("device_seconds")) is not None]
-    return float(sum(times)) if times else None
+def _join_distinct(texts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(texts))
 
 
 def format_total_hours(runs: Sequence[FinishedRun]) -> str:
@@ -264,38 +216,6 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def list_package_versions(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
-    """List every package's versions over the runs."""
-    versions: dict[str, list[str]] = {}
-    for run in runs:
-        packages = {"python": run.environment.get("python"), **(run.environment.get("packages") or {})}
-        for name, version in packages.items():
-            if version and version not in versions.setdefault(name, []):
-                versions[name].append(version)
-    return versions
-
-
-@dataclass(frozen=True)
-class ChangedSetting:
-    """A parameter of a method whose value is not the default."""
-
-    key: str
-    value: str
-    default: str
-
-
-def list_changed_settings(run: FinishedRun, defaults: Callable[[FinishedRun], dict[str, Any]]) -> list[ChangedSetting]:
-    """List the run's training and method parameters that differ from the defaults."""
-    usual = flatten_keys(defaults(run))
-    changed = []
-    for key, value in flatten_keys(run.config).items():
-        default = usual.get(key)
-        if key.partition(".")[0] in SECTIONS and value != default:
-            value_text, default_text = ("–" if v is None else str(v) for v in (value, default))
-            changed.append(ChangedSetting(key, value_text, default_text))
-    return changed
-
-
 def flatten_keys(value: Any, prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings to one mapping with dotted keys; other values, lists included, stay."""
     if not isinstance(value, dict) or not value:
@@ -309,24 +229,6 @@ def flatten_keys(value: Any, prefix: str = "") -> dict[str, Any]:
 RARE = 0.05  # a share below it is said in a sentence
 
 
-@dataclass(frozen=True)
-class MethodShares:
-    """One method's views as the table shows them: `common` those of every sample, `partial` with their share."""
-
-    method: str
-    common: str
-    partial: str
-
-
-@dataclass(frozen=True)
-class GroupShares:
-    """The methods of one table, and a sentence for each rare part."""
-
-    name: str
-    methods: tuple[MethodShares, ...]
-    notes: tuple[str, ...]
-
-
 def average_shares(row: MethodRow) -> dict[str, float]:
     """Average each view's share over the runs of a row that say any; a fault that one does not say is 0 there."""
     recorded = [run.environment["view_shares"] for run in row.runs if run.environment.get("view_shares")]
@@ -336,51 +238,17 @@ def average_shares(row: MethodRow) -> dict[str, float]:
     return averages
 
 
-def tabulate_view_shares(groups: Iterable[ResultTable]) -> list[GroupShares]:
-    """Average each part's share over the runs of every trained method that say it; groups without any are left out."""
-    sections = []
-    for group in groups:
-        methods = []
-        notes = []
-        for row in group.rows:
-            means = average_shares(row)
-            if means:
-                common = ", ".join(view for view, share in means.items() if share == 1)
-                partial = ", ".join(f"{view} {format_percent(share)}" for view, share in means.items() if share != 1)
-                methods.append(MethodShares(row.method, common or "–", partial or "–"))
-            for view, share in means.items():
-                if view.startswith(CUT):
-                    kind = view.removeprefix(CUT)
-                    notes.append(
-                        f"{row.method}: {format_percent(share)} of the {kind} differ behind the model's context: masked"
-                    )
-                elif view == REPLACED:
-                    notes.append(f"{row.method}: {describe_replaced(share)}")
-                elif share < RARE:
-                    notes.append(f"{row.method}: {view} was there for {format_percent(share)} of the samples")
-        if methods:
-            sections.append(GroupShares(group.name, tuple(methods), tuple(notes)))
-    return sections
-
-
-def list_settings(
-    groups: Sequence[ResultTable], defaults: Callable[[FinishedRun], dict[str, Any]]
-) -> list[tuple[str, list[ChangedSetting]]]:
-    """List each trained method's parameters that differ from their defaults.
-
-    By backbone and data where these differ.
-    """
-    by_method: dict[str, dict[str, list[ChangedSetting]]] = {}
-    for group in groups:
-        for row in group.rows:
-            if row.method != PRETRAINED and row.runs and row.runs[0].config:
-                settings = list_changed_settings(row.runs[0], defaults)
-                by_method.setdefault(row.method, {})[group.name] = settings
-    labelled = []
-    for method, by_group in by_method.items():
-        first, *further = by_group.items()
-        if any(settings != first[1] for _, settings in further):
-            labelled += [(f"{method}, {name}", settings) for name, settings in by_group.items()]
-        else:
-            labelled.append((method, first[1]))
-    return labelled
+def describe_shares(group: ResultTable) -> list[str]:
+    """Say which texts and pictures that a method asks for were rare, cut or replaced, by a table's rows."""
+    notes = []
+    for row in group.rows:
+        for view, share in average_shares(row).items():
+            percent = format_percent(share)
+            if view.startswith(CUT):
+                kind = view.removeprefix(CUT)
+                notes.append(f"{row.method}: {percent} of the {kind} differ behind the model's context: masked")
+            elif view == REPLACED:
+                notes.append(f"{row.method}: {describe_replaced(share)}")
+            elif share < RARE:
+                notes.append(f"{row.method}: {view} was there for {percent} of the samples")
+    return notes

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 import matplotlib
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
@@ -150,45 +148,25 @@ def export_svg(figure: Figure, label: str, titles: Sequence[str], standalone: bo
     text = stream.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</defs>", "", text, flags=re.DOTALL)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"| xlink(?=:href)', "", text).replace(":href=", " href=")
+    text = re.sub(r">\s+<", "><", text)
+    used_ids = re.findall(r'(?:href="|url\()#([^")]+)', text)
     prefix = "f" + hashlib.sha256(text.encode()).hexdigest()[:6]
-    root = ElementTree.fromstring(text)
-    _slim_element(root, set(re.findall(r'(?:href="|url\()#([^")]+)', text)), titles, prefix)
-    size = {name: root.get(name, "").removesuffix("pt") for name in ("width", "height")}
-    root.attrib = {"class": "plot", "role": "img", "aria-label": label, **size, "viewBox": root.get("viewBox", "")}
+    for number, title in enumerate(titles):
+        text = text.replace(f'<g id="mark{number}">', f'<g class="mark"><title>{escape(title)}</title>', 1)
+
+    def slim(tag: re.Match[str]) -> str:
+        """Return a tag without fonts, turns by 0 and ids that nothing refers to, and with digits that show."""
+        slimmed = re.sub(r"\d+\.\d{2,}", lambda digits: f"{float(digits[0]):.4g}", tag[0].replace("\n", ""))
+        slimmed = re.sub(r'font-family: [^;]*; | transform="rotate\(-0 [^"]*"|(?<= )xlink:', "", slimmed)
+        slimmed = re.sub(r' id="([^"]*)"', lambda i: f' id="{prefix}-{i[1]}"' if i[1] in used_ids else "", slimmed)
+        return re.sub(r'(href="|url\()#', rf"\1#{prefix}-", slimmed)
+
+    width, height = (f"{pixels:g}" for pixels in figure.bbox.size)
+    root = f'<svg class="plot" role="img" aria-label="{escape(label)}" width="{width}" height="{height}"'
+    root += f' viewBox="0 0 {width} {height}"'
     if standalone:
-        root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "font-family": "sans-serif"}
-        root.set("style", f"background:{PAPER}")
-    svg = ElementTree.tostring(root, encoding="unicode")
+        root += f' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" style="background:{PAPER}"'
+    svg = f"{root}>" + re.sub(r"<[^>]*>", slim, text.partition(">")[2])
     for colour, variable in PAGE_COLOURS.items() if not standalone else ():
         svg = svg.replace(colour, f"var(--{variable})")
     return Markup(svg)
-
-
-def _slim_element(element: Element, used_ids: Collection[str], titles: Sequence[str], prefix: str) -> None:
-    """Drop what shows nothing: fonts, turns by 0, ids that nothing refers to, groups without attributes, digits."""
-    identity = element.attrib.pop("id", "")
-    for name, value in element.attrib.items():
-        value = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.4g}", value.replace("\n", ""))
-        if name == "style":
-            value = re.sub(r"font-family: [^;]*;|(?<=[;:]) +", "", value)
-        if name == "href":
-            value = f"#{prefix}-{value[1:]}"
-        element.set(name, value.replace("url(#", f"url(#{prefix}-").strip())
-    if element.get("transform", "").startswith("rotate(-0 "):
-        del element.attrib["transform"]
-    if identity in used_ids:
-        element.set("id", f"{prefix}-{identity}")
-    children: list[Element] = []
-    for child in element:
-        _slim_element(child, used_ids, titles, prefix)
-        is_plain = child.tag == "g" and not child.attrib
-        children += list(child) if is_plain else [child]
-    element[:] = children
-    element.text = (element.text or "").strip()
-    element.tail = ""
-    if identity.startswith("mark") and titles:
-        element.set("class", "mark")
-        title = Element("title")
-        title.text = titles[int(identity.removeprefix("mark"))]
-        element.insert(0, title)

@@ -319,19 +319,12 @@ def format_contrasts_latex(groups: Sequence[ResultTable], method: str, printed: 
 
 
 def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
-    """Format what methods have above the best blind row, and on sighted items, as booktabs tables."""
-    above = (
-        r"difference to the best row that sees no picture, with its 95\,\% interval over seeds and items together, "
-        r"unless it says less; $\ast$ marks one that excludes 0."
-    )
-    sighted = (
+    """Format what methods have on sighted items, as booktabs tables."""
+    caption = (
         r"score on the items that every row without a picture gets wrong or ties on, with its 95\,\% interval over "
         r"seeds and items together, unless it says less."
     )
-    return "".join(
-        _latex_sections(table.above, _latex_contrast, above) + _latex_sections(table.sighted, _latex_score, sighted)
-        for table in blind_tables
-    )
+    return "".join(_latex_sections(table.sighted, _latex_score, caption) for table in blind_tables)
 
 
 def _latex_sections(group: ResultTable, cell: FormatCell, caption: str, printed: PrintedRows | None = None) -> str:

@@ -124,7 +124,7 @@ def describe_lost_names(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def describe_marks(group: ResultTable) -> list[str]:
-    """Describe what the marks mean, where there are any, and which results do not say what shows one picture."""
+    """Describe what the marks mean, where there are any."""
     notes = [f"{mark} {method} {why}" for mark in ROW_MARKS for method, why in group.row_marks.get(mark, {}).items()]
     if group.row_marks.get(TUNED):
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
@@ -137,9 +137,6 @@ def describe_marks(group: ResultTable) -> list[str]:
         )
     if any(SMALLER in mark for mark in marks):
         notes += describe_lost_names(group.runs)
-    names = tables.list_single_items(group.runs)
-    if names:
-        notes.append(f"{tables.SINGLE_ITEMS}, and intervals are too narrow: {', '.join(names)}")
     return notes
 
 

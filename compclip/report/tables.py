@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 
-from compclip.base import messages
 from compclip.base.errors import UserError, unknown
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import MEAN_OF_WAYS, SUMMARY
@@ -25,7 +24,6 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 RowName = tuple[str, str, str]  # method, backbone, data
-SINGLE_ITEMS = "results of an earlier version do not say which items show one picture; each counts by itself"
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
@@ -315,21 +313,9 @@ def mean_members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, .
     return tuple(Column(column.benchmark, name) for name in names)
 
 
-def list_single_items(runs: Sequence[FinishedRun]) -> list[str]:
-    """List the benchmarks of which some results do not say which items show one picture."""
-    results = [result for run in runs for result in run.results.values() if result.items and not result.has_units]
-    return list(dict.fromkeys(result.benchmark for result in results))
-
-
 def check_same_files(runs: Sequence[FinishedRun]) -> None:
-    """Raise UserError where two runs were evaluated on different files of one benchmark.
-
-    Warn in one line where results do not say which items show one picture.
-    """
+    """Raise UserError where two runs were evaluated on different files of one benchmark."""
     first_of: dict[str, tuple[str, str]] = {}
-    names = list_single_items(runs)
-    if names:
-        messages.warn(f"{SINGLE_ITEMS}: {', '.join(names)}; `dvc repro` scores them again")
     for run in runs:
         for name, result in run.results.items():
             cell, first = first_of.setdefault(name, (run.cell.name, result.fingerprint))

@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from markupsafe import Markup
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json, read_mapping
+from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
-from compclip.report import escape, table_heads
+from compclip.report import escape
 from compclip.report.escape import format_csv
-from compclip.report.report_figures import TradeoffPoint, Trajectory, draw_against_comp
+from compclip.report.report_figures import TradeoffPoint, Trajectory
 from compclip.report.run_details import MissingResult
 from compclip.report.tables import Column, ResultTable, RowName, column_value, format_summaries, summary_names
 from compclip.runs import result_files, run_folder
@@ -59,34 +58,23 @@ class WiseFtLine:
 def collect_lines(
     cells: Iterable[Cell], root: Path, partial: bool = False
 ) -> tuple[list[WiseFtLine], list[MissingResult]]:
-    """Collect the lines of the cells, and the cells that have none, or a damaged one.
+    """Collect the lines of the cells, and the cells that have none.
 
     Raises UserError for those unless `partial`.
     """
-    paths = {cell: Published(root, cell).line for cell in cells}
     lines = []
-    missing = [MissingResult(cell.name, "no WiSE-FT line") for cell, path in paths.items() if not path.is_file()]
+    missing = []
+    for cell in cells:
+        path = Published(root, cell).line
+        if path.is_file():
+            mixtures = [Mixture(point["alpha"], dict(point["metrics"])) for point in read_mapping(path)["points"]]
+            lines.append(WiseFtLine(cell, tuple(mixtures)))
+        else:
+            missing.append(MissingResult(cell.name, "no WiSE-FT line"))
     if missing and not partial:
         names = ", ".join(m.cell for m in missing)
         raise UserError(f"{root}: {names}: no WiSE-FT line; run `dvc repro`, or give --partial")
-    for cell, path in paths.items():
-        if path.is_file():
-            try:
-                lines.append(_read_line(cell, path))
-            except UserError as error:
-                if not partial:
-                    raise
-                missing.append(MissingResult(cell.name, str(error)))
     return lines, missing
-
-
-def _read_line(cell: Cell, path: Path) -> WiseFtLine:
-    raw = read_json(path)
-    try:
-        return WiseFtLine(cell, tuple(Mixture(point["alpha"], dict(point["metrics"])) for point in raw["points"]))
-    except (KeyError, TypeError, ValueError) as error:
-        fix = f"run `compclip evaluate wise_ft --cell {cell.name}` again"
-        raise UserError(f"{path}: not a WiSE-FT file ({error!r}); {fix}") from error
 
 
 def format_alpha(alpha: float) -> str:
@@ -142,8 +130,6 @@ def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine])
 
 # --- along training
 
-CurveSection = tuple[str, list[Markup], list[dict[str, str]]]  # a table's name, figures, and a line a method
-
 
 @dataclass(frozen=True)
 class TrainingCurve:
@@ -181,31 +167,25 @@ def collect_curves(
     for run in runs:
         if not (run.config.get("train") or {}).get("snapshots"):
             continue
-        try:
-            curves.append(_read_curve(run, benchmarks, split, Published(root, run.cell).snapshots))
-        except UserError as error:
-            if not partial:
-                raise
-            missing.append(MissingResult(run.cell.name, str(error)))
+        published = Published(root, run.cell).snapshots
+        if published.record.is_file():
+            curves.append(_read_curve(run, benchmarks, split, published))
+        elif partial:
+            missing.append(MissingResult(run.cell.name, "no snapshots"))
+        else:
+            raise UserError(f"{published.record}: no snapshots; run `dvc repro evaluate@{run.cell.method}`")
     return curves, missing
 
 
 def _read_curve(
     run: FinishedRun, benchmarks: Sequence[str], split: PictureSplit, published: SnapshotResults
 ) -> TrainingCurve:
-    if not published.record.is_file():
-        raise UserError(f"{published.record}: no snapshots; run `dvc repro evaluate@{run.cell.method}`")
     raw = read_mapping(published.record)
-    try:
-        steps = {float(share): int(step) for share, step in raw["steps"].items()}
-        values = {float(share): float(value) for share, value in raw["values"].items()}
-        row_share = float(raw["shown"])
-        column = str(raw["column"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        fix = f"run `dvc repro -f evaluate@{run.cell.method}`"
-        raise UserError(f"{published.record}: not a record of snapshots ({error!r}); {fix}") from error
+    steps = {float(share): step for share, step in raw["steps"].items()}
+    values = {float(share): value for share, value in raw["values"].items()}
     mixtures = [Mixture(share, _read_metrics(published.at(share), benchmarks, split)) for share in sorted(steps)]
-    return TrainingCurve(run, WiseFtLine(run.cell, tuple(mixtures)), steps, row_share, column, values)
+    line = WiseFtLine(run.cell, tuple(mixtures))
+    return TrainingCurve(run, line, steps, float(raw["shown"]), raw["column"], values)
 
 
 def _read_metrics(folder: Path, benchmarks: Sequence[str], split: PictureSplit) -> dict[str, float]:
@@ -281,13 +261,6 @@ def _is_of(curve: TrainingCurve, method: str, group: ResultTable) -> bool:
     return curve.cell.method == method and group.holds(curve.cell)
 
 
-def lay_out_section(group: ResultTable, curves: Sequence[TrainingCurve]) -> CurveSection | None:
-    """Lay out a table's part of the page: its name, figures, and a line a method; None without curves."""
-    rows = tabulate_curves(group, curves)
-    build = functools.partial(build_curves, group, curves)
-    return (group.name, draw_against_comp(group, build, "Along training"), rows) if rows else None
-
-
 def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
     """Format a line a run and share: its step, whether it is shown, the choice's value, summary columns in percent."""
     names = summary_names(groups)
@@ -302,26 +275,3 @@ def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCu
                 rows.append([*head, "" if value is None else f"{value:.6g}", *percents])
     head = ["run", "share", "step", "shown", "chosen_by", "validation_value", *names]
     return format_csv([head, *rows]) if rows else ""
-
-
-def tabulate_curves(group: ResultTable, curves: Sequence[TrainingCurve]) -> list[dict[str, str]]:
-    """Return a line a method: Comp and General at each share, means over seeds in percent, and what its row shows."""
-    lines = []
-    for row in group.rows:
-        row_curves = [curve for curve in curves if _is_of(curve, row.method, group)]
-        if row_curves:
-            shares = sorted(row_curves[0].steps)
-            cells = [f"{format_share(share)}: {_describe_means(group, row_curves, share)}" for share in shares]
-            checkpoint = group.get_note(table_heads.CHOSEN, row.method) or "shows the end of the training"
-            lines.append({"method": row.method, "values": "; ".join(cells), "shows": checkpoint})
-    return lines
-
-
-def _describe_means(group: ResultTable, curves: Sequence[TrainingCurve], share: float) -> str:
-    texts = []
-    for name in ("Comp", "General"):
-        column = group.summaries.get(name)
-        numbers = [column_value(curve.line.at(share), column) for curve in curves] if column else [None]
-        values = [number for number in numbers if number is not None]
-        texts.append(f"{100 * sum(values) / len(values):.1f}" if len(values) == len(numbers) else "–")
-    return " / ".join(texts)

@@ -19,7 +19,6 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config import grid, tuning
 from compclip.config.columns import SUMMARY
@@ -55,7 +54,10 @@ class PastStudy:
             return None
         settings = {**(run.config.get("method") or {})}
         settings |= {f"train.{name}": value for name, value in (run.config.get("train") or {}).items()}
-        return next((n for n, values in self.trials.items() if values and _are_equal(values, settings)), None)
+        for number, values in self.trials.items():
+            if values and all(n in settings and _is_equal(value, settings[n]) for n, value in values.items()):
+                return number
+        return None
 
     def describe(self, trial: int) -> str:
         """Describe what a row of a trial was tuned on."""
@@ -64,32 +66,21 @@ class PastStudy:
         return f"has the values of trial {trial} of the study {self.name}, {chosen_by}"
 
 
-def _are_equal(values: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    return all(name in settings and _is_equal(value, settings[name]) for name, value in values.items())
-
-
 def _is_equal(tried: Any, used: Any) -> bool:
     numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (tried, used)]
     return isclose(tried, used, rel_tol=ROUNDED) if all(numbers) else tried == used
 
 
 def read_studies(root: Path) -> list[PastStudy]:
-    """Read the project's studies, sorted by name. Raises UserError for a damaged file."""
+    """Read the project's studies, sorted by name."""
     return [_read_study(path) for path in sorted((root / STUDIES).glob("*/trials.json"))]
 
 
 def _read_study(path: Path) -> PastStudy:
     raw = read_mapping(path)
-    try:
-        objectives = tuple(str(o if isinstance(o, str) else o["metric"]) for o in raw["objectives"])
-        trials = {
-            int(trial["number"]): dict(trial["params"])
-            for trial in raw["trials"]
-            if trial["state"] == "complete" and not trial.get("paper")
-        }
-        return PastStudy(str(raw["study"]), str(raw["method"]), str(raw.get("split", WHOLE)), objectives, trials)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a study's trials ({error!r}); run the sweep again") from error
+    objectives = tuple(o if isinstance(o, str) else o["metric"] for o in raw["objectives"])
+    trials = {t["number"]: t["params"] for t in raw["trials"] if t["state"] == "complete" and not t.get("paper")}
+    return PastStudy(raw["study"], raw["method"], raw.get("split", WHOLE), objectives, trials)
 
 
 def find_tuned_rows(
@@ -99,11 +90,10 @@ def find_tuned_rows(
     leaky = [study for study in studies if study.overlaps(benchmarks, report_split)]
     rows: dict[RowName, str] = {}
     for run in runs:
-        matches = ((study, trial) for study in leaky if (trial := study.find_trial(run)) is not None)
-        match = next(matches, None)
-        if match:
-            study, trial = match
-            rows.setdefault((run.cell.method, run.cell.backbone, run.cell.data), study.describe(trial))
+        for study in leaky:
+            trial = study.find_trial(run)
+            if trial is not None:
+                rows.setdefault((run.cell.method, run.cell.backbone, run.cell.data), study.describe(trial))
     return rows
 
 
@@ -160,20 +150,6 @@ class TunedMethod:
     flat_trials: int
     parameters: tuple[ChosenParameter, ...]
     rows: tuple[RowName, ...] = ()  # that have its values
-
-    def layout(self) -> dict[str, str]:
-        """Return the cells of its line."""
-        before = "" if self.gain_before is None else f"{self.gain_before:+.1f}"
-        return {
-            "method": self.method,
-            "place": self.place,
-            "trials": f"{self.trials}" + (f" + {self.failed} failed" if self.failed else ""),
-            "minutes": f"{self.device_seconds / 60:.1f}",
-            "before": before,
-            "gain": f"{self.gain:+.1f}",
-            "flat": f"{self.flat_trials} of {self.trials}",
-            "parameters": "; ".join(parameter.describe() for parameter in self.parameters),
-        }
 
 
 def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
@@ -286,6 +262,19 @@ def describe_tuning(methods: Sequence[TunedMethod]) -> str:
         f"trials within {FLAT_POINTS:g} point of the best gain; behind each chosen value stand the one before and the "
         "range that the flat trials had."
     )
+
+
+def tabulate_tuning(methods: Sequence[TunedMethod]) -> list[list[str]]:
+    """Tabulate a line a method: trials, minutes, the gain before and after, flat trials, and what was chosen."""
+    lines = []
+    for m in methods:
+        trials = f"{m.trials}" + (f" + {m.failed} failed" if m.failed else "")
+        before = "–" if m.gain_before is None else f"{m.gain_before:+.1f}"
+        chosen = "; ".join(parameter.describe() for parameter in m.parameters)
+        flat = f"{m.flat_trials} of {m.trials}"
+        minutes = f"{m.device_seconds / 60:.1f}"
+        lines.append([m.method, m.place, trials, minutes, before, f"{m.gain:+.1f}", flat, chosen])
+    return lines
 
 
 def format_tuning_csv(methods: Sequence[TunedMethod]) -> str:

@@ -51,7 +51,6 @@ class Result:
     coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
     headline: tuple[str, ...] = ()
     tokenizer: str = ""  # the stand-in that read the texts; none: the model's own
-    has_units: bool = True  # whether the file says which items show one picture; those of earlier versions do not
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +176,6 @@ def read_result(path: Path) -> Result:
             coverage={name: (scored, records) for name, (scored, records) in raw.get("coverage", {}).items()},
             headline=tuple(raw["headline"]),
             tokenizer=raw.get("checkpoint", {}).get("tokenizer", ""),
-            has_units="units" in raw,
         )
         _check_means(result)
         if raw.get("retrieved"):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from compclip.prepare import benchmark_records
 from compclip.prepare.benchmark_records import BenchmarkRecords
-from compclip.report.slice_tables import is_repetition
+from compclip.report.row_items import is_repetition
 from compclip.runs import result_files, run_folder
 from compclip.runs.item_outcomes import Items
 from compclip.runs.result_files import Result

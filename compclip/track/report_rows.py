@@ -24,12 +24,10 @@ from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, Mlflow
 from compclip.track.item_tables import ArtifactTable, format_table
 
 REPORTS = Path("reports")
-FILES = (
-    *("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "slices.csv", "tuning.csv"),
-)
+FILES = (*("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "tuning.csv"),)
 FIGURES = "plots/forest-*.svg"  # that report.md shows
 FOLDER = "tables"
-TABLES = ("report", "reference", "blind", "slices")  # of which a row is made
+TABLES = ("report", "reference", "blind")  # of which a row is made
 SOURCE = {"mlflow.source.name": "python -m compclip.report"}
 INTERVAL = ("low", "high")  # of the difference to the report's reference, else to the pretrained model
 ROW = ("method", "backbone", "data")

@@ -11,7 +11,6 @@ from compclip.config.sections import DEFAULT_SCORING
 from compclip.evaluate import result_store, score
 from compclip.evaluate.benchmark import Benchmark, Record, bytes_of_file, number_picture, number_units, with_box
 from compclip.evaluate.embeddings import Embeddings
-from compclip.report import statistics, tables
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from tests.benchmarks.official_files import STRICT, TO_THE_FIRST
@@ -149,20 +148,4 @@ def document(tmp_path, dump):
 def test_results_keep_the_units(tmp_path, dump):
     result_store.write_documents(document(tmp_path, dump), tmp_path)
     result = result_files.read_result(tmp_path / "sugarcrepe.json")
-    assert result.has_units and result.items["swap_att"].units == tuple(
-        map(number_picture, ("a.png", "a.png", "b.png"))
-    )
-
-
-def test_results_of_before_count_each_item_by_itself_and_one_line_says_so(tmp_path, dump, capsys):
-    """Nothing is scored again for that; the table's notes say it too."""
-    raw = document(tmp_path, dump)["sugarcrepe"]
-    del raw["units"]
-    (tmp_path / "r.json").write_text(json.dumps(raw))
-    result = result_files.read_result(tmp_path / "r.json")
-    assert not result.has_units and result.items["swap_att"].units == ()
-    run = type("Run", (), {"results": {"sugarcrepe": result}, "cell": type("Cell", (), {"name": "clic-a-b-0"})})
-    tables.check_same_files([run])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "do not say which items show one picture; each counts by itself: sugarcrepe" in line
-    assert statistics.item_units(result.items["swap_att"]) == ("0", "1", "2")
+    assert result.items["swap_att"].units == tuple(map(number_picture, ("a.png", "a.png", "b.png")))

@@ -317,11 +317,8 @@ def test_the_page_is_one_file(written):
 def test_files_and_picture(written):
     """The command writes everything without runs; the picture by itself is a picture."""
     assert {p.name for p in (written / "out").iterdir()} == {
-        "index.html", "numbers.csv", "models.csv", "conflicts.csv", "claims.csv", "field.tex",
+        "index.html", "numbers.csv", "models.csv", "conflicts.csv", "claims.csv",
     }  # fmt: skip
-    latex = (written / "out" / "field.tex").read_text(encoding="utf-8")
-    assert latex.startswith("% needs \\usepackage{booktabs,graphicx}\n")
-    assert latex.count("\\toprule") == len(facts()["backbones"])
     assert (written / "a.png").read_bytes().startswith(b"\x89PNG")
 
 

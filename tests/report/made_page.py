@@ -6,9 +6,9 @@ from compclip.report import report_page
 from compclip.report.report_page import GridResults, Literature, PageSettings, ReportPage
 
 
-def build_page(runs, benchmarks, columns=None, missing=(), numbers=(), defaults=lambda run: {}, **parts) -> ReportPage:
+def build_page(runs, benchmarks, columns=None, missing=(), numbers=(), **parts) -> ReportPage:
     """Build a page; `parts` are fields of its results, its literature or its settings."""
-    parts |= {"columns": columns, "missing": missing, "numbers": numbers, "defaults": defaults}
+    parts |= {"columns": columns, "missing": missing, "numbers": numbers}
     values = {}
     for kind in (GridResults, Literature, PageSettings):
         names = [field.name for field in fields(kind) if field.name in parts]

@@ -27,9 +27,7 @@ PUBLISHED = [
 
 def build(root, notice=drawn_scenes.NOTICE, reference="clic"):
     runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(root))[0]
-    return made_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], PUBLISHED, lambda run: {}, reference=reference, notice=notice
-    )
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], PUBLISHED, reference=reference, notice=notice)
 
 
 def test_each_printed_difference_stands_beside_ours(tmp_path):

@@ -1,4 +1,4 @@
-"""Blind rows in the report: above them, on sighted items, in every file; numbers that a person can check."""
+"""Blind rows in the report: beside others, on sighted items, in every file; numbers that a person can check."""
 
 import csv
 
@@ -33,30 +33,13 @@ def page(tmp_path, runs):
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     return made_page.build_page(
         runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
-        "hard_positives/brittleness"], [], [], lambda run: {}, blind=blind,
+        "hard_positives/brittleness"], [], [], blind=blind,
     )  # fmt: skip
 
 
 def numbers(table):
     """method -> column name -> statistic."""
     return {r.method: {c.name: e for c, e in zip(table.columns, r.statistics, strict=True)} for r in table.rows}
-
-
-def test_above_is_the_difference_to_the_best_row(page):
-    """negclip has 8 and 10 of ten, the row of lengths 5; 3 and 4 of five, it 4."""
-    (table,) = page.tables.blind.values()
-    above = numbers(table.above)["negclip"]
-    assert set(table.best.values()) == {"blind.length"}
-    assert above["sugarcrepe/swap_att"].change == pytest.approx(0.4) and above["sugarcrepe/swap_att"].seeds == 2
-    assert above["sugarcrepe/swap_obj"].change == pytest.approx(-0.1)
-    assert above["sugarcrepe/swap"].change == pytest.approx(0.15)
-    assert above["sugarcrepe/swap_att"].difference.low < 0.4 < above["sugarcrepe/swap_att"].difference.high
-    assert "hard_positives/brittleness" not in above  # of which less is better
-
-
-def test_the_pretrained_model_is_no_better_than_lengths(page):
-    (table,) = page.tables.blind.values()
-    assert numbers(table.above)["pretrained"]["sugarcrepe/swap_att"].change == 0
 
 
 def test_sighted_items_are_those_that_every_row_gets_wrong(page):
@@ -72,14 +55,6 @@ def test_sighted_items_are_those_that_every_row_gets_wrong(page):
     assert sighted["negclip"]["sugarcrepe/swap"].mean == pytest.approx(0.4)
 
 
-def test_a_blind_row_is_compared_on_the_items_that_a_run_has(runs, tmp_path):
-    """Pictures that are missing are missing for both: of the first two items lengths get all."""
-    (_, length) = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)["scenes"]
-    few = blind_comparison.select_items(runs[0], lambda b, metric: frozenset({"swap_att:0", "swap_att:1"}))
-    assert blind_comparison.match_items(length, few).results["sugarcrepe"].metrics == {"swap_att": 1.0}
-    assert blind_comparison.match_items(length, runs[0]) is length
-
-
 def test_every_file_has_them(page, tmp_path):
     report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
@@ -88,7 +63,7 @@ def test_every_file_has_them(page, tmp_path):
     lines = list(csv.DictReader((tmp_path / "out" / "blind.csv").read_text().splitlines()))
     by_row = {(line["method"], line["metric"]): line for line in lines}
     ours = by_row["negclip", "swap_att"]
-    assert (ours["blind"], ours["blind_mean"], ours["above"]) == ("blind.length", "0.500000", "0.400000")
+    assert (ours["mean"], ours["seeds"]) == ("0.900000", "2")
     assert (ours["sighted"], ours["sighted_items"], ours["gain"]) == ("0.800000", "5", "0.800000")
     assert by_row["blind.length", "swap_att"]["mean"] == "0.500000"
     marks = [s for row in page.tables.main[0].rows for s in row.statistics if s]
@@ -98,22 +73,18 @@ def test_every_file_has_them(page, tmp_path):
 
 
 def test_the_tables_stand_in_latex(page):
-    """Blind rows are the last of a table, in italics; then what is above them, and the score on sighted items."""
+    """Blind rows are the last of a table, in italics; then the score on sighted items."""
     tex = table_formats.format_latex(page.tables.main, blind={g.name: page.blind_rows(g) for g in page.tables.main})
     (first, *_) = tex.split(r"\end{tabular}")
     assert first.index(r"\textit{blind.length}") > first.index("negclip") and first.count(r"\midrule") == 2
     compared = table_formats.format_blind_latex(list(page.tables.blind.values()))
-    assert compared.count(r"\begin{tabular}") == compared.count(r"\end{tabular}") == 4  # means and composition, twice
-    above, sighted = (
-        next(text for text in compared.split(r"\begin{table") if words in text and "composition:" in text)
-        for words in ("best row that sees no picture", "gets wrong or ties on")
-    )
-    assert r"+40.0 {\scriptsize {}[" in above and "80.0 {" in sighted and "blind." not in above
+    assert compared.count(r"\begin{tabular}") == compared.count(r"\end{tabular}") == 2  # means and composition
+    assert "80.0 {" in compared and "blind." not in compared
     assert table_formats.format_blind_latex([]) == ""
 
 
 def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeypatch):
-    """A p value of 3 % does not stand Holm's, in what is above blind rows and in the gains."""
+    """A p value of 3 % does not pass Holm's."""
     monkeypatch.setattr(report_page.decisions, "p_value", lambda interval: 0.03)
     runs_by_data = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     blind = {
@@ -121,13 +92,11 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
     }
 
     def count_verdicts(correction):
-        page = made_page.build_page(
-            runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind, correction=correction
-        )
+        page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind, correction=correction)
         (table,) = page.tables.blind.values()
-        return [sum(bool(s and s.verdict) for r in t.rows for s in r.statistics) for t in (table.above, table.gains)]
+        return sum(bool(s and s.verdict) for r in table.gains.rows for s in r.statistics)
 
-    assert min(count_verdicts("none")) > 0 and count_verdicts(HOLM) == [0, 0]
+    assert count_verdicts("none") > 0 and count_verdicts(HOLM) == 0
 
 
 def test_rows_of_other_files_are_refused(runs, tmp_path):
@@ -135,4 +104,4 @@ def test_rows_of_other_files_are_refused(runs, tmp_path):
     path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     with pytest.raises(UserError, match=r"results of sugarcrepe: blind.length-none-scenes-0 and .*different benchmark"):
-        made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, blind=blind)
+        made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind)

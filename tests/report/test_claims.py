@@ -251,7 +251,7 @@ MADE = [
 def report(tmp_path):
     cells = fake_runs.cells(seeds=(0, 1, 2))
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, lambda run: {}, claims=MADE)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, claims=MADE)
 
 
 def test_verdicts_of_the_fake_runs(report):

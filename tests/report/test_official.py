@@ -17,11 +17,6 @@ from tests.report import made_page
 
 FOLDER = ROOT / "experiments" / "published"
 KNOWN = published_numbers.read_official_benchmarks(FOLDER)
-MODELS = [
-    published_numbers.PublishedModel(
-        "a", {"sugarcrepe/swap": 50.0, "retrieval/i2t_recall_at_1": 50.0, "summary/I2T": 40.0}
-    )
-]
 NUMBERS = [
     published_numbers.PublishedNumber("P", "T", "CLIP", "pretrained", "ViT", "", *column.split("/"), "60.0")
     for column in ("sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T")
@@ -66,24 +61,21 @@ def build_page(tmp_path, official, **changed):
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return made_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], NUMBERS, lambda run: {}, models=MODELS, official=official
-    )
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], NUMBERS, official=official)
 
 
 def read_comparisons(page):
-    """The columns that stand among published models, those beside papers' tables, and what the page says."""
-    placed = {p.column for standing in report_page.rank_among_models(page) for p in standing.percentiles}
+    """The columns beside papers' tables, and what the page says."""
     html = report_page.render_page(page)
-    section = html.partition('<details id="counts">')[2]
-    return placed, {column for c in report_page.compare_published(page) for column in c.columns}, section
+    section = html.partition('<details id="published">')[2]
+    return {column for c in report_page.compare_published(page) for column in c.columns}, section
 
 
 def test_equal_benchmarks_are_compared(tmp_path):
     """And a mean over them where the published one is over the same."""
     official = OfficialBenchmarks(fake_runs.OFFICIAL.fingerprints, {"summary/I2T": ["retrieval"]})
-    ranked_columns, compared_columns, section = read_comparisons(build_page(tmp_path, official))
-    assert ranked_columns == compared_columns == {"sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T"}
+    compared_columns, section = read_comparisons(build_page(tmp_path, official))
+    assert compared_columns == {"sugarcrepe/swap", "retrieval/i2t_recall_at_1", "summary/I2T"}
     assert "Not compared" not in section
 
 
@@ -104,17 +96,15 @@ def test_others_are_not_and_the_section_says_why(tmp_path, sugarcrepe_fingerprin
     fingerprints = {"retrieval": ("retrievalretrieval",)} | (
         {"sugarcrepe": sugarcrepe_fingerprints} if sugarcrepe_fingerprints else {}
     )
-    ranked_columns, compared_columns, section = read_comparisons(
-        build_page(tmp_path, OfficialBenchmarks(fingerprints), **changed)
-    )
-    assert ranked_columns == compared_columns == {"retrieval/i2t_recall_at_1"}
-    assert section.count(f"<li>vit / scenes: sugarcrepe ({reason})</li>") == 2  # papers' tables, and models
+    compared_columns, section = read_comparisons(build_page(tmp_path, OfficialBenchmarks(fingerprints), **changed))
+    assert compared_columns == {"retrieval/i2t_recall_at_1"}
+    assert section.count(f"<li>vit / scenes: sugarcrepe ({reason})</li>") == 1
     mean = "<li>vit / scenes: summary/I2T (a mean over other benchmarks than the published one)</li>"
-    assert section.count(mean) == 2
+    assert section.count(mean) == 1
 
 
-def test_the_scenes_are_ranked_among_no_published_model(tmp_path):
+def test_the_scenes_are_compared_with_no_published_number(tmp_path):
     """With what the project knows: no row, and every benchmark with its reason."""
-    ranked_columns, compared_columns, section = read_comparisons(build_page(tmp_path, KNOWN))
-    assert ranked_columns == compared_columns == set()
-    assert section.count("sugarcrepe (other files than the official ones)") == 2
+    compared_columns, section = read_comparisons(build_page(tmp_path, KNOWN))
+    assert compared_columns == set()
+    assert section.count("sugarcrepe (other files than the official ones)") == 1

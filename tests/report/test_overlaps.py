@@ -18,7 +18,7 @@ def build_page(root, methods=fake_runs.METHODS) -> report_page.ReportPage:
     cells = fake_runs.cells(methods)
     runs = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(root, cells))[0]
     shared = table_heads.read_overlaps(root, ["scenes", "scenes", "elsewhere"])
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, overlaps=shared)
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], overlaps=shared)
 
 
 def test_a_note_and_a_mark_beside_the_rows(tmp_path):

@@ -32,7 +32,6 @@ def build_page(name, folder):
         params.report.columns,
         missing_results,
         PRINTED,
-        lambda run: {},
         official=official,
     )
 

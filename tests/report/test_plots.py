@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 from matplotlib.text import Text
 
@@ -31,12 +30,6 @@ def test_series_of_both_seeds(clic):
     assert values.tolist() == [[2.5, 2.0, 1.5], [3.5, 3.0, 2.5]]
 
 
-def test_thinning_takes_means_of_neighbours():
-    at, values = report_figures.average_neighbours([1, 2, 3, 4], np.array([[1.0, 3.0, 5.0, 9.0]]), points=2)
-    assert at.tolist() == [1.5, 3.5]
-    assert values.tolist() == [[2.0, 7.0]]
-
-
 def test_loss_csv_has_the_mean_over_seeds(clic):
     assert report_figures.format_loss_csv(clic).splitlines() == [
         "step,loss,clip,local",
@@ -44,26 +37,6 @@ def test_loss_csv_has_the_mean_over_seeds(clic):
         "20,3,2.5,0.5",
         "30,2.5,2,0.5",
     ]
-
-
-def test_each_term_has_a_line_and_a_band(clic):
-    svg = report_figures.draw_loss(clic, "Loss of clic")
-    assert svg.count("fill-opacity:0.16") == 3
-    assert [text for text in texts(svg) if text.isalpha()] == ["step", "total", "clip", "local"]
-
-
-def test_steps_of_two_kinds_have_no_line_through_both_totals(clic):
-    """Plain steps of one term, and one composite step at the end: its total of 1.6 is no leap of the others' 0.7."""
-    for run in clic:
-        run.curve[:] = [{"step": step, "loss": 0.7, "clip": 0.7} for step in (10, 20, 30)]
-        run.curve.append({"step": 35, "loss": 1.6, "cont": 0.9, "s_neg": 0.7})
-    totals = report_figures.collect_totals(clic, ["clip", "cont", "s_neg"])
-    assert {name: (steps, values.tolist()) for name, (steps, values) in totals.items()} == {
-        "total of cont, s_neg": ([35], [[1.6], [1.6]])
-    }
-    svg = report_figures.draw_loss(clic, "Loss of clic")
-    assert texts(svg)[-4:] == ["total of cont, s_neg", "clip", "cont", "s_neg"]
-    assert svg.count("fill-opacity:0.16") == 4
 
 
 @pytest.mark.parametrize("length", [1, 8])

@@ -19,9 +19,7 @@ from tests.report import made_page
 def built(tmp_path, cells, reference="clic", correction=""):
     """The page of some cells' made results."""
     runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, cells))
-    return made_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, reference=reference, correction=correction
-    )
+    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], reference=reference, correction=correction)
 
 
 def read_statistics(page):

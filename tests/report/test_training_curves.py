@@ -61,7 +61,7 @@ def build(root: Path, split: str = WHOLE) -> report_page.ReportPage:
     collected, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
     curves, _ = trajectories.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
     return made_page.build_page(
-        collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], lambda _: {}, split=PictureSplit(split), curves=curves
+        collected, fake_runs.BENCHMARKS, COLUMNS, missing, [], split=PictureSplit(split), curves=curves
     )
 
 

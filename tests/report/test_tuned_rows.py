@@ -6,7 +6,6 @@ import csv
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import plan, read
 from compclip.config.sections import TEST, VALIDATION, WHOLE
@@ -69,7 +68,7 @@ def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     """Page, Markdown, LaTeX, CSV and MLflow's row; of the row alone, with the reason once."""
     write_study(tmp_path, {"train.lr": 1e-6})
     page = made_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, tuned=find(tmp_path, runs)
+        runs, fake_runs.BENCHMARKS, None, [], [], tuned=find(tmp_path, runs)
     )  # fmt: skip
     report_page.write_report(page, tmp_path / "reports")
     for name, mark in (("index.html", "negclip §"), ("report.md", "negclip §"), ("report.tex", r"negclip \S{}")):
@@ -89,7 +88,7 @@ def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_pa
     tuned = tuned_rows.TunedMethod(
         "negclip", "vit-scenes", "s", ("summary/Comp",), 3, 0, 60.0, 0.0, 1.0, 1, (rate,), rows=(TABLE,)
     )
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], lambda run: {}, tuning=[tuned])
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], tuning=[tuned])
     report_page.write_report(page, tmp_path / "reports")
     note = (
         "was tuned to an edge of the search: nothing beyond train.lr 5e-06 was tried; it cannot be told from the "
@@ -103,12 +102,6 @@ def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_pa
     entries = report_rows.make_report_entries(tmp_path, runs, EntryOptions("e", frozenset(), "p", ()))
     [row] = [entry for entry in entries if entry.tags.get("search")]
     assert row.tags["method"] == "negclip" and note in row.tags["search"] and note in row.note
-
-
-def test_a_damaged_study_is_one_line(tmp_path):
-    write_json(tmp_path / "studies" / "search" / "trials.json", {"study": "search"})
-    with pytest.raises(UserError, match=r"trials.json: not a study's trials \(KeyError\('objectives'\)\); run the"):
-        tuned_rows.read_studies(tmp_path)
 
 
 def test_a_new_study_makes_the_report_stale(tmp_path, monkeypatch):

@@ -57,12 +57,11 @@ def test_gains_flatness_and_ranges_by_hand(methods):
         ("train.lr", 1e-4, 2e-4, 2e-4, 3e-4),
         ("gamma", 2.0, 4.0, 1.0, 4.0),
     ]
-    assert tuned.layout() == {
-        "method": "fsc_clip", "place": "b-d", "trials": "4 + 1 failed", "minutes": "1.5", "before": "+4.0",
-        "gain": "+10.0", "flat": "2 of 4",
-        "parameters": "train.lr 0.0002 (before 0.0001; 0.0002 to 0.0003; widened to 5e-05 to 0.001); "
+    assert tuned_rows.tabulate_tuning(methods) == [[
+        "fsc_clip", "b-d", "4 + 1 failed", "1.5", "+4.0", "+10.0", "2 of 4",
+        "train.lr 0.0002 (before 0.0001; 0.0002 to 0.0003; widened to 5e-05 to 0.001); "
         "gamma 4 (before 2; 1 to 4; at an edge)",
-    }  # fmt: skip
+    ]]  # fmt: skip
 
 
 def test_the_csv(methods):

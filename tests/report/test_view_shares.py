@@ -22,24 +22,19 @@ def build_page(tmp_path, shares_by_seed):
 
 def test_shares_are_means_over_seeds(tmp_path):
     shares = [{"captions": 1, "positives/positives.swap": 0.02}, {"captions": 1, "positives/positives.swap": 0.03}]
-    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, shares).tables.main)
-    assert group.methods == (run_details.MethodShares("clic", "captions", "positives/positives.swap 2.5 %"),)
-    assert group.notes == ("clic: positives/positives.swap was there for 2.5 % of the samples",)
+    (group,) = build_page(tmp_path, shares).tables.main
+    notes = run_details.describe_shares(group)
+    assert notes == ["clic: positives/positives.swap was there for 2.5 % of the samples"]
 
 
 def test_a_part_of_a_twentieth_is_not_rare(tmp_path):
-    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"a": 0.05}, {"a": 0.05}]).tables.main)
-    assert group.notes == ()
-
-
-def test_neither_nothing_nor_all_is_said_of_almost(tmp_path):
-    (group,) = run_details.tabulate_view_shares(build_page(tmp_path, [{"few": 0.0001, "most": 0.9999}] * 2).tables.main)
-    assert group.methods[0].partial == "few 0.0100 %, most 99.9900 %"
+    (group,) = build_page(tmp_path, [{"a": 0.05}, {"a": 0.05}]).tables.main
+    assert run_details.describe_shares(group) == []
 
 
 def test_the_page_says_it_and_escapes_it(tmp_path):
     html = report_page.render_page(build_page(tmp_path, [{"captions": 1.0, NASTY: 0.01}] * 2))
-    assert "Rare, cut or replaced." in html and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in html
+    assert "1 rare, cut or replaced" in html and "clic: &lt;b&gt;x&lt;/b&gt; was there for 1.0 % of the samples" in html
     assert NASTY not in html and 'id="shares"' in html
 
 
@@ -48,7 +43,7 @@ def test_replaced_samples_are_said(tmp_path, share, is_in_tables):
     """Of the mean over seeds, where one without any counts as 0: in a sentence, and beside the tables from a tenth on."""
     page = build_page(tmp_path, [{"captions": 1.0, REPLACED: share}, {"captions": 1.0}])
     line = f"clic: {progress.describe_replaced(share / 2)}"
-    assert run_details.tabulate_view_shares(page.tables.main)[0].notes == (line,)
+    assert run_details.describe_shares(page.tables.main[0]) == [line]
     for group in page.tables.main:
         assert (line in table_heads.describe_marks(group)) == is_in_tables
         assert (f"{group.name}: {line}" in table_heads.list_warnings(group)) == is_in_tables

@@ -174,7 +174,6 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         ["sugarcrepe/swap_att"],
         [],
         [],
-        lambda run: {},
         split=split,
         whole_runs=[run],
     )

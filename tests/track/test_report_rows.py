@@ -119,7 +119,7 @@ def test_a_rebuild_has_the_same(reported, uri):
 def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     """A row for each method, the same means in both, and verdicts against the report's reference."""
     runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), lambda run: {}, reference="negclip")
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), reference="negclip")
     report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
     client, rows = tracked(uri)
@@ -145,19 +145,6 @@ def test_blind_rows_are_runs_and_tables_of_the_rows(reported, uri):
     assert tables(blind)["tables/blind.json"]["data"][0][:2] == ["sugarcrepe/swap", 0.6]
     assert tables(runs["clic-vit-scenes"])["tables/blind.json"]["data"][0][:3] == ["sugarcrepe/swap", 0.75, 0.15]
     assert "tables/blind.json" not in tables(runs["pretrained-vit-scenes"])
-
-
-def test_slices_are_a_table_of_their_row(reported, uri):
-    """All of them are a file of the report's run, too."""
-    head = "backbone,data,method,reference,benchmark,slice,items,pictures,difference,elsewhere,z,p,shown\n"
-    (reported / "reports" / "slices.csv").write_text(
-        head + "vit,scenes,clic,pretrained,sugarcrepe,word: above,40,20,-0.250000,0.125000,-9.1,0.002,1\n"
-        "vit,scenes,clic,pretrained,sugarcrepe,word: cup,40,20,-0.250000,0.125000,-8.1,0.002,0\n"
-    )
-    update(reported, uri, methods=METHODS)
-    client, runs = tracked(uri)
-    assert [line[1] for line in tables(runs["clic-vit-scenes"])["tables/slices.json"]["data"]] == [-0.25] * 2
-    assert "slices.csv" in {file.path for file in client.list_artifacts(runs["report"].info.run_id)}
 
 
 def test_the_notice_comes_before_any_number(tmp_path):

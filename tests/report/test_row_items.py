@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compclip.report.slice_search import search_slices
+from compclip.report.row_items import search_slices
 
 UNITS, EACH, NAMES = 120, 3, 40
 

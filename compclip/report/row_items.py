@@ -1,0 +1,283 @@
+"""Items under rows of the report, joined with their records, and slices of them where two rows differ otherwise.
+
+I items: a record under a metric. S slices, U units (pictures), P sign flips. Cosines, metrics of which less is better
+and those that repeat others' outcomes are left out, so that a higher outcome is better everywhere.
+
+The residual of an item is its difference minus the mean of all. Of a slice z is the sum of its units' residuals over
+the root of the sum of their squares, or of what all items' variance lets one expect of them, whichever is larger: a
+slice in which nothing happens to differ is no finding. Under the null hypothesis that slices tell nothing, a unit's
+residuals might as well have the other sign: flipping the signs of whole units gives the distribution of the largest |z|
+of all slices (maxT of Westfall and Young, 1993, by the wild bootstrap's signs), to which each slice is compared. It
+holds the chance of one false slice among all, whatever slices have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import erfc, sqrt
+from operator import ne
+from typing import NamedTuple
+
+import numpy as np
+
+from compclip.config.cell import PRETRAINED
+from compclip.prepare.benchmark_records import BenchmarkRecords
+from compclip.report.statistics import item_units, named_generator
+from compclip.report.tables import MethodRow
+from compclip.runs.item_outcomes import RETRIEVED, Items
+from compclip.runs.result_files import FinishedRun, Result
+
+# --- items under every method of a table, with the records asked
+
+
+class RetrievedCaption(NamedTuple):
+    """A caption that a model puts first for a picture."""
+
+    text: str
+    score: float
+    is_right: bool
+
+
+@dataclass(frozen=True)
+class RowItems:
+    """Items that all methods have: metric, id, record, unit, and each method's mean outcome over its runs."""
+
+    benchmark: str
+    metrics: tuple[str, ...]
+    records: BenchmarkRecords
+    ids: tuple[str, ...]
+    metric_I: np.ndarray
+    record_I: np.ndarray
+    unit_I: np.ndarray
+    outcome_I: dict[str, np.ndarray]
+    first_run: dict[str, FinishedRun]
+
+    def name(self, index: int) -> str:
+        """Return the metric and the id of an item."""
+        return f"{self.metrics[self.metric_I[index]]}/{self.ids[index]}"
+
+    def texts(self, index: int) -> tuple[str, ...]:
+        """Return the texts of an item."""
+        return self.records.item_texts(self.metrics[self.metric_I[index]], self.ids[index])
+
+    def difference(self, method: str, reference: str = PRETRAINED) -> np.ndarray:
+        """Return how much better a method is than another on each item."""
+        return self.outcome_I[method] - self.outcome_I[reference]
+
+    def order_decided(self, method: str, reference: str, is_won: bool, count: int) -> list[int]:
+        """Return the items with the largest difference of one sign, none of a picture twice.
+
+        Equals are in a random order that is always the same.
+        """
+        gain_I = self.difference(method, reference) * (1 if is_won else -1)
+        rng = named_generator("gallery", self.benchmark, method)
+        order = np.lexsort((rng.random(len(gain_I)), -gain_I))
+        chosen: dict[int, int] = {}
+        for index in order[: 20 * count]:
+            if gain_I[index] > 0:
+                chosen.setdefault(int(self.unit_I[index]), int(index))
+        return list(chosen.values())[:count]
+
+    def retrieved(self, index: int, method: str, count: int) -> list[RetrievedCaption]:
+        """Return the first captions that a method's first run retrieves for a picture; none where no file has them."""
+        metric = self.metrics[self.metric_I[index]]
+        items = self.first_run[method].results[self.benchmark].items[metric]
+        if not items.retrieved:
+            return []
+        row = items.ids.index(self.ids[index])
+        captions = []
+        for number, score in zip(items.retrieved.number_NK[row], items.retrieved.score_NK[row], strict=True):
+            caption = items.retrieved.candidates[number]
+            text = "".join(self.records.item_texts(RETRIEVED[1], caption))
+            is_right = caption.rpartition("#")[0] == self.ids[index]
+            captions.append(RetrievedCaption(text, float(score), is_right))
+        return captions[:count]
+
+    def metric_slices(self) -> dict[str, np.ndarray]:
+        """Return the items of each metric."""
+        return {f"metric: {name}": np.flatnonzero(self.metric_I == m) for m, name in enumerate(self.metrics)}
+
+    def slices(self) -> dict[str, np.ndarray]:
+        """Return the items of every slice of the records."""
+        order = np.argsort(self.record_I, kind="stable")
+        starts = np.searchsorted(self.record_I[order], np.arange(len(self.records.names) + 1))
+        return {name: _expand(record_R, order, starts) for name, record_R in self.records.slices.items()}
+
+
+def _expand(record_R: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the items of these records; `order` has the items record by record, `starts` where each record begins."""
+    counts = starts[record_R + 1] - starts[record_R]
+    offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[np.repeat(starts[record_R], counts) + offset]
+
+
+def join_items(
+    benchmark: str, rows: Sequence[MethodRow], records: BenchmarkRecords, metrics: Sequence[str] = ()
+) -> RowItems | None:
+    """Join the results of a table's rows; None where they were scored on other files, or share no item.
+
+    Without `metrics` those are joined that have items of their own, of which a higher outcome is better.
+    """
+    results = {row.method: [run.results[benchmark] for run in row.runs if benchmark in run.results] for row in rows}
+    results = {method: of_row for method, of_row in results.items() if of_row}
+    every = [result for of_row in results.values() for result in of_row]
+    if not every or {result.fingerprint for result in every} - records.fingerprints:
+        return None
+    joined: list[tuple[int, str, int, int | str]] = []
+    values: dict[str, list[np.ndarray]] = {method: [] for method in results}
+    result = every[0]
+    unranked = result.lower | result.scores
+    if not metrics:
+        metrics = [m for m, items in result.items.items() if m not in unranked and not is_repetition(m, items, result)]
+    for m, metric in enumerate(metrics):
+        ids = shared_ids([result.items.get(metric) for result in every])
+        unit_of = dict(zip(result.items[metric].ids, item_units(result.items[metric]), strict=True))
+        numbers = {key: record.number for key in ids if (record := records.find(metric, key))}
+        joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
+        for method, of_row in results.items():
+            values[method].append(mean_outcomes([result.items[metric] for result in of_row], list(numbers)))
+    if not joined:
+        return None
+    metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
+    unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
+    return RowItems(
+        benchmark=benchmark,
+        metrics=tuple(metrics),
+        records=records,
+        ids=keys,
+        metric_I=np.array(metric_numbers),
+        record_I=np.array(record_numbers),
+        unit_I=np.array([unit_numbers[unit] for unit in units]),
+        outcome_I={method: np.concatenate(arrays) for method, arrays in values.items()},
+        first_run={row.method: run for row in rows for run in reversed(row.runs) if benchmark in run.results},
+    )
+
+
+def is_repetition(metric: str, items: Items, result: Result) -> bool:
+    """Return whether a metric repeats outcomes of others: a part of its items, or a pool of theirs."""
+    prefixes = {item.partition("/")[0] for item in items.ids}
+    return "/" in metric or (prefixes <= result.items.keys() and all("/" in item for item in items.ids))
+
+
+def shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
+    """Return the ids that all results have, in the first one's order."""
+    lists = [items.ids if items else () for items in every]
+    if all(ids is lists[0] or ids == lists[0] for ids in lists):
+        return lists[0]
+    shared = set(lists[0]).intersection(*lists)
+    return [key for key in lists[0] if key in shared]
+
+
+def mean_outcomes(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
+    """Return the mean outcome over seeds of these items."""
+    columns = []
+    for items in seeds:
+        if len(items.ids) != len(ids) or any(map(ne, items.ids, ids)):
+            index_of = {key: index for index, key in enumerate(items.ids)}
+            items = items.at([index_of[key] for key in ids])
+        columns.append(items.values)
+    return np.mean(columns, axis=0)
+
+
+# --- slices of items
+
+LEVEL = 0.05
+FLIPS = 2_000
+LEAST = 10  # units inside a slice, and outside
+MOST = 4_000  # slices; the largest are tried
+BYTES = 256 << 20  # of the matrix of units and slices
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A named part of the items, the difference there and elsewhere; `p` is adjusted for all slices tried.
+
+    `z` is the departure in standard errors.
+    """
+
+    name: str
+    items: int
+    units: int
+    difference: float
+    elsewhere: float
+    z: float
+    p: float
+
+
+@dataclass(frozen=True)
+class SliceSearch:
+    """The slices that depart, the least p first, how many were tried, and how many more there were."""
+
+    slices: tuple[Slice, ...]
+    tried: int
+    left_out: int
+
+
+def search_slices(
+    difference_I: np.ndarray,
+    unit_I: np.ndarray,
+    members: Mapping[str, Sequence[int] | np.ndarray],
+    rng: np.random.Generator,
+    flips: int = FLIPS,
+) -> SliceSearch:
+    """Return the slices whose difference departs from that of all items, at a family-wise error of `LEVEL`.
+
+    `unit_I` numbers each item's unit from 0; `members` has the items of each slice. Slices of the same items are one,
+    under the first name. Memory is units times slices, at most `BYTES`; time also times `flips`.
+    """
+    distinct = _select_distinct(unit_I, members)
+    if not distinct:
+        return SliceSearch((), 0, 0)
+    units = int(unit_I.max()) + 1
+    tried = distinct[: max(1, min(MOST, BYTES // (4 * units)))]
+    residual_I = difference_I - difference_I.mean()
+    sum_SU = np.array([np.bincount(unit_I[items], residual_I[items], units) for _, items in tried])
+    expected_S = np.array([len(items) for _, items in tried]) * np.mean(residual_I**2)
+    norm_S = np.sqrt(np.maximum((sum_SU**2).sum(axis=1), expected_S))
+    scale_S = np.divide(1, norm_S, out=np.zeros_like(norm_S), where=norm_S > 1e-9)
+    z_S = sum_SU.sum(axis=1) * scale_S
+    largest_P = _flip_signs(sum_SU.T.astype(np.float32), scale_S, rng, flips)
+    slices = []
+    for (name, items), z in zip(tried, z_S, strict=True):
+        flipped = (1 + np.count_nonzero(largest_P >= abs(z) - 1e-9)) / (1 + len(largest_P))
+        p = max(flipped, erfc(abs(z) / sqrt(2)))  # alone where no slice has enough that differs to flip
+        if p <= LEVEL:
+            inside_I = difference_I[items]
+            outside = len(difference_I) - len(items)
+            elsewhere = (difference_I.sum() - inside_I.sum()) / outside
+            departing = Slice(
+                name=name,
+                items=len(items),
+                units=len(np.unique(unit_I[items])),
+                difference=float(inside_I.mean()),
+                elsewhere=float(elsewhere),
+                z=float(z),
+                p=float(p),
+            )
+            slices.append(departing)
+    slices.sort(key=lambda s: (s.p, -abs(s.z)))
+    return SliceSearch(tuple(slices), len(tried), len(distinct) - len(tried))
+
+
+def _select_distinct(
+    unit_I: np.ndarray, members: Mapping[str, Sequence[int] | np.ndarray]
+) -> list[tuple[str, np.ndarray]]:
+    """Select the slices with `LEAST` units inside and outside, each set of items once, the largest first."""
+    items_U = np.bincount(unit_I.astype(np.int64), minlength=1)
+    distinct: dict[bytes, tuple[str, np.ndarray]] = {}
+    for name, indices in members.items():
+        items = np.unique(np.asarray(indices, dtype=np.int64))
+        inside_U = np.bincount(unit_I[items], minlength=len(items_U))
+        if min(np.count_nonzero(inside_U), np.count_nonzero(inside_U < items_U)) >= LEAST:
+            distinct.setdefault(items.tobytes(), (name, items))
+    return sorted(distinct.values(), key=lambda named: -len(named[1]))
+
+
+def _flip_signs(sum_US: np.ndarray, scale_S: np.ndarray, rng: np.random.Generator, flips: int) -> np.ndarray:
+    """Return the largest |z| of all slices for each draw of signs, shape P."""
+    largest = []
+    for start in range(0, flips, 100):
+        sign_PU = rng.integers(0, 2, (min(100, flips - start), len(sum_US)), dtype=np.int8).astype(np.float32) * 2 - 1
+        largest.append(np.abs((sign_PU @ sum_US) * scale_S).max(axis=1))
+    return np.concatenate(largest)
