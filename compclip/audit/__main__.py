@@ -4,9 +4,8 @@ compclip audit DATA                      the texts of all methods of the grid
 compclip audit DATA --method NAME        of one method, name or name.variant; several may follow
 compclip audit DATA --json               print JSON
 
-Writes audits/<data>/index.html and audit.json: coverage, what is edited, how often captions are told from the texts
-without the picture (cross-validated by picture), words that no caption has, texts that are still true by rules, and
-twenty samples of each rule. Needs the annotated data set (`dvc repro annotate@DATA`).
+Prints coverage, how often captions are told from the texts without the picture (cross-validated by picture), texts
+that are still true by rules, and samples of each rule. Needs the annotated data set (`dvc repro annotate@DATA`).
 """
 
 from __future__ import annotations
@@ -19,13 +18,10 @@ from pathlib import Path
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import check_output_folder, write_atomic, write_json
-
-AUDITS = Path("audits")
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
-    """Audit a data set, write page and JSON, print a table."""
+    """Audit a data set and print what is found."""
     args = _parser().parse_args(argv)
     from compclip.audit import rule_audit
     from compclip.config import read
@@ -36,12 +32,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     audit = rule_audit.audit_data(params, args.data, args.method or params.grid.methods, root, args.pictures)
     if not audit.rules:
         raise UserError(f"{args.data}: no method shows a text that a rule makes; name one with --method")
-    out = args.out or root / AUDITS / args.data
-    write_json(out / "audit.json", asdict(audit))
-    write_atomic(out / "index.html", rule_audit.render_page(audit).encode())
-    print(json.dumps(asdict(audit), indent=1) if args.json else rule_audit.format_table(audit))
-    if not args.json:
-        print(f"{out / 'index.html'}: {audit.looked_at} of {audit.samples} pictures' captions")
+    print(json.dumps(asdict(audit), indent=1) if args.json else rule_audit.format_audit(audit))
     return 0
 
 
@@ -51,7 +42,6 @@ def _parser() -> CommandParser:
     parser.add_argument("--method", nargs="+", default=[], help="methods, name or name.variant; default: the grid's")
     parser.add_argument("--pictures", type=_positive, default=5_000, help="how many are looked at, evenly spaced")
     parser.add_grid()
-    parser.add_argument("--out", type=check_output_folder, help="folder to write; default: audits/DATA")
     parser.add_json()
     return parser
 

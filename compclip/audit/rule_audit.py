@@ -1,36 +1,24 @@
 """Audit what methods show as negatives and positives: every rule's texts of a data set's captions.
 
 Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0; no picture is opened. A row counts of each
-rule: coverage, edits, how far a blind judge tells its texts from captions, new words, and what is still true by rules.
+rule: coverage, how far a blind judge tells its texts from captions, and what is still true by rules.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from compclip import report
 from compclip.config import grid
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
-from compclip.evaluate.blind_rows import iterate_captions
 from compclip.interface.views import Views
 from compclip.text import true_edits
-from compclip.text.blind_language import (
-    BIGRAM_COLUMN,
-    FOLDS,
-    FREQUENCY_COLUMN,
-    LENGTH_COLUMN,
-    FoldedLanguage,
-    split_words,
-)
+from compclip.text.blind_language import FOLDS, FoldedLanguage
 from compclip.text.text_groups import Rule
 from compclip.train.view_maker import ViewMaker
 from compclip.train.view_shares import rule_name
@@ -40,8 +28,7 @@ POSITIVE = "positive"
 FOIL = "foil"
 COMPOSITE = "composite"
 PICTURES = 5_000  # looked at, evenly spaced
-SAMPLES = 20
-EXAMPLES = 12  # new words that are named
+SAMPLES = 10
 
 
 @dataclass
@@ -75,10 +62,7 @@ class RuleAudit:
     rule: str
     texts: int
     coverage: float
-    edits: dict[str, float]
-    blind: BlindShares | None  # None where there are too few texts
-    new_words: float
-    examples: list[str]
+    recognised: float | None  # None where there are too few texts
     still_true: float
     may_be_true: float
     samples: list[tuple[str, str]]
@@ -108,29 +92,17 @@ def audit_data(
     fold_of = {index: number % FOLDS for number, index in enumerate(indices)}
     flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
     language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
-    pos_of = count_pos(dataset, indices)
-    caption_words = frozenset(word for caption in iterate_captions(dataset.folder) for word in split_words(caption))
     rule_texts = []
     for method in methods:
         config, _ = grid.method_config(params, method, data)
         views = grid.first_views(method.partition(".")[0], config)
         rule_texts += make_texts(dataset, indices, method, views)
-    rules = [_audit_rule(texts, captions_of, fold_of, language, caption_words, pos_of) for texts in rule_texts]
+    rules = [_audit_rule(texts, captions_of, fold_of, language) for texts in rule_texts]
     return Audit(data, len(dataset), len(indices), rules)
 
 
 def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
     return [dataset.annotation(index, which).text for which in range(dataset.captions(index))]
-
-
-def count_pos(dataset: PreparedDataset, indices: Sequence[int]) -> dict[str, str]:
-    """Return the most frequent part of speech of each word of some samples' captions."""
-    pos: dict[str, Counter[str]] = defaultdict(Counter)
-    for index in indices:
-        for annotation in (dataset.annotation(index, which) for which in range(dataset.captions(index))):
-            for token, tag in enumerate(annotation.pos):
-                pos[annotation.word(token).lower()][tag] += 1
-    return {word: tags.most_common(1)[0][0] for word, tags in pos.items()}
 
 
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
@@ -161,88 +133,30 @@ def _name_rules(views: Views) -> list[tuple[str, str]]:
 
 
 def _audit_rule(
-    texts: RuleTexts,
-    captions_of: Mapping[int, Sequence[str]],
-    fold_of: Mapping[int, int],
-    language: FoldedLanguage,
-    caption_words: frozenset[str],
-    pos_of: Mapping[str, str],
+    texts: RuleTexts, captions_of: Mapping[int, Sequence[str]], fold_of: Mapping[int, int], language: FoldedLanguage
 ) -> RuleAudit:
     pairs = texts.pairs
-    count = max(1, len(texts.pairs))
     folds = [fold_of[index] for index in texts.pictures]
-    new_words = [list_new_words(text, caption_words) for _, text in pairs]
-    edits = Counter(describe_edit(caption, text, pos_of) for caption, text in pairs)
-    rows = list(zip(pairs, (captions_of[index] for index in texts.pictures), strict=True))
+    still_true = 0
+    may_be_true = 0
+    for (caption, text), index in zip(pairs, texts.pictures, strict=True):
+        still_true += true_edits.is_still_true(caption, text, captions_of[index])
+        may_be_true += true_edits.uses_other_captions(caption, text, captions_of[index])
     return RuleAudit(
         method=texts.method,
         role=texts.role,
         rule=texts.rule,
         texts=len(pairs),
         coverage=len(pairs) / max(1, texts.attempts),
-        edits={kind: number / count for kind, number in edits.most_common()},
-        blind=judge_pairs(pairs, folds, language) if len(set(folds)) > 1 else None,
-        new_words=sum(map(bool, new_words)) / count,
-        examples=most_common(Counter(word for words in new_words for word in words), EXAMPLES),
-        still_true=sum(true_edits.is_still_true(*pair, captions) for pair, captions in rows) / count,
-        may_be_true=sum(true_edits.uses_other_captions(*pair, captions) for pair, captions in rows) / count,
+        recognised=share_recognised(pairs, folds, language) if len(set(folds)) > 1 else None,
+        still_true=still_true / max(1, len(pairs)),
+        may_be_true=may_be_true / max(1, len(pairs)),
         samples=pairs[:: max(1, -(-len(pairs) // SAMPLES))],
     )
 
 
-# --- what a rule changed --------------------------------------------------------------------------------------------
-# What a text changes of its caption, by words alone: the kind of the edit, new words, and the places.
-
-
-ORDER = "order of words"
-ADD = "words added"
-REMOVE = "words removed"
-REPLACE = "replaced"
-SAME = "no word"
-FEW = 3  # words of a replacement whose kind is named
-
-
-def describe_edit(caption: str, text: str, pos_of: Mapping[str, str]) -> str:
-    """Return the kind of an edit: order, words added or removed, or the parts of speech exchanged or replaced."""
-    before = split_words(caption)
-    after = split_words(text)
-    if before == after:
-        return SAME
-    if Counter(before) == Counter(after):
-        exchanged = [word for word, other in zip(before, after, strict=True) if word != other]
-        return f"exchanged {name_kinds(exchanged, pos_of)}" if len(exchanged) == 2 else ORDER
-    removed = list((Counter(before) - Counter(after)).elements())
-    added = Counter(after) - Counter(before)
-    if not removed:
-        return ADD
-    if not added:
-        return REMOVE
-    return f"{REPLACE} {name_kinds(removed, pos_of)}" if len(removed) <= FEW else f"{REPLACE}, more than {FEW} words"
-
-
-def name_kinds(words: Sequence[str], pos_of: Mapping[str, str]) -> str:
-    """Return the different parts of speech of words, joined."""
-    return "+".join(sorted({pos_of.get(word, "other") for word in words}))
-
-
-def list_new_words(text: str, caption_words: Collection[str]) -> list[str]:
-    """Return the words of a text that are not among those of any caption."""
-    return [word for word in split_words(text) if word not in caption_words]
-
-
-def mark_changes(caption: str, text: str) -> list[tuple[str, bool]]:
-    """Return the text in pieces, each with whether the caption has it otherwise."""
-    before = caption.split()
-    after = text.split()
-    pieces = []
-    for kind, _, _, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if low < high:
-            pieces.append((" ".join(after[low:high]), kind != "equal"))
-    return pieces
-
-
 # --- a judge that sees no picture -----------------------------------------------------------------------------------
-# Tell a text from its caption without the picture: by single blind scores, and by a judge that is trained on them.
+# Tell a text from its caption without the picture, by a judge that is trained on blind scores.
 #
 # N pairs of a caption and a text made of it, F features.
 #
@@ -256,29 +170,11 @@ RIDGE = 1.0  # weight of the squares of the judge's weights, of standardised fea
 STEPS = 25  # of Newton's method; it converges in less than ten
 
 
-@dataclass(frozen=True)
-class BlindShares:
-    """Shares of pairs in which the caption is preferred to the text: by each score, and by the judge (`recognised`)."""
-
-    length: float
-    frequency: float
-    bigram: float
-    recognised: float
-
-
-def judge_pairs(pairs: Sequence[tuple[str, str]], fold_of: Sequence[int], language: FoldedLanguage) -> BlindShares:
-    """Return how often captions are told from the texts, which are the second of each pair."""
+def share_recognised(pairs: Sequence[tuple[str, str]], fold_of: Sequence[int], language: FoldedLanguage) -> float:
+    """Return the share of pairs in which the judge prefers the first, the caption; a tie counts half."""
     features = [[language.features(text, fold) for text in pair] for pair, fold in zip(pairs, fold_of, strict=True)]
     feature_N2F = np.array(features)
-    gap_NF = feature_N2F[:, 0] - feature_N2F[:, 1]
-    length, frequency, bigram = (
-        count_preferred(gap_NF[:, i]) for i in (LENGTH_COLUMN, FREQUENCY_COLUMN, BIGRAM_COLUMN)
-    )
-    return BlindShares(length, frequency, bigram, count_preferred(cross_judge(gap_NF, np.array(fold_of))))
-
-
-def count_preferred(margin_N: np.ndarray) -> float:
-    """Return the share of pairs with a positive margin, ties counted half."""
+    margin_N = cross_judge(feature_N2F[:, 0] - feature_N2F[:, 1], np.array(fold_of))
     return float(((margin_N > 0) + 0.5 * (margin_N == 0)).mean())
 
 
@@ -308,54 +204,24 @@ def fit_judge(gap_NF: np.ndarray) -> np.ndarray:
     return weight_F
 
 
-def most_common(words: Counter[str], limit: int = 10) -> list[str]:
-    """Return the most frequent words, equals in alphabetical order."""
-    return [word for word, _ in sorted(words.items(), key=lambda item: (-item[1], item[0]))[:limit]]
+# --- the table ------------------------------------------------------------------------------------------------------
 
 
-# --- the page -------------------------------------------------------------------------------------------------------
-# The page of an audit, in the style of the report, and its table for a terminal.
+FIELDS = ("coverage", "recognised", "still_true", "may_be_true")
 
 
-FIELDS = ("coverage", "recognised", "length", "frequency", "bigram", "new words", "still true", "may be true")
-
-
-def list_shares(rule: RuleAudit) -> list[float | None]:
-    """Return the shares of a rule's row, in the order of FIELDS."""
-    blind = rule.blind
-    shares = (blind.recognised, blind.length, blind.frequency, blind.bigram) if blind else (None,) * 4
-    return [rule.coverage, *shares, rule.new_words, rule.still_true, rule.may_be_true]
-
-
-def format_share(share: float | None) -> str:
-    """Format a share in percent."""
-    return "–" if share is None else f"{100 * share:.1f}"
-
-
-def format_table(audit: Audit) -> str:
-    """Return a line a rule, shares in percent."""
+def format_audit(audit: Audit) -> str:
+    """Return a line a rule, shares in percent, and below them samples of each rule: a caption and its text."""
     names = [f"{rule.method}: {rule.rule} ({rule.role})" for rule in audit.rules]
     width = max(map(len, names))
-    lines = [f"{'percent':<{width}}" + "".join(f"{field:>13}" for field in FIELDS)]
+    lines = [f"{'percent':<{width}}" + "".join(f"{name.replace('_', ' '):>13}" for name in FIELDS)]
     for name, rule in zip(names, audit.rules, strict=True):
-        lines.append(f"{name:<{width}}" + "".join(f"{format_share(share):>13}" for share in list_shares(rule)))
+        shares = [getattr(rule, field) for field in FIELDS]
+        cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
+        lines.append(f"{name:<{width}}" + "".join(f"{cell:>13}" for cell in cells))
+    for name, rule in zip(names, audit.rules, strict=True):
+        lines += ["", name]
+        for caption, text in rule.samples:
+            lines += [f"  {caption}", f"    {text}"]
+    lines += ["", f"{audit.data}: {audit.looked_at} of {audit.samples} pictures' captions"]
     return "\n".join(lines)
-
-
-def render_page(audit: Audit) -> str:
-    """Render the page's HTML, the same bytes for the same audit."""
-    folders = [Path(__file__).parent, Path(report.__file__).parent]  # the report's style
-    environment = Environment(
-        loader=FileSystemLoader(folders),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("audit.html.j2").render(
-        audit=audit,
-        fields=FIELDS,
-        list_shares=list_shares,
-        format_share=format_share,
-        mark_changes=mark_changes,
-    )

@@ -48,8 +48,10 @@ _ARTICLE = re.compile(r"\b(an?)(\s+[\"“‘']?)([^\W_][\w-]*)", re.IGNORECASE)
 
 def article_for(word: str) -> str:
     """Return "a" or "an", by the sound that a word begins with."""
-    vowel = word[:1].lower() in "aeiou" and not _SPOKEN_WITH_CONSONANT.match(word)
-    return "an" if vowel or _SILENT_H.match(word) else "a"
+    first = word[:1].lower()
+    if first == "h":
+        return "an" if _SILENT_H.match(word) else "a"
+    return "an" if first in "aeiou" and not _SPOKEN_WITH_CONSONANT.match(word) else "a"
 
 
 def fix_articles(text: str, original: str) -> str:

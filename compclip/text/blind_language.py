@@ -121,10 +121,6 @@ def make_score(name: str, counts: CaptionCounts) -> TextScore:
 
 
 FOLDS = 5
-# Columns of features that are rows of the report by themselves.
-LENGTH_COLUMN = 0
-FREQUENCY_COLUMN = 2
-BIGRAM_COLUMN = 3
 
 
 class FoldedLanguage:

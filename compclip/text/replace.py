@@ -45,7 +45,7 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
             kinds.setdefault(KINDS[annotation.pos[token]], []).append(token)
     if not kinds:
         return None
-    return _replace_one(annotation, list(kinds.values())[rng.integers(len(kinds))], rng)
+    return _replace_one(annotation, list(kinds.values())[word_edits.draw_index(rng, len(kinds))], rng)
 
 
 @functools.cache
@@ -62,10 +62,10 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
 
 
 def _replace_one(annotation: Annotation, tokens: list[int], rng: np.random.Generator) -> str:
-    token = tokens[rng.integers(len(tokens))]
+    token = tokens[word_edits.draw_index(rng, len(tokens))]
     words = annotation.candidates[token]
     span = annotation.chars((token, token + 1))
-    return word_edits.replace_span(annotation.text, span, words[rng.integers(len(words))])
+    return word_edits.replace_span(annotation.text, span, words[word_edits.draw_index(rng, len(words))])
 
 
 @reads_columns("tokens", "chunks", "relatives")

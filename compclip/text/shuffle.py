@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 
 import numpy as np
@@ -14,7 +13,8 @@ from compclip.text.annotation import Annotation
 from compclip.text.rule_columns import reads_columns
 
 TRIES = 10
-_FINAL = re.compile(r"\s*[.!?…]+[\"'”’)]*\s*$|\s*$")
+_MARKS = ".!?…"
+_CLOSERS = "\"'”’)"  # may stand behind the final mark
 
 
 @reads_columns("sentences")
@@ -24,6 +24,7 @@ def bigram(annotation: Annotation, rng: np.random.Generator) -> str | None:
     A word is what white space bounds; an odd last word is a group of its own.
     """
     text = annotation.text
+    words = text.casefold().split()
     for _ in range(TRIES):
         changed = ""
         at = 0
@@ -31,7 +32,7 @@ def bigram(annotation: Annotation, rng: np.random.Generator) -> str | None:
             changed += text[at:begin] + _shuffle_pairs(text[begin:end], rng)
             at = end
         changed += text[at:]
-        if changed.casefold().split() != text.casefold().split():
+        if changed.casefold().split() != words:
             return changed
     return None
 
@@ -88,8 +89,12 @@ def _inner_text(text: str) -> str:
 
 
 def _shuffle_pairs(sentence: str, rng: np.random.Generator) -> str:
-    final = _FINAL.search(sentence)
-    assert final is not None  # the pattern matches nothing too
-    words = sentence[: final.start()].split()
+    body = sentence.rstrip()
+    with_marks = body.rstrip(_CLOSERS)
+    without_marks = with_marks.rstrip(_MARKS)
+    if without_marks != with_marks:
+        body = without_marks.rstrip()
+    words = body.split()
     pairs = [" ".join(words[i : i + 2]) for i in range(0, len(words), 2)]
-    return " ".join([pairs[i] for i in rng.permutation(len(pairs))]) + final[0]
+    rng.shuffle(pairs)
+    return " ".join(pairs) + sentence[len(body) :]

@@ -14,6 +14,7 @@ import numpy as np
 from compclip.text import agreement, exchangeable_atoms, scene_graph, sentences, true_edits, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.rule_columns import reads_columns
+from compclip.text.word_edits import draw_index
 
 # CLIC B.2, and the tag that the tagger gives to white space
 EXCLUDED = word_edits.word_set("AUX CCONJ DET INTJ PART PUNCT SCONJ SYM X SPACE")
@@ -54,19 +55,27 @@ def _exchange_for_negative(annotation: Annotation, x: Span, y: Span) -> str | No
 
     That is a list in another order, or the adjectives of one noun: "a black small dog".
     """
-    are_adjectives = x[1] == y[0] and annotation.pos[x[0]] == annotation.pos[y[0]] == "ADJ"
-    text = None if are_adjectives else _exchange_any(annotation, x, y)
-    between = annotation.text[annotation.ends[x[1] - 1] : annotation.starts[y[0]]].lower()
-    if text is None or not ("and" in between or "," in between or "or" in between or "&" in between):
-        return text
-    return None if true_edits.reorders_list(annotation.text, text) else text
+    text = annotation.text
+    first_end = annotation.ends[x[1] - 1]
+    second_start = annotation.starts[y[0]]
+    if x[1] == y[0] and annotation.pos[x[0]] == annotation.pos[y[0]] == "ADJ":
+        return None
+    between = text[first_end:second_start].lower()
+    may_be_list = "and" in between or "," in between or "or" in between or "&" in between
+    if may_be_list:
+        before = text[: annotation.starts[x[0]]]
+        behind = text[annotation.ends[y[1] - 1] :]
+        if true_edits.are_members(before, between, behind):
+            return None
+    return _exchange_any(annotation, x, y)
 
 
 def _exchange_with_articles(annotation: Annotation, x: Span, y: Span) -> str | None:
     """Return a negative as above; "a" or "an" before an exchanged word is that of the new one."""
     text = _exchange_for_negative(annotation, x, y)
-    fits = text is None or (_article_fits(annotation, x[0], y[0]) and _article_fits(annotation, y[0], x[0]))
-    return text if text is None or fits else agreement.fix_articles(text, annotation.text)
+    if text is None or (_article_fits(annotation, x[0], y[0]) and _article_fits(annotation, y[0], x[0])):
+        return text
+    return agreement.fix_articles(text, annotation.text)
 
 
 def _article_fits(annotation: Annotation, place: int, new: int) -> bool:
@@ -81,16 +90,17 @@ def _exchange_one(
     """Exchange two spans of one kind, each kind by the same chance; where a drawn pair gives nothing, another one."""
     kinds = [spans for spans in kinds if len(spans) > 1]
     while kinds:
-        spans = kinds.pop(rng.integers(len(kinds)) if len(kinds) > 1 else 0)
+        spans = kinds.pop(draw_index(rng, len(kinds)))
         pair = _draw_two(annotation, spans, rng)
         text = exchange(annotation, *pair) if pair else None
         if text is not None:
             return text
-        if pair is None:
+        if pair is None or len(spans) == 2:
             continue
         pairs = list(itertools.combinations(spans, 2))
-        for i in rng.permutation(len(pairs)):
-            text = exchange(annotation, *pairs[i])
+        rng.shuffle(pairs)
+        for other_pair in pairs:
+            text = None if other_pair == pair else exchange(annotation, *other_pair)
             if text is not None:
                 return text
     return None
@@ -236,26 +246,32 @@ RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": singl
 
 
 def _exchangeable_spans(a: Annotation) -> list[list[Span]]:
-    """Return the exchangeable token spans of each kind: noun chunks, verb phrases, NN, NNS, ADV, ADJ."""
+    """Return the exchangeable token spans of each kind that may have two: noun chunks, verb phrases, words."""
+    kinds = []
     chunks = [span for span in a.chunks if span[1] - span[0] > 2]
-    kinds = [[s for s in spans if word_edits.is_bounded(a.text, *a.chars(s))] for spans in (chunks, a.verbs)]
-    words: dict[str, list[Span]] = {"NN": [], "NNS": [], "ADV": [], "ADJ": []}
-    for token, (tag, pos) in enumerate(zip(a.tag, a.pos, strict=True)):
-        kind = words.get(tag, words.get(pos))
-        if kind is not None and word_edits.is_word(a, token):
-            kind.append((token, token + 1))
-    return [*kinds, *words.values()]
+    for spans in (chunks, a.verbs):
+        if len(spans) > 1:
+            kinds.append([span for span in spans if word_edits.is_bounded(a.text, *a.chars(span))])
+    for tag in ("NN", "NNS"):
+        if a.tag.count(tag) > 1:
+            tokens = [t for t, other in enumerate(a.tag) if other == tag]
+            kinds.append([(t, t + 1) for t in tokens if word_edits.is_word(a, t)])
+    for pos in ("ADV", "ADJ"):
+        if a.pos.count(pos) > 1:
+            tokens = [t for t, other in enumerate(a.pos) if other == pos and a.tag[t] not in ("NN", "NNS")]
+            kinds.append([(t, t + 1) for t in tokens if word_edits.is_word(a, t)])
+    return kinds
 
 
 def _draw_two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tuple[Span, Span] | None:
     """Draw two spans with different words, in order; None where all words are equal."""
-    texts = [a.text[slice(*a.chars(s))].casefold() for s in spans]
-    if len(set(texts)) < 2:
+    texts = [a.text[a.starts[low] : a.ends[high - 1]].casefold() for low, high in spans]
+    if texts.count(texts[0]) == len(texts):
         return None
-    first = int(rng.integers(len(spans)))
-    candidates = [i for i, text in enumerate(texts) if text != texts[first]]
-    second = candidates[rng.integers(len(candidates))]
-    return spans[min(first, second)], spans[max(first, second)]
+    first = draw_index(rng, len(spans))
+    others = [i for i, text in enumerate(texts) if text != texts[first]]
+    second = others[draw_index(rng, len(others))]
+    return (spans[first], spans[second]) if first < second else (spans[second], spans[first])
 
 
 def _find_words(a: Annotation) -> list[int]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import string
 from collections.abc import Sequence
 
 from compclip.text.blind_language import split_words
+from compclip.text.word_edits import word_set
 
-SEPARATORS = ("and", "or", "&", ",")
-ARTICLES = ("a", "an", "the")
-_WORDS = re.compile(r"[\w'-]+|[,&]")
+SEPARATORS = word_set("and or & ,")
+ARTICLES = word_set("a an the")
+_MARKS = (set(string.punctuation) | set("“”‘’«»…–—")) - set("'-_,&")  # neither of a word nor a separator
+_SPACES = str.maketrans(dict.fromkeys(_MARKS, " "))
 
 
 def is_still_true(caption: str, text: str, other_captions: Sequence[str]) -> bool:
@@ -39,14 +41,17 @@ def reorders_list(caption: str, text: str) -> bool:
     """
     words = _split_words(caption)
     others = _split_words(text)
-    differing = [i for i, (word, other) in enumerate(zip(words, others, strict=False)) if word != other]
-    if not differing:
+    if words == others or sorted(words) != sorted(others):
         return False
-    low = differing[0]
-    high = differing[-1] + 1
+    low = 0
+    while words[low] == others[low]:
+        low += 1
+    high = len(words)
+    while words[high - 1] == others[high - 1]:
+        high -= 1
     separators = [i for i, word in enumerate(words) if word in SEPARATORS]
     between = [i for i in separators if low < i < high - 1]
-    if not between or sorted(words) != sorted(others):
+    if not between:
         return False
     first = max((i + 1 for i in separators if i < low), default=0)
     last = min((i for i in separators if i >= high), default=len(words))
@@ -55,8 +60,26 @@ def reorders_list(caption: str, text: str) -> bool:
     return any(_split_list(words[i:j]) == _split_list(others[i:j]) for i in starts for j in ends)
 
 
+def are_members(before: str, between: str, behind: str) -> bool:
+    """Return whether two phrases are members of one list, by the text around them: as `reorders_list`, but faster.
+
+    What stands between the first and its separator stands behind the last too ("a man in a hat and a boy in a hat"),
+    and what stands between the last and its separator before the first ("a black dog and a black cat").
+    """
+    words = _split_words(between)
+    separators = [i for i, word in enumerate(words) if word in SEPARATORS]
+    if not separators:
+        return False
+    ending = words[: separators[0]]
+    opening = words[separators[-1] + 1 :]
+    words_before = _split_words(before) if opening else []
+    words_behind = _split_words(behind) if ending else []
+    return words_behind[: len(ending)] == ending and words_before[len(words_before) - len(opening) :] == opening
+
+
 def _split_words(text: str) -> list[str]:
-    return [word for word in _WORDS.findall(text.lower()) if word not in ARTICLES]
+    apart = text.lower().replace(",", " , ").replace("&", " & ").translate(_SPACES)
+    return [word for word in apart.split() if word not in ARTICLES]
 
 
 def _split_list(words: Sequence[str]) -> list[str]:

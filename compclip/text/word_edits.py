@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import numpy as np
+
 from compclip.text.annotation import Annotation, Span
 
 Edit = tuple[Span, str]  # tokens, and the words that stand there instead
@@ -18,6 +20,11 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def draw_index(rng: np.random.Generator, count: int) -> int:
+    """Draw one of the numbers below `count`. As in numpy, a single one takes nothing from the generator, but faster."""
+    return int(rng.integers(count)) if count > 1 else 0
+
+
 def capitalize_first(words: str) -> str:
     """Return the words with a capital first letter; the other letters stay."""
     return words[:1].upper() + words[1:]
@@ -25,11 +32,13 @@ def capitalize_first(words: str) -> str:
 
 def is_bounded(text: str, start: int, end: int) -> bool:
     """Return whether only white space or punctuation touches text[start:end] ("man's" and "T-shirt" stay whole)."""
-    if start and not (text[start - 1].isspace() or text[start - 1] in _BEFORE):
+    before = text[start - 1] if start else " "
+    after = text[end] if end < len(text) else " "
+    if before != " " and not before.isspace() and before not in _BEFORE:
         return False
-    if end == len(text) or text[end].isspace():
+    if after == " " or after.isspace():
         return True
-    return text[end] in _AFTER and not text[end + 1 : end + 2].isalnum()  # not within "dog.jpg"
+    return after in _AFTER and not text[end + 1 : end + 2].isalnum()  # not within "dog.jpg"
 
 
 def is_word(annotation: Annotation, token: int) -> bool:
@@ -37,8 +46,7 @@ def is_word(annotation: Annotation, token: int) -> bool:
     start = annotation.starts[token]
     end = annotation.ends[token]
     text = annotation.text
-    has_letter = text[start].isalnum() or any(map(str.isalnum, text[start:end]))
-    return has_letter and is_bounded(text, start, end)
+    return is_bounded(text, start, end) and (text[start].isalnum() or any(map(str.isalnum, text[start:end])))
 
 
 def leads_sentence(annotation: Annotation, start: int) -> bool:

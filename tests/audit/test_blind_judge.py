@@ -23,23 +23,19 @@ def captions():
 
 def judge(pairs):
     folds = [i % FOLDS for i in range(len(pairs))]
-    return rule_audit.judge_pairs(pairs, folds, FoldedLanguage([caption for caption, _ in pairs], folds))
+    return rule_audit.share_recognised(pairs, folds, FoldedLanguage([caption for caption, _ in pairs], folds))
 
 
 def test_a_planted_artefact_is_recognised(captions):
-    """Longer texts, by length; swapped neighbours, by pairs of words, at equal length and equal words."""
-    longer = judge([(caption, f"{caption} there") for caption in captions])
-    assert longer.length == longer.recognised == 1.0
-    shuffled = judge([(caption, " ".join(reversed(caption.split()))) for caption in captions])
-    assert shuffled.length == shuffled.frequency == 0.5  # ties count half
-    assert shuffled.bigram > 0.95 and shuffled.recognised > 0.95
+    """Longer texts, and words in another order, at equal length and equal words."""
+    assert judge([(caption, f"{caption} there") for caption in captions]) == 1.0
+    assert judge([(caption, " ".join(reversed(caption.split()))) for caption in captions]) > 0.95
 
 
 def test_a_balanced_list_is_not(captions):
     """Further captions by the same hand: the judge is as often right as a coin, whatever it was trained on."""
     second_captions = write_captions(400)[200:]
-    shares = judge(list(zip(captions, second_captions, strict=True)))
-    assert abs(shares.recognised - 0.5) < 0.11 and abs(shares.bigram - 0.5) < 0.11  # three deviations
+    assert abs(judge(list(zip(captions, second_captions, strict=True))) - 0.5) < 0.11  # three deviations
 
 
 def test_counts_are_of_other_folds_alone():
