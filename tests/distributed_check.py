@@ -10,7 +10,7 @@ import contextlib
 import functools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
@@ -71,8 +71,20 @@ CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugi
          ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "swap"}, 0),
          *(("hybrid", {"negatives": "negclip+bigram", "place": "contrast+s_neg+global+local", "concepts": "pooled",
                        "hard_positives": "swap", "steps": "composites+single"}, step) for step in (0, 1))]  # fmt: skip
+NAMES = [f"{name}-{number}-{'-'.join(map(str, changes.values()))}" for name, changes, number in CASES]
 LORA = "lora"  # both towers but for their adapters
 FROZEN = (frozenset(), frozenset({"image"}), frozenset({"text"}), frozenset({LORA}))
+IN_EVERY_KIND = ("fsc_clip", "hybrid")  # patches, tokens, concepts, composites
+
+
+def list_frozen(case_number: int) -> tuple[frozenset, ...]:
+    """Nothing frozen, and one other kind, which the next case has not: a third of the cases each."""
+    if CASES[case_number][0] in IN_EVERY_KIND:
+        return FROZEN
+    return FROZEN[0], FROZEN[1 + case_number % 3]
+
+
+FROZEN_CASES = [(i, frozen) for i in range(len(CASES)) for frozen in list_frozen(i)]
 
 
 def model(bias: bool, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -199,16 +211,23 @@ def run_bfloat16(case: tuple, rows: tuple[int, int] | None) -> tuple[dict, dict]
     return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
 
 
-def run(case: tuple, rows: tuple[int, int] | None, frozen: frozenset, micro: int = 0) -> tuple[dict, dict]:
-    """Terms and gradients of a case on some rows of the batch (all: None)."""
+def run(
+    case: tuple,
+    rows: tuple[int, int] | None,
+    frozen: frozenset = frozenset(),
+    micro: int = 0,
+    groups: int = 1,
+    change: Callable[[Batch, Views], Batch] = lambda batch, _views: batch,
+) -> tuple[dict, dict]:
+    """Terms and gradients of a case on some rows of the batch (all: None), which `change` may have changed."""
     name, changes, number = case
     method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, full_batch = prepare(method, cfg), batch(views)
+    clip, full_batch = prepare(method, cfg), change(batch(views), views)
     beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
-    step = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside)
+    step = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside, groups)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
     terms = step.compute_gradients(full_batch.rows(*rows) if rows else full_batch, views, loss)
     return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
@@ -228,6 +247,13 @@ def difference(a: tuple[dict, dict], b: tuple[dict, dict]) -> dict[str, float | 
             "compared": len(both)}  # fmt: skip
 
 
+def assert_equal(whole: tuple[dict, dict], other: tuple[dict, dict]) -> None:
+    """Terms and gradients agree to 1e-10, and both have the same ones."""
+    differences = difference(whole, other)
+    assert differences["terms"] < 1e-10 and differences["gradients"] < 1e-10
+    assert differences["one_sided"] == []
+
+
 @contextlib.contextmanager
 def gathered_rows() -> Iterator[list[int]]:
     """Give a list of how many numbers a row has of all that processes gather meanwhile."""
@@ -245,7 +271,7 @@ def gathered_rows() -> Iterator[list[int]]:
 
 
 @functools.cache
-def run_whole_batch(case_number: int, frozen: frozenset) -> tuple[dict, dict]:
+def run_whole_batch(case_number: int, frozen: frozenset = frozenset()) -> tuple[dict, dict]:
     """Terms and gradients of a case on all rows: one process's, with which all others are compared."""
     return run(CASES[case_number], None, frozen)
 
@@ -257,13 +283,13 @@ def run_whole_bfloat16() -> list[tuple[dict, dict]]:
 
 
 def main(argv: list[str]) -> int:
-    """Every case, plain and with gradient caching, and cached for each frozen tower; then in bfloat16."""
+    """Every case, plain and with gradient caching, and cached with frozen towers; then in bfloat16."""
     from tests import distributed_check  # whose caches are filled before a copy of the test's process begins
 
     torch.set_num_threads(1)
     distributed.BUCKET_BYTES = 4096
     expected_in_bfloat16 = distributed_check.run_whole_bfloat16()
-    expected = {(i, f): distributed_check.run_whole_batch(i, f) for i in range(len(CASES)) for f in FROZEN}
+    expected = {case: distributed_check.run_whole_batch(*case) for case in FROZEN_CASES}
     with process_group.session() as here, gathered_rows() as sizes:
         row_range = (3 * here.rank, 3 * here.rank + 3)
         for (i, frozen), one in expected.items():

@@ -1,8 +1,11 @@
 """Python commands as copies of the test's process: what a new process imports first is there, which takes seconds."""
 
+import logging
 import os
 import runpy
+import shlex
 import signal
+import string
 import subprocess
 import sys
 import traceback
@@ -10,11 +13,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-MODULES = ("compclip.", "tests.")  # what such a command runs; other commands are processes as always
+MODULES = ("compclip.", "tests.", "dvc")  # what such a command runs; other commands are processes as always
+PYTHON = [sys.executable, "-m"]
 
 
 class ForkedPopen(subprocess.Popen):
-    """`subprocess.Popen`, but that `python -m compclip...` is a copy of this process.
+    """`subprocess.Popen`, but that `python -m compclip...` is a copy of this process, also where a stage of DVC runs it.
 
     The copy has the environment, folder, streams and session that the process would have, none of the open files and
     locks, and the modules that are imported here.
@@ -25,7 +29,8 @@ class ForkedPopen(subprocess.Popen):
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
         start_new_session, *others,
     ) -> None:  # fmt: skip
-        if not _is_ours(args):
+        command = _read_command(args, env)
+        if command is None:
             super()._execute_child(
                 args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
                 p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
@@ -36,15 +41,20 @@ class ForkedPopen(subprocess.Popen):
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            _become(args, cwd, env, (p2cread, c2pwrite, errwrite), start_new_session)
+            _become(command, cwd, env, (p2cread, c2pwrite, errwrite), start_new_session)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
 
-def _is_ours(command: object) -> bool:
+def _read_command(command: object, environment: Mapping[str, str] | None) -> list[str] | None:
+    """The words of a Python command that can be a copy; None for all others."""
     if not isinstance(command, Sequence) or len(command) < 3:
-        return False
-    return list(command[:2]) == [sys.executable, "-m"] and command[2].startswith(MODULES)
+        return None
+    if command[-2] == "-c" and command[-1].startswith("python -m "):  # DVC runs its stages by a shell
+        line = string.Template(command[-1]).safe_substitute(environment or os.environ)
+        command = [*PYTHON, *shlex.split(line)[2:]]
+    is_ours = list(command[:2]) == PYTHON and command[2].startswith(MODULES)
+    return list(command) if is_ours else None
 
 
 def _become(
@@ -87,6 +97,8 @@ def _take_streams(streams: Sequence[int]) -> None:
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    for handler in logging.getLogger("dvc").handlers:  # opened when DVC was imported
+        handler.setStream(sys.stderr if handler.level >= logging.WARNING else sys.stdout)
 
 
 def _run_module(name: str) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict
 from pathlib import PurePosixPath
 
 import open_clip
 import pytest
 
-from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.config import tuning as config_tuning
+from compclip.config.sections import Params
 from compclip.fetch import catalogue
 from compclip.report import published_numbers
 from tests.conftest import ROOT
@@ -60,6 +61,12 @@ BESIDE = {"c2lip_table2": {"c2lip.released"}, "c2lip_table5": {"c2lip.encoded", 
 NO_MODULE = {"overall"}
 
 
+@functools.cache
+def load(name: str) -> Params:
+    """A grid, read and checked once for all tests."""
+    return read.load_params(GRIDS[name], together=True)
+
+
 def rows(name: str) -> list[published_numbers.PublishedNumber]:
     """The numbers of a grid's tables whose rows are methods that we train."""
     paper, *tables = TABLES[name]
@@ -94,7 +101,7 @@ def test_every_paper_grid_is_known_here():
 
 def test_places_are_of_benchmarks_that_there_are():
     """And each place that is not COCO's, Flickr's or Visual Genome's its entry in the catalogue."""
-    sections = read.load_params(GRIDS["every_benchmark"]).benchmarks
+    sections = load("every_benchmark").benchmarks
     modules = {path.stem for path in (ROOT / "compclip" / "benchmarks").glob("[!_]*.py")}
     assert {section.benchmark or name for name, section in sections.items()} <= modules
     folders = {offer.section.folder for offer in catalogue.load_catalogue().values()} | {"data/raw/zeroshot"}
@@ -103,19 +110,16 @@ def test_places_are_of_benchmarks_that_there_are():
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_every_cell_passes_the_check(name, capsys):
-    assert config_command.main(["check", "--params", str(GRIDS[name])]) == 0
-    params = read.load_params(GRIDS[name])
+def test_every_cell_passes_the_check(name):
+    params = load(name)
     for cell in config_grid.list_cells(params):
         assert config_grid.resolve(params, cell.name).cell == cell
-    count = len(config_grid.list_cells(params))
-    assert f"{count} cell{'s' * (count != 1)}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_published_row_of_ours_has_its_cell(name):
     """By method, backbone and data; a table that does not name the data or the backbone asks for neither."""
-    params = read.load_params(GRIDS[name])
+    params = load(name)
     cells = {(c.method, c.backbone, c.data) for c in config_grid.list_cells(params)}
     expected = {
         (n.method, published_numbers.to_slug(n.backbone), published_numbers.to_slug(n.data)) for n in rows(name)
@@ -129,7 +133,7 @@ def test_every_published_row_of_ours_has_its_cell(name):
 def test_every_repeated_row_has_its_cell():
     """In the grid of its own paper, by method, backbone and data."""
     for (paper, row, method), name in REPEATED.items():
-        cells = {(c.method, c.backbone, c.data) for c in config_grid.list_cells(read.load_params(GRIDS[name]))}
+        cells = {(c.method, c.backbone, c.data) for c in config_grid.list_cells(load(name))}
         expected = {
             (n.method, published_numbers.to_slug(n.backbone), published_numbers.to_slug(n.data))
             for n in NUMBERS
@@ -140,7 +144,7 @@ def test_every_repeated_row_has_its_cell():
 
 def test_clip_in_s_grid_has_what_its_tables_print():
     """Of OpenAI's two backbones, before and after: 68 numbers, each with its cell and its column."""
-    params = read.load_params(GRIDS["clip_in_released"])
+    params = load("clip_in_released")
     cells = {(cell.method, cell.backbone) for cell in config_grid.list_cells(params)}
     printed = [n for n in NUMBERS if n.paper == "CLIP-IN" and n.backbone.startswith("ViT-L/14")]
     assert {(n.method, published_numbers.to_slug(n.backbone)) for n in printed} < cells and len(printed) == 68
@@ -151,7 +155,7 @@ def test_clip_in_s_grid_has_what_its_tables_print():
 @pytest.mark.parametrize("name", RELEASED)
 def test_every_published_checkpoint_has_its_cell(name):
     """And each cell's file its entry in the catalogue; nothing in such a grid is trained."""
-    params, offers = read.load_params(GRIDS[name]), catalogue.load_catalogue()
+    params, offers = load(name), catalogue.load_catalogue()
     (backbone,), (paper, *tables) = params.grid.backbones, RELEASED[name]
     numbers = [
         n
@@ -170,7 +174,7 @@ def test_every_published_checkpoint_has_its_cell(name):
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_every_pretrained_row_has_its_cell(name):
     """And each cell its row; all that the table prints of it is shown, but for means over benchmarks."""
-    params, printed_table = read.load_params(GRIDS[name]), PRETRAINED[name]
+    params, printed_table = load(name), PRETRAINED[name]
     numbers = [n for n in NUMBERS if (n.paper, n.table) == printed_table and n.method == "pretrained"]
     assert {published_numbers.to_slug(n.backbone) for n in numbers} == set(params.grid.backbones)
     assert {n.column for n in numbers if n.benchmark not in NO_MODULE} <= set(params.report.columns)
@@ -180,7 +184,7 @@ def test_every_pretrained_row_has_its_cell(name):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_published_column_is_shown(name):
     """But for benchmarks that have no module here; summary columns are made of the others."""
-    params = read.load_params(GRIDS[name])
+    params = load(name)
     report_columns = set(params.report.columns)
     columns = {n.column for n in rows(name) if n.benchmark not in {*NO_MODULE, "summary"}}
     assert columns <= report_columns
@@ -193,7 +197,7 @@ def test_every_published_column_is_shown(name):
 @pytest.mark.parametrize(("name", "trials", "part_trials"), [("fair_coco", 16, 4), ("fair_scenes", 6, 1)])
 def test_the_fair_grids_search_all_methods_alike(name, trials, part_trials):
     """Rate and averaging with one budget, then own parameters by their number; validation items alone choose."""
-    params = read.load_params(GRIDS[name])
+    params = load(name)
     requests = [r for places in config_tuning.list_requests(params).values() for r in places.values()]
     assert {request["study"]["method"] for request in requests} == set(params.grid.methods) - {"pretrained"}
     assert {(r["study"]["split"], r["study"]["seed"], r["widenings"]) for r in requests} == {("validation", 1000, 3)}
@@ -213,7 +217,7 @@ def test_the_fair_grids_search_all_methods_alike(name, trials, part_trials):
 
 def test_the_fair_grid_shows_test_items_alone():
     """Test items are shown; COCO's pictures are left out of training; five epochs have the same snapshots."""
-    params = read.load_params(GRIDS["fair_coco"])
+    params = load("fair_coco")
     assert params.grid.seeds == [0, 1, 2] and len(params.grid.backbones) == 2
     shows_coco = {name for name, section in params.benchmarks.items() if "coco" in f"{section.path} {section.images}"}
     assert shows_coco <= set(params.data["coco"].exclude)
@@ -228,7 +232,7 @@ def test_the_fair_grid_shows_test_items_alone():
 @pytest.mark.parametrize("name", GRIDS)
 def test_backbones_are_open_clip_s(name):
     """A model with a tag of its weights, or a repository that brings both; OpenAI's weights with QuickGELU."""
-    for backbone in read.load_params(GRIDS[name]).backbones.values():
+    for backbone in load(name).backbones.values():
         if backbone.model in open_clip.list_models():
             tags = open_clip.list_pretrained_tags_by_model(backbone.model)
             assert backbone.weights in (*tags, "random")  # TripletCLIP: from scratch
@@ -286,7 +290,7 @@ STATED = [  # grid, cell, what the paper (or its code) says of training and of t
 
 @pytest.mark.parametrize("grid,cell,train,method", STATED, ids=[f"{g}-{c}" for g, c, *_ in STATED])
 def test_numbers_are_the_papers(grid, cell, train, method):
-    run = config_grid.resolve(read.load_params(GRIDS[grid]), cell)
+    run = config_grid.resolve(load(grid), cell)
     train_values, method_values = asdict(run.train), asdict(run.method)
     assert {key: train_values[key] for key in train} == train
     assert {key: method_values[key] for key in method} == method
@@ -302,7 +306,7 @@ def test_numbers_are_the_papers(grid, cell, train, method):
     ],
 )
 def test_data_are_made_as_the_authors_made_them(grid, data, expected):
-    section = asdict(read.load_params(GRIDS[grid]).data[data])
+    section = asdict(load(grid).data[data])
     assert {key: section[key] for key in expected} == expected
 
 

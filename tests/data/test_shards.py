@@ -48,6 +48,11 @@ SAMPLES = st.lists(
 NAME = SafeName("x", "data")
 
 
+@pytest.fixture
+def one_process() -> None:
+    """As the stages do it: in several processes where there are cores."""
+
+
 @given(samples=SAMPLES)
 @settings(max_examples=25)
 def test_round_trip(tmp_path_factory, samples):

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import filecmp
 import functools
 import importlib
 import os
@@ -179,32 +178,8 @@ def installed(tmp_path_factory) -> Path:
     return target
 
 
-def test_the_installed_script(installed, tmp_path):
-    """`compclip` and `python -m compclip` of an installed package: the list, a command, and one line for a mistake."""
-    for start in ([installed / "bin" / "compclip"], [sys.executable, "-m", "compclip"]):
-        process = run(*start, path=installed, cwd=tmp_path)
-        assert (process.returncode, process.stdout) == (0, f"{commands.listing()}\n"), process.stderr
-        wrong = run(*start, "conifg", path=installed, cwd=tmp_path)
-        hint = "error: unknown command 'conifg'; did you mean 'config'?\n"
-        assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", hint)
-    params = ROOT / "params.yaml"
-    checked = run(installed / "bin" / "compclip", "config", "check", "--params", params, path=installed, cwd=tmp_path)
-    assert checked.returncode == 0, checked.stderr
-    assert checked.stdout.endswith("benchmarks: OK\n")
-
-
-def test_a_project_from_the_installed_package(installed, tmp_path):
-    """Every file that a checkout has for its users, and a grid that is checked where no checkout is in reach."""
-    command = installed / "bin" / "compclip"
-    process = run(command, "init", "demo", "--grid", "try", path=installed, cwd=tmp_path)
-    assert process.returncode == 0, process.stderr
-    assert all(filecmp.cmp(ROOT / name, tmp_path / "demo" / name, False) for name in project_files.list_files(ROOT))
-    checked = run(command, "config", "check", path=installed, cwd=tmp_path / "demo")
-    assert checked.stdout == "params.yaml: 9 cells, 5 benchmarks: OK\n", checked.stderr
-
-
 def test_the_installed_package_is_whole(installed):
-    """Every module, template and catalogue of the checkout, and the licence."""
+    """Every module, template and catalogue of the checkout, and the licence; `.ci/wheel` runs it."""
     kinds = ("*.py", "*.j2", "*.yaml")
     ours = {p.relative_to(ROOT) for kind in kinds for p in (ROOT / "compclip").rglob(kind)}
     package = installed / "compclip"

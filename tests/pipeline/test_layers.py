@@ -103,21 +103,6 @@ def test_heavy_packages_have_one_importer(package):
     assert {n for n in importers if n.rpartition(".")[0] not in HEAVY[package]} <= HEAVY[package]
 
 
-CORE = """
-import sys
-import tomllib
-import compclip.train.job
-from compclip.base import plugins
-[plugins.load_plugin(plugins.METHODS, name) for name in plugins.list_plugins(plugins.METHODS)]
-print(*(name for name, module in sys.modules.items() if module))
-"""
-
-
-def test_training_core_needs_no_heavy_package():
-    """Importing the trainer and all methods loads none of them; open_clip itself loads transformers."""
-    assert not set(run_python(CORE).split()) & (HEAVY.keys() - {"transformers"})
-
-
 LOOK = """
 import sys
 import tomllib

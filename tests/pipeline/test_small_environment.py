@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.evaluate.test_evaluate import checkpoint, root  # noqa: F401
+from tests.pipeline.test_layers import HEAVY
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "open_clip_torch", "omegaconf", "pydantic", "pyarrow", "scipy")  # as docs/install.md has them
@@ -45,6 +46,7 @@ TRAIN = """
 import compclip.train.job
 from compclip.base import plugins
 [plugins.load_plugin(plugins.METHODS, name) for name in plugins.list_plugins(plugins.METHODS)]
+print(*(name for name, module in sys.modules.items() if module))
 """
 
 
@@ -101,5 +103,5 @@ def test_evaluation(missing, checkpoint, root):  # noqa: F811
 
 
 def test_training(missing, tmp_path):
-    """The trainer and all methods are imported."""
-    run(missing, TRAIN, cwd=tmp_path)
+    """The trainer and all methods are imported, and no heavy package; open_clip itself loads transformers."""
+    assert not set(run(missing, TRAIN, cwd=tmp_path).split()) & (HEAVY.keys() - {"transformers"})

@@ -1,7 +1,5 @@
 """Texts in groups of similar length: the same features, terms and gradients, from fewer positions."""
 
-import contextlib
-import functools
 import itertools
 
 import numpy as np
@@ -11,54 +9,36 @@ import torch
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.model import towers
-from compclip.train import accumulate, encode, recorder
+from compclip.train import encode, recorder
 from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch
 from compclip.train.encode import plan_groups, split_by_length
 from tests import distributed_check, small_training, tiny_project
-from tests.distributed_check import CASES, FROZEN, LORA
+from tests.distributed_check import CASES, FROZEN, NAMES, run, run_whole_batch
 
 ENCODE = towers.encode_texts
 
 
-def with_lengths(batch: Batch) -> Batch:
+def with_lengths(batch: Batch, _views: Views) -> Batch:
     """The batch as collation gives it: its texts' lengths, and which of the negatives are encoded."""
     for name in (CAPTION, NEGATIVE, POSITIVE, CONCEPT):
         batch = distributed_check.change_texts(batch, name, length=(batch.texts[name].ids.argmax(-1) + 1).numpy())
     return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
 
 
-def compute(case: tuple, groups: int, micro: int, frozen: frozenset = frozenset()) -> tuple[dict, dict]:
-    """Terms and gradients of a case in float64."""
-    name, changes, number = case
-    method = load_method(name)
-    cfg = method.Config(**changes)
-    views = method.views(cfg, number)
-    clip, batch = distributed_check.prepare(method, cfg), with_lengths(distributed_check.batch(views))
-    extra_parts = distributed_check.kept_beside(method, cfg, clip)
-    distributed_check.adapt(clip) if LORA in frozen else distributed_check.freeze(clip, frozen)
-    computer = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, extra_parts, groups)
-    terms = computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=cfg, step=number))
-    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *extra_parts.parameters()]}
-
-
-def assert_equal(case: tuple, micro: int, frozen: frozenset = frozenset()) -> None:
-    """Terms and gradients of three groups and of one agree to 1e-12."""
-    difference = distributed_check.difference(*(compute(case, groups, micro, frozen) for groups in (1, 3)))
-    assert difference["terms"] < 1e-12 and difference["gradients"] < 1e-12
-    assert difference["one_sided"] == []
-
-
 @pytest.mark.parametrize("micro", [0, 2])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}")
+@pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
 def test_every_method_gets_the_same(case, micro):
-    """Tokens, concepts and composites included, the batch whole and in parts."""
-    assert_equal(case, micro)
+    """Tokens, concepts and composites included, the batch whole and in parts, in three groups."""
+    in_groups = run(CASES[case], None, micro=micro, groups=3, change=with_lengths)
+    distributed_check.assert_equal(run_whole_batch(case), in_groups)
 
 
 @pytest.mark.parametrize("frozen", FROZEN[1:], ids=["image", "text", "lora"])
 @pytest.mark.parametrize("micro", [0, 2])
 def test_frozen_towers_and_adapters(micro, frozen):
-    assert_equal(next(case for case in CASES if case[0] == "fsc_clip"), micro, frozen)
+    case = [name for name, _, _ in CASES].index("fsc_clip")
+    in_groups = run(CASES[case], None, frozen, micro, groups=3, change=with_lengths)
+    distributed_check.assert_equal(run_whole_batch(case, frozen), in_groups)
 
 
 def record_shapes(monkeypatch) -> list[tuple[int, ...]]:
@@ -78,7 +58,7 @@ def count_positions(monkeypatch, groups: int) -> list[tuple[int, ...]]:
     shapes = record_shapes(monkeypatch)
     method = load_method("negclip")
     views = method.views(method.Config(), 0)
-    batch = with_lengths(distributed_check.batch(views))
+    batch = with_lengths(distributed_check.batch(views), views)
     encode.encode_features(distributed_check.model(bias=False), batch, views, text_groups=groups)
     return shapes
 
@@ -97,7 +77,7 @@ def test_tokens_are_looked_up_once():
     method, clip = load_method("negclip"), distributed_check.model(bias=False)
     clip.token_embedding.register_forward_hook(lambda _module, _inputs, output: calls.append(output.shape))
     views = method.views(method.Config(), 0)
-    encode.encode_features(clip, with_lengths(distributed_check.batch(views)), views, text_groups=3)
+    encode.encode_features(clip, with_lengths(distributed_check.batch(views), views), views, text_groups=3)
     assert len(calls) == 1
 
 
