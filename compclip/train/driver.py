@@ -108,10 +108,6 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 def _await_job(run: StoredRun) -> None:
     """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
-    unsent = jobs.find_unsent(run.folder)
-    if unsent:
-        print(f"{run.cell.name}: {unsent.label()} ({unsent.waits_by}); sending it as there is room", flush=True)
-        jobs.wait_until_sent([unsent])
     worker = jobs.find_worker(run.folder)
     job = worker or jobs.find_job(run.folder)
     if worker:
