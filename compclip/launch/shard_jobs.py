@@ -61,8 +61,6 @@ def wait_for_tasks(work: ShardWork) -> None:
             raise SystemExit(130) from None
     failed = [job for job in task_jobs if job.state() == jobs.FAILED]
     if failed:
-        for job in failed:
-            jobs.post_found_failure(job)
         count = f" (and {len(failed) - 1} more)" if failed[1:] else ""
         raise UserError(
             f"{name}: {failed[0].label()} failed{count}: {failed[0].reason()}; launch the stage again to go on with "

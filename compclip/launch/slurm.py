@@ -31,7 +31,8 @@ from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
+from compclip.runs import cluster, gpus, jobs, notify, run_store, shard_tasks
+from compclip.runs.notify import News
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
@@ -79,11 +80,18 @@ class JobCommand:
             array = os.environ.get("SLURM_ARRAY_JOB_ID")
             index = os.environ.get("SLURM_ARRAY_TASK_ID")
             job_id = f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID", "?")
-            jobs.post_failure(find_job_folder(self.key), self.notify, f"job {job_id}", f"exit code {code}")
+            self._post_failure(f"job {job_id} failed", code)
         if code and rank:
             self._wait_for_first() if self._leave_at else self._report_failure(rank)
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
+
+    def _post_failure(self, what: str, code: int) -> None:
+        if self.notify:
+            folder = find_job_folder(self.key)
+            name = jobs.read_name(folder)
+            reason = one_line(f"exit code {code}: {jobs.last_line(folder)}")
+            notify.post(self.notify, News(f"{name}: {what}", {"failed": 1}, {name: reason}))
 
     def _note_warning(self, *_: Any) -> None:
         self._leave_at = time.monotonic() + WARNED_S
@@ -205,10 +213,7 @@ class Slurm:
             with exchange(environment), executor.batch():
                 submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
             identities = _identify(name, [job.job_id for job in submitted])
-            return [
-                _record(self.root, key, identity, self.profile.notify)
-                for key, identity in zip(keys, identities, strict=True)
-            ]
+            return [_record(self.root, key, identity) for key, identity in zip(keys, identities, strict=True)]
 
 
 def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, root: Path) -> dict[str, Any]:
@@ -302,13 +307,12 @@ def _identify(name: str, job_ids: Sequence[str]) -> list[cluster.JobIdentity]:
     return [queued.get(job_id, cluster.JobIdentity(here, user, job_id, name)) for job_id in job_ids]
 
 
-def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) -> jobs.SlurmJob:
+def _record(root: Path, key: str, identity: cluster.JobIdentity) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{identity.id}_0_log.out"
     folder = find_job_folder(key, root)
     module = jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
     moved_with = os.path.relpath(log, folder.path.resolve())  # a project may be moved
     record = {"kind": "slurm", "module": module, **asdict(identity), "log": moved_with}
-    record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
     return jobs.SlurmJob(folder, record)
 

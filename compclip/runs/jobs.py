@@ -28,7 +28,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks
+from compclip.runs import cluster, gpus, lock, progress, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -229,27 +229,11 @@ def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
     return folder
 
 
-def post_failure(folder: RunFolder, variable: str, job: str, why: str) -> None:
-    """Post once that a run's job failed for good, with the last thing it logged."""
-    if variable:
-        notify.post_job_failure(folder, variable, job, _read_name(folder), f"{why}: {last_line(folder)}")
-
-
-def _read_name(folder: RunFolder) -> str:
-    """Return the name of the cell, or of the shards, that the job was sent for."""
-    try:
-        if (folder.path / shard_tasks.FILE).is_file():
-            return shard_tasks.read_task(folder).name
-        return parse_cell(read.read_values(folder.run).get("cell"), f"{folder.run}: cell").name
-    except UserError:  # nobody wrote it, or it cannot be read: the message goes out
-        return folder.key
-
-
-def post_found_failure(job: Job) -> None:
-    """Post that a cluster's job failed, since its own process may not have been able to."""
-    if isinstance(job, SlurmJob) and job.record.get("notify"):
-        variable = job.record["notify"]
-        notify.post_job_failure(job.folder, variable, job.label(), _read_name(job.folder), job.reason())
+def read_name(folder: RunFolder) -> str:
+    """Return the name of the cell, or of the shards, that a job was sent for."""
+    if (folder.path / shard_tasks.FILE).is_file():
+        return shard_tasks.read_task(folder).name
+    return parse_cell(read.read_values(folder.run).get("cell"), f"{folder.run}: cell").name
 
 
 def find_job(folder: RunFolder) -> Job | None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_json, write_json
+from compclip.base.files import fingerprint, write_json
 from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data import shard_files
@@ -323,17 +323,3 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     for n in range(5):
         (half / f"{n:08x}.json").write_text("never read")
     assert list(status.list_stages()) == []
-
-
-def test_a_task_that_failed_is_posted_by_its_name(project, fake_cluster, monkeypatch):
-    """Where the profile says so."""
-    posted = []
-    monkeypatch.setattr(jobs.notify, "post_job_failure", lambda *args: posted.append(args[1:4]))
-    text = Path("slurm.yaml").read_text().replace("}", ", notify: HOOK}")
-    Path("slurm.yaml").write_text(text)
-    assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    fake_cluster.live.clear()
-    with pytest.raises(UserError, match="job 7_0 failed: its node failed"):
-        stage_command.main(["--data", "d"])
-    assert posted == [("HOOK", "job 7_0", "recaption@d 00000 and 4 more")]
-    assert read_json(read_tasks()[0].folder.job)["module"] == jobs.SHARDS

@@ -144,19 +144,6 @@ def test_a_former_name_works_and_says_the_new_one(former, capsys):
     assert f"compclip {commands.FORMER[former]}" in page.out
 
 
-def test_bash_completes(tmp_path, capsys):
-    """By the script alone: a command's name, and an option of one."""
-    commands.main(["completion", "bash"])
-    (tmp_path / "script").write_text(capsys.readouterr().out)
-    ask = """
-        source "$1"; COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); $(complete -p compclip | sed 's/.*-F \\([^ ]*\\).*/\\1/')
-        printf '%s\\n' "${COMPREPLY[@]}"
-    """
-    for words, reply in ((["compclip", "stat"], "status"), (["compclip", "report", "--part"], "--partial")):
-        process = run("bash", "-c", ask, "bash", tmp_path / "script", *words)
-        assert process.stdout.split() == [reply], process.stderr
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
     """A folder into which the package is installed, as pip does, with nothing of the checkout in reach."""
