@@ -17,7 +17,6 @@ GROUPS: dict[str, Commands] = {
         "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners, sources"),
         "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where grids look"),
         "doctor": ("compclip.doctor.__main__", "what is missing here; `--gpu`: how its GPUs compute and resume"),
-        "completion": ("compclip.completion", "print the script that completes commands in bash, zsh or tcsh"),
     },
     "run": {
         "repro": ("compclip.launch.repro", "bring the whole grid up to date, with a line for each stage"),

@@ -35,9 +35,8 @@ from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
-from compclip.launch.slurm import Slurm, print_unsent, submitit_options
+from compclip.launch.slurm import Slurm, submitit_options
 from compclip.runs import follower, gpus, jobs, key_parts, local_runs, notify, run_folder, run_store, shard_tasks
-from compclip.runs.jobs import UnsentJob
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
@@ -191,12 +190,11 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
         else:
             writable.append(run)
     if writable:
-        submitted = Slurm(profile, root).send(writable)
-        for run, job in zip(writable, submitted, strict=True):
-            if not isinstance(job, UnsentJob):
-                print(f"{run.cell.name}: {job.label()}")
-        if print_unsent(submitted, "run"):
-            print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
+        names = {run.key: run.cell.name for run in writable}
+        for sent in Slurm(profile, root).send(writable):
+            for job in sent:
+                print(f"{names[job.folder.key]}: {job.label()}", flush=True)
+        print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1
 
 
@@ -215,7 +213,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    workers = [worker for folder in folders if (worker := jobs.find_unsent(folder) or jobs.find_worker(folder))]
+    workers = [worker for folder in folders if (worker := jobs.find_worker(folder))]
     busy = {worker.folder for worker in workers}
     over = [folder for folder in folders if folder not in busy and jobs.find_job(folder)]
     stopped = _stop_workers(workers)
@@ -229,7 +227,7 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
     return 0 if len(stopped) == len(workers) else 1
 
 
-def _stop_workers(workers: Sequence[jobs.Worker | UnsentJob]) -> list[jobs.Worker | UnsentJob]:
+def _stop_workers(workers: Sequence[jobs.Worker]) -> list[jobs.Worker]:
     """Stop those that may be stopped from here, and wait until they have saved; print why the others work on."""
     stopped = []
     for worker in workers:

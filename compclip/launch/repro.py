@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from tqdm import tqdm
 
 from compclip.base.command_line import GRID_FILE, CommandParser
 from compclip.base.errors import UserError, entry
+from compclip.base.lazy_torch import torch
 from compclip.base.messages import format_count, format_counts
 from compclip.config import grid, read
 from compclip.config.grid import Run
@@ -47,7 +50,7 @@ SHOWN = ("note: ", "warning: ", "error: ", "ERROR: ")
 CLOCK = "{desc} {elapsed}"
 BAR = "{desc} {elapsed} |{bar:30}| {n_fmt} of {total_fmt}"
 MOST = 12  # schedules of which a step is timed
-TIMED_STEPS = 2
+TIMED_SHARE = 4  # of a batch a fourth is timed
 TIMING = "from compclip.launch import repro; repro.print_time()"
 
 
@@ -166,13 +169,16 @@ def time_step(run: Run) -> float:
     from compclip.model import backbone
     from compclip.train import simulated_step
 
+    if run.train.threads:  # more of them than the run's would wait for each other, and count that as work
+        torch.set_num_threads(run.train.threads)
+    size = math.ceil(run.train.batch_size / TIMED_SHARE)
+    small = replace(run, train=replace(run.train, batch_size=size, micro_batch=0))
     architecture = backbone.read_architecture(run.backbone.model)
-    take_step = simulated_step.open_step(run, load_method(run.method_name), architecture, "cpu")
+    take_step = simulated_step.open_step(small, load_method(run.method_name), architecture, "cpu")
     take_step(0)
     started = time.process_time()
-    for number in range(TIMED_STEPS):
-        take_step(number + 1)
-    return (time.process_time() - started) / TIMED_STEPS
+    take_step(1)
+    return (time.process_time() - started) * run.train.batch_size / size
 
 
 class StageLines:

@@ -48,7 +48,6 @@ def wait_for_tasks(work: ShardWork) -> None:
     name = f"{work.stage}@{work.folder.name}"
     missing_keys = {item.key for item in work.missing()}
     tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if missing_keys & set(task.shards.values())]
-    jobs.wait_until_sent(jobs.find_unsent(task.folder) for task in tasks)
     task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
     live = [job for job in task_jobs if job.state() in jobs.LIVE]
     if live:
@@ -62,8 +61,6 @@ def wait_for_tasks(work: ShardWork) -> None:
             raise SystemExit(130) from None
     failed = [job for job in task_jobs if job.state() == jobs.FAILED]
     if failed:
-        for job in failed:
-            jobs.post_found_failure(job)
         count = f" (and {len(failed) - 1} more)" if failed[1:] else ""
         raise UserError(
             f"{name}: {failed[0].label()} failed{count}: {failed[0].reason()}; launch the stage again to go on with "
@@ -151,7 +148,7 @@ def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingSh
 
 def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int, dry: bool, root: Path) -> None:
     """Send what stages lack to a cluster; what needs a GPU is an array of its own."""
-    from compclip.launch.slurm import Slurm, print_unsent, submitit_options
+    from compclip.launch.slurm import Slurm, submitit_options
 
     for costly in (False, True):
         to_send = [shards for shards in stages if shards.unclaimed and is_costly(shards.work) == costly]
@@ -165,12 +162,10 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
                 forget_tasks(shards.work)
             for task in tasks:
                 task.save()
-            submitted = Slurm(task_profile, root, jobs.SHARDS).send(tasks)
-            sent = print_unsent(submitted, "task")
-            if sent:
+            for sent in Slurm(task_profile, root, jobs.SHARDS).send(tasks):
                 last = f" to {sent[-1].label()}" if sent[1:] else ""
-                print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}")
-                print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
+                print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}", flush=True)
+            print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
 
 
 def is_costly(work: ShardWork) -> bool:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,24 +29,23 @@ from submitit.slurm.slurm import SlurmJobEnvironment
 from compclip.base import environment_variables, worker_processes
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
-from compclip.base.messages import format_count
 from compclip.base.shared_folders import open_plain
 from compclip.launch.profiles import Profile
-from compclip.runs import cluster, gpus, jobs, run_store, shard_tasks
-from compclip.runs.jobs import UnsentJob
+from compclip.runs import cluster, gpus, jobs, notify, run_store, shard_tasks
+from compclip.runs.notify import News
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 from compclip.runs.shard_tasks import Task
 
 PACKAGE = Path(__file__).resolve().parent.parent
 POLL_S = 0.2
+TRY_AGAIN_S = 60.0  # a queue that took no more jobs
 # that other processes wait for the first one, after the warning and after SIGTERM
 WARNED_S = 600
 STOPPED_S = 20
 QUEUE_FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*")  # SLURM's words for a limit of jobs in the queue
 WARNING = getattr(signal, f"SIG{SlurmJobEnvironment.USR_SIG}")
 JobInput: TypeAlias = StoredRun | Task  # what can be sent as a job
-SentJob: TypeAlias = jobs.SlurmJob | UnsentJob
 
 
 @dataclass
@@ -81,11 +80,18 @@ class JobCommand:
             array = os.environ.get("SLURM_ARRAY_JOB_ID")
             index = os.environ.get("SLURM_ARRAY_TASK_ID")
             job_id = f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID", "?")
-            jobs.post_failure(find_job_folder(self.key), self.notify, f"job {job_id}", f"exit code {code}")
+            self._post_failure(f"job {job_id} failed", code)
         if code and rank:
             self._wait_for_first() if self._leave_at else self._report_failure(rank)
         if code:
             raise RuntimeError(f"{self.key}: exit code {code}; see {log_file}")
+
+    def _post_failure(self, what: str, code: int) -> None:
+        if self.notify:
+            folder = find_job_folder(self.key)
+            name = jobs.read_name(folder)
+            reason = one_line(f"exit code {code}: {jobs.last_line(folder)}")
+            notify.post(self.notify, News(f"{name}: {what}", {"failed": 1}, {name: reason}))
 
     def _note_warning(self, *_: Any) -> None:
         self._leave_at = time.monotonic() + WARNED_S
@@ -119,57 +125,80 @@ class JobCommand:
         return submitit.helpers.DelayedSubmission(JobCommand(self.key, self.module, self.notify))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Slurm:
-    """Sends runs, or with another module shards, to the cluster of a profile."""
+    """Sends runs, or with another module shards, to the cluster of a profile.
+
+    `while_waiting` is called now and then while the queue takes no more.
+    """
 
     profile: Profile
     root: Path = Path(".")
     module: str = jobs.SCORES
+    while_waiting: Callable[[], None] = lambda: None
 
-    def submit(self, run: StoredRun, params: str | Path) -> SentJob:
-        """Send one run."""
+    def submit(self, run: StoredRun, params: str | Path) -> jobs.Worker:
+        """Send one run; return who works on it by then."""
         jobs.write_inputs(run, params)
-        return self.send([run])[0]
+        sent = [job for batch in self.send([run]) for job in batch]
+        return sent[0] if sent else jobs.Holder(run.folder, "another process")
 
     def attach(self, run: StoredRun) -> jobs.Worker | None:
         """Return who works on a run, wherever that is."""
         return jobs.find_worker(run.folder)
 
-    def send(self, work: Sequence[JobInput]) -> list[SentJob]:
-        """Send as arrays work whose input files are written; what the queue has no room for is left for later.
+    def send(self, work: Sequence[JobInput]) -> Iterator[list[jobs.SlurmJob]]:
+        """Send as arrays work whose input files are written, and yield the jobs of each array.
 
-        Raises UserError with what SLURM says where it refuses.
+        Waits while the queue takes no more; what others work on or have done by then is not sent. Raises UserError with
+        what SLURM says where it refuses.
         """
         code = copy_package(self.root)
-        size = read_max_array_size()
-        room = self._count_room(len(work))
+        largest = read_max_array_size()
+        size = largest
         limit = f"queue_limit={self.profile.queue_limit}"
-        submitted: list[SentJob] = []
-        start = 0
-        end = min(len(work), room)
-        while size and start < end:
-            chunk = work[start : min(start + size, end)]
-            try:
-                submitted += self._submit_array(chunk, code)
-                start += len(chunk)
-            except QueueFull as error:
-                size = len(chunk) // 2
-                limit = error.limit
-        return submitted + [self._postpone(item, limit) for item in work[start:]]
+        shown_limit = ""
+        while work:
+            count = min(size, self._count_room(len(work)))
+            if count:
+                try:
+                    submitted = self._submit_array(work[:count], code)
+                except QueueFull as error:
+                    limit = error.limit
+                    size = count // 2
+                else:
+                    yield submitted
+                    work = work[count:]
+                if size:
+                    continue
+            if limit != shown_limit:
+                print(
+                    f"{len(work)} not sent yet, since the queue takes no more for now ({limit}): sending them as there "
+                    "is room; after Ctrl-C the same command sends the rest",
+                    flush=True,
+                )
+                shown_limit = limit
+            self._wait()
+            work = [item for item in work if not self._is_taken(item)]
+            size = largest
+
+    def _wait(self) -> None:
+        try_again_at = time.monotonic() + TRY_AGAIN_S
+        while time.monotonic() < try_again_at:
+            self.while_waiting()
+            time.sleep(POLL_S)
+
+    def _is_taken(self, item: JobInput) -> bool:
+        if jobs.find_worker(item.folder) or not item.folder.path.is_dir():
+            return True
+        return jobs.has_finished(item.folder, {"module": self.module})
 
     def _count_room(self, count: int) -> int:
         """Return how many jobs the profile's limit lets the user send now."""
         if not self.profile.queue_limit:
             return count
         queued = cluster.run_command("squeue", "--me", "--noheader", "--array", "--format=%i").stdout.split()
-        return max(0, self.profile.queue_limit - len(queued))
-
-    def _postpone(self, item: JobInput, limit: str) -> UnsentJob:
-        """Note where work is to be sent later."""
-        record = {"key": item.key, "module": self.module, "limit": limit, "profile": asdict(self.profile)}
-        write_json(jobs.find_unsent_record(item.folder, self.root), record)
-        return UnsentJob(item.folder, record)
+        return min(count, max(0, self.profile.queue_limit - len(queued)))
 
     def _submit_array(self, work: Sequence[JobInput], code: Path) -> list[jobs.SlurmJob]:
         keys = [item.key for item in work]
@@ -184,10 +213,7 @@ class Slurm:
             with exchange(environment), executor.batch():
                 submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
             identities = _identify(name, [job.job_id for job in submitted])
-            return [
-                _record(self.root, key, identity, self.profile.notify)
-                for key, identity in zip(keys, identities, strict=True)
-            ]
+            return [_record(self.root, key, identity) for key, identity in zip(keys, identities, strict=True)]
 
 
 def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, root: Path) -> dict[str, Any]:
@@ -251,17 +277,6 @@ class QueueFull(UserError):
         self.limit = limit
 
 
-def print_unsent(submitted: Sequence[SentJob], noun: str) -> list[jobs.SlurmJob]:
-    """Say how many jobs are left for later, and by which limit; return those that were sent."""
-    unsent = [job for job in submitted if isinstance(job, UnsentJob)]
-    if unsent:
-        print(
-            f"{format_count(len(unsent), noun)} left, since the queue takes no more for now ({unsent[0].waits_by}); "
-            "`dvc repro` and the next `launch` send them as there is room"
-        )
-    return [job for job in submitted if not isinstance(job, UnsentJob)]
-
-
 @contextlib.contextmanager
 def _explain_refusals(profile: Profile) -> Iterator[None]:
     try:
@@ -292,15 +307,13 @@ def _identify(name: str, job_ids: Sequence[str]) -> list[cluster.JobIdentity]:
     return [queued.get(job_id, cluster.JobIdentity(here, user, job_id, name)) for job_id in job_ids]
 
 
-def _record(root: Path, key: str, identity: cluster.JobIdentity, notify: str) -> jobs.SlurmJob:
+def _record(root: Path, key: str, identity: cluster.JobIdentity) -> jobs.SlurmJob:
     log = (root / ".work" / "slurm").resolve() / f"{identity.id}_0_log.out"
     folder = find_job_folder(key, root)
     module = jobs.SHARDS if shard_tasks.is_key(key) else jobs.SCORES
     moved_with = os.path.relpath(log, folder.path.resolve())  # a project may be moved
     record = {"kind": "slurm", "module": module, **asdict(identity), "log": moved_with}
-    record |= {"notify": notify} if notify else {}
     write_json(folder.job, record)
-    jobs.find_unsent_record(folder, root).unlink(missing_ok=True)
     return jobs.SlurmJob(folder, record)
 
 

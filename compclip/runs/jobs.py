@@ -16,19 +16,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from compclip.base import environment_variables, messages, worker_processes
-from compclip.base.errors import UserError, one_line
+from compclip.base import environment_variables, worker_processes
+from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.shared_folders import open_plain
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.runs import cluster, gpus, lock, notify, progress, shard_tasks
+from compclip.runs import cluster, gpus, lock, progress, shard_tasks
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
 
@@ -47,7 +47,6 @@ RUNNING = "running"
 DONE = "done"
 FAILED = "failed"
 LIVE = (PENDING, RUNNING)
-UNSENT = Path(".work/unsent")  # a file for each run or task that a launch left for later
 # What job.json says of a cluster's job, and how: none of it can be an option, or name several jobs.
 IDENTITY = {"cluster": r"\w[\w.-]*", "user": r"\w[\w.@\\$-]*", "id": r"(?a:\d[\d_+]*)", "name": r"compclip-[0-9a-f]{8}"}
 
@@ -226,32 +225,15 @@ def write_inputs(run: StoredRun, params: str | Path) -> RunFolder:
     write_atomic(folder.run, dump_yaml(run.resolved))
     write_atomic(folder.params, read.write_out(Path(params)))
     mark_sent(folder)
-    find_unsent_record(folder, run.root).unlink(missing_ok=True)
     folder.scored.unlink(missing_ok=True)  # results of an earlier evaluation are not those of this job
     return folder
 
 
-def post_failure(folder: RunFolder, variable: str, job: str, why: str) -> None:
-    """Post once that a run's job failed for good, with the last thing it logged."""
-    if variable:
-        notify.post_job_failure(folder, variable, job, _read_name(folder), f"{why}: {last_line(folder)}")
-
-
-def _read_name(folder: RunFolder) -> str:
-    """Return the name of the cell, or of the shards, that the job was sent for."""
-    try:
-        if (folder.path / shard_tasks.FILE).is_file():
-            return shard_tasks.read_task(folder).name
-        return parse_cell(read.read_values(folder.run).get("cell"), f"{folder.run}: cell").name
-    except UserError:  # nobody wrote it, or it cannot be read: the message goes out
-        return folder.key
-
-
-def post_found_failure(job: Job) -> None:
-    """Post that a cluster's job failed, since its own process may not have been able to."""
-    if isinstance(job, SlurmJob) and job.record.get("notify"):
-        variable = job.record["notify"]
-        notify.post_job_failure(job.folder, variable, job.label(), _read_name(job.folder), job.reason())
+def read_name(folder: RunFolder) -> str:
+    """Return the name of the cell, or of the shards, that a job was sent for."""
+    if (folder.path / shard_tasks.FILE).is_file():
+        return shard_tasks.read_task(folder).name
+    return parse_cell(read.read_values(folder.run).get("cell"), f"{folder.run}: cell").name
 
 
 def find_job(folder: RunFolder) -> Job | None:
@@ -288,11 +270,6 @@ def _find_live_job(folder: RunFolder) -> Job | None:
     return job if job and job.state() in LIVE else None
 
 
-def find_unsent_record(folder: RunFolder, root: Path = Path(".")) -> Path:
-    """Return the file that says where a run or task is to be sent later; see runs/py."""
-    return root / UNSENT / f"{folder.key}.json"
-
-
 @contextlib.contextmanager
 def hold_idle(folder: RunFolder) -> Iterator[None]:
     """Hold a run that nobody works on. Raises UserError where somebody does."""
@@ -307,10 +284,9 @@ def hold_idle(folder: RunFolder) -> Iterator[None]:
 def forget_job(folder: RunFolder) -> None:
     """Remove the record of a job that is over, so that its run may be trained anywhere again."""
     folder.job.unlink(missing_ok=True)
-    find_unsent_record(folder).unlink(missing_ok=True)
 
 
-def wait_for_job(job: Worker | UnsentJob, show: Callable[[], None], poll_s: float = 0.5) -> str:
+def wait_for_job(job: Worker, show: Callable[[], None], poll_s: float = 0.5) -> str:
     """Call `show` every `poll_s` seconds until the job is over; return done or failed."""
     state = job.state()
     while state in LIVE:
@@ -381,91 +357,3 @@ def last_lines(folder: RunFolder, most: int = 10, rank: int = 0) -> list[str]:
 def _read_lines(log: Path) -> list[str]:
     text = progress.read_tail(log, TAIL_BYTES).decode(errors="replace").rpartition(SENT_AGAIN)[2]
     return [line.rstrip() for line in text.splitlines() if line.strip()]
-
-
-# Runs, and tasks of shards, that a launch left for later: the cluster takes no more jobs of their user for now.
-#
-# .work/unsent/<key>.json says how each is to be sent: in the project, never in the store, where others write, since a
-# profile has commands. Whoever waits for one has it sent, by a process of its own (compclip.launch.unsent), as there
-# is room.
-
-SENDER = "compclip.launch.unsent"
-TRY_AGAIN_S = 60.0
-POLL_S = 0.5
-
-
-@dataclass
-class UnsentJob:
-    """A job that is to be sent; once it was, that job."""
-
-    folder: RunFolder
-    record: dict[str, Any]
-    _job: Job | None = field(default=None, init=False)
-    _tried_at: float = field(default=float("-inf"), init=False)
-
-    def is_unsent(self) -> bool:
-        """Return whether nobody has sent it yet, given it up, or done its work."""
-        return find_unsent_record(self.folder).is_file() and not has_finished(self.folder, self.record)
-
-    @property
-    def waits_by(self) -> str:
-        """The limit that keeps it, or SLURM's reason."""
-        return self._job.waits_by if self._job else self.record["limit"]
-
-    def state(self) -> str:
-        """pending until it is sent, then its job's; failed where it was given up, done where others did its work."""
-        if self._job is None and self.is_unsent():
-            return PENDING
-        self._job = self._job or find_job(self.folder)
-        if self._job:
-            return self._job.state()
-        return DONE if has_finished(self.folder, self.record) else FAILED
-
-    def reason(self) -> str:
-        """Why it failed."""
-        return self._job.reason() if self._job else "given up before it was sent"
-
-    def label(self) -> str:
-        """The job, once it has a number."""
-        return self._job.label() if self._job else "a job that is not sent yet"
-
-    def cancel(self) -> None:
-        """Give it up. Raises UserError as the others do, where it was sent."""
-        find_unsent_record(self.folder).unlink(missing_ok=True)
-        if self._job:
-            self._job.cancel()
-
-    def is_due(self) -> bool:
-        """Return whether it is to be tried again now; that counts as a try."""
-        is_due = time.monotonic() - self._tried_at >= TRY_AGAIN_S and self.is_unsent()
-        if is_due:
-            self._tried_at = time.monotonic()
-        return is_due
-
-
-def find_unsent(folder: RunFolder) -> UnsentJob | None:
-    """Return a run or task that was left for later; None for every other one."""
-    path = find_unsent_record(folder)
-    return UnsentJob(folder, read_mapping(path)) if path.is_file() else None
-
-
-def send_due(waiting: Iterable[object]) -> None:
-    """Send those of the jobs that are not sent and for which there is room.
-
-    What keeps them is a warning: they are tried again.
-    """
-    keys = [job.record["key"] for job in waiting if isinstance(job, UnsentJob) and job.is_due()]
-    if not keys:
-        return
-    process = subprocess.run([sys.executable, "-m", SENDER, *keys], stderr=subprocess.PIPE, text=True)
-    if process.returncode:
-        messages.warn(f"not sent yet: {one_line(process.stderr)}")
-
-
-def wait_until_sent(waiting: Iterable[object], poll_s: float = POLL_S) -> None:
-    """Send all of the jobs that are not sent, as there is room; return when none is left."""
-    unsent = [job for job in waiting if isinstance(job, UnsentJob) and job.is_unsent()]
-    while unsent:
-        send_due(unsent)
-        time.sleep(poll_s)
-        unsent = [job for job in unsent if job.is_unsent()]

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.runs import cluster, gpus, jobs
-from compclip.runs.jobs import UnsentJob
 from compclip.runs.progress import Follower, describe_faults
 from compclip.runs.run_store import StoredRun
 
@@ -72,7 +71,7 @@ class ActiveRun:
     """A run on its way: who works on it, and the slot that it takes; none where somebody else started it."""
 
     run: StoredRun
-    job: jobs.Worker | UnsentJob
+    job: jobs.Worker
     slot: int | None = None
 
 
@@ -107,7 +106,6 @@ class LocalRunDriver:
             while self._waiting and self._list_free_slots():
                 self._start(self._waiting.pop(0))
             self._active = [active for active in self._active if not self._finish(active)]
-            jobs.send_due(active.job for active in self._active)
             for active in self._active:
                 cluster.warn_of_wait(active.job.waits_by, active.job.label())
                 followers[active.run.key]()
@@ -130,12 +128,9 @@ class LocalRunDriver:
         return [active.run.cell.name for active in self._active]
 
     def _attach(self, run: StoredRun) -> bool:
-        scores = self.module == jobs.SCORES  # such a one starts what a launch left, and waits for none that only trains
-        worker: jobs.Worker | UnsentJob | None = jobs.find_worker(run.folder)
-        if not (worker or scores):
-            worker = jobs.find_unsent(run.folder)
+        worker = jobs.find_worker(run.folder)
         trains = isinstance(worker, jobs.Job) and worker.record["module"] == jobs.TRAINS
-        if worker is None or (scores and trains):
+        if worker is None or (self.module == jobs.SCORES and trains):  # results do not wait for one that only trains
             return False
         self._active.append(ActiveRun(run, worker))
         print(f"{run.cell.name}: attached to {worker.label()}", flush=True)

@@ -3,9 +3,9 @@
 The URL is a secret and is in an environment variable, whose name a profile gives (`notify: COMPCLIP_WEBHOOK`): it
 is in no file and in no message. What keeps a post out is a warning: nothing depends on it.
 
-A launch on a cluster returns at once. There a job that fails says so itself, as sbatch hands the environment down. One
-that cannot, because its node failed, its memory or time ran out or its node reaches no network, is told of by the
-`dvc repro` that collects it, where the variable is set there too. Each failure is posted once.
+A launch on a cluster returns before its jobs are over: there a job that fails says so itself, as sbatch hands the
+environment down. Of one that cannot, because its node failed or its memory ran out, SLURM tells (`options: {mail-type:
+FAIL}` of a profile).
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import environment_variables, messages, worker_processes
-from compclip.base.errors import UserError, one_line
-from compclip.base.files import read_mapping, write_json
-from compclip.runs.run_folder import RunFolder
+from compclip.base.errors import UserError
 
 TIMEOUT_S = 5.0  # to the end of the answer's head, however slowly it comes
 MOST = 20  # failures in one post
@@ -84,17 +82,3 @@ def _post_body(url: str, body: Mapping[str, Any]) -> str:
         return type(error.reason).__name__ if isinstance(error.reason, Exception) else "no connection"
     except (OSError, ValueError, http.client.HTTPException) as error:
         return type(error).__name__
-
-
-def post_job_failure(
-    folder: RunFolder, variable: str, job: str, name: str, reason: str, root: Path = Path(".")
-) -> None:
-    """Post once that a job failed for good; `job` tells it from the ones before it."""
-    record = folder.posted_failure
-    if not variable or (record.is_file() and read_mapping(record)["job"] == job):
-        return
-    if post(variable, News(f"{name}: {job} failed", {"failed": 1}, {name: one_line(reason)}), root):
-        try:
-            write_json(record, {"job": job})
-        except UserError as error:
-            messages.warn(str(error))

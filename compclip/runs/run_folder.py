@@ -3,7 +3,6 @@
 In the store, store/<run key>/:
 
     run.yaml params.yaml job.json job.log       what a job reads, where it runs, what it said
-    told.json                                   whose failure was posted last
     rungs.json intermediate.jsonl               where a sweep's pruner looks, and what was found there
     lock lease.*.json lives/*.json              who holds the run, and how long anybody worked on it
     seen.*.json                                 since when a machine sees a lease stand still
@@ -102,7 +101,6 @@ class RunFolder(_Folder):
         self.params = path / "params.yaml"  # as it was when the job was sent
         self.job = path / "job.json"  # where the job that was sent last runs
         self.log = path / "job.log"  # what the job says
-        self.posted_failure = path / "told.json"  # names the job whose failure was posted last
         self.lock = path / "lock"  # held by whoever works on the run
         self.keep_mark = path / "kept"  # the run is not to be removed, whoever uses it
         self.lives = path / "lives"  # a file for each process that worked on the run

@@ -258,7 +258,7 @@ def make_row(run: ListedRun) -> RunRow:
 
 
 def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
-    worker = jobs.find_unsent(folder) or jobs.find_worker(folder)
+    worker = jobs.find_worker(folder)
     # Of a run in neither grid nor study, name and schedule are those that it was sent with.
     path = next((path for path in (folder.run, folder.final.config) if path.is_file()), None)
     sent_run = read.read_values(path) if path and not run.schedule else {}

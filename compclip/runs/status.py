@@ -23,7 +23,7 @@ from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.runs import cluster, jobs, lock, progress, run_table, shard_tasks
-from compclip.runs.jobs import Job, UnsentJob
+from compclip.runs.jobs import Job
 from compclip.runs.run_table import DAMAGED, PUBLISHED, SCORING, STALE, STOPPED, TRAINED, ListedRun, RunRow
 
 REFRESH_S = 2.0
@@ -119,9 +119,8 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
     working_here = sum(lock.is_locked(folder / name) for name in locks if name in entries)
     tasks = shard_tasks.list_sent_tasks(folder)
-    found = [jobs.find_unsent(task.folder) or jobs.find_job(task.folder) for task in tasks]
-    sent_jobs = [job for job in found if job]
-    jobs_by_state: dict[str, list[Job | UnsentJob]] = defaultdict(list)
+    sent_jobs = [job for job in (jobs.find_job(task.folder) for task in tasks) if job]
+    jobs_by_state: dict[str, list[Job]] = defaultdict(list)
     for job in sorted(sent_jobs, key=lambda job: job.label()):
         jobs_by_state[job.state()].append(job)
     running = jobs_by_state[jobs.RUNNING]

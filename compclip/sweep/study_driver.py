@@ -29,7 +29,7 @@ from compclip.evaluate import result_store
 from compclip.launch.slurm import Slurm
 from compclip.report.tables import Column
 from compclip.runs import jobs, picture_splits, progress, run_store
-from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, UnsentJob, Worker
+from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, Worker
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
@@ -155,7 +155,7 @@ class RunningTrial:
 
     trial: optuna.Trial
     run: StoredRun
-    job: Worker | UnsentJob | None
+    job: Worker | None
     rungs: int = 0  # reported ones
 
     @property
@@ -184,6 +184,8 @@ class StudyDriver:
 
     def __post_init__(self) -> None:
         self.others = OtherDrivers(self.opened, self.root)
+        if isinstance(self.sender, Slurm):
+            self.sender.while_waiting = self.others.exchange_beats
 
     def drive(self, target: int) -> None:
         """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
@@ -198,7 +200,6 @@ class StudyDriver:
                     running += self._start_trial(self.opened.resume(number))
             while len(running) < self.workers and not self._is_over(target):
                 running += self._start_trial(self.opened.ask())
-            jobs.send_due(trial.job for trial in running)
             unfinished = [trial for trial in running if not self._finish_trial(trial)]
             if not running and self._is_over(target) and (self._keeps_failing() or not drivers):
                 break
@@ -263,7 +264,6 @@ class StudyDriver:
         pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
         if not self.scored(loaded, pretrained):
             job = self.sender.attach(pretrained) or self.sender.submit(pretrained, self.params)
-            jobs.wait_until_sent([job], self.poll_s)
             if jobs.wait_for_job(job, lambda: None, self.poll_s) == FAILED:
                 raise UserError(f"study {self.study.name}: the pretrained model was not scored: {job.reason()}")
         self.columns = studies.objective_columns(self.study, pretrained, self._results(pretrained.key), loaded)

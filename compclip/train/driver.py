@@ -28,8 +28,7 @@ def train_runs(
         local_runs.list_slots(threads),
         jobs.TRAINS,
         on_finished,
-        _report_lost_job,
-        _orphan_check(),
+        should_stop=_orphan_check(),
     )
     previous = signal.signal(signal.SIGTERM, local_runs.raise_stopped)
     try:
@@ -42,13 +41,6 @@ def train_runs(
         raise SystemExit(local_runs.report_detached(driver, f"dvc repro train@{method}")) from None
     finally:
         signal.signal(signal.SIGTERM, previous)  # what publishes afterwards ends by it as any command
-
-
-def _report_lost_job(run: StoredRun, _reason: str) -> None:
-    """Report a cluster's job that failed while we waited; its own process may not have been able to."""
-    job = jobs.find_job(run.folder)
-    if job:
-        jobs.post_found_failure(job)
 
 
 def _orphan_check() -> Callable[[], bool]:
@@ -82,7 +74,6 @@ def _failed_on_cluster(run: StoredRun) -> str:
 
 
 def _report_cluster_failure(run: StoredRun, job: jobs.Job) -> str:
-    jobs.post_found_failure(job)
     _, lines = jobs.read_end(run.folder)
     print("\n".join(f"    {line}" for line in lines), file=sys.stderr)
     return (
@@ -108,10 +99,6 @@ def run_cell(run: StoredRun, publishes: bool = True) -> None:
 
 def _await_job(run: StoredRun) -> None:
     """Wait for who works on the run. Raises UserError with the reason where a job ended without finishing it."""
-    unsent = jobs.find_unsent(run.folder)
-    if unsent:
-        print(f"{run.cell.name}: {unsent.label()} ({unsent.waits_by}); sending it as there is room", flush=True)
-        jobs.wait_until_sent([unsent])
     worker = jobs.find_worker(run.folder)
     job = worker or jobs.find_job(run.folder)
     if worker:

@@ -19,7 +19,7 @@ from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
 from compclip.launch import results_job as launch_job
-from compclip.runs import cluster, jobs, run_table
+from compclip.runs import cluster, run_table
 from compclip.runs import jobs as runs_jobs
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.runs.progress import Follower
@@ -238,7 +238,7 @@ def test_arrays_are_cut_to_the_cluster_s_size(here, monkeypatch):
     sizes = []
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
     monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, runs, code: sizes.append(len(runs)) or [])
-    slurm.Slurm(profiles.Profile()).send(runs())
+    list(slurm.Slurm(profiles.Profile()).send(runs()))
     assert sizes == [2, 1]
 
 
@@ -260,40 +260,48 @@ def full_cluster(here, monkeypatch):
     return sizes
 
 
-def test_what_the_queue_has_no_room_for_is_left(full_cluster, capsys):
-    """One of three is sent; the others wait, are not live for a launch, and `cancel` gives them up."""
+def test_what_the_queue_has_no_room_for_is_sent_later(full_cluster, capsys, monkeypatch):
+    """One of three is sent; of the others the one that somebody works on by then is left to them."""
+
+    def make_room(self) -> None:
+        """The limit is gone, and a process of another machine has the second run."""
+        assert "2 not sent yet" in capsys.readouterr().out
+        assert claim(runs()[1].folder, "another").take(locked=False)
+        full_cluster.clear()
+
+    monkeypatch.setattr(slurm.Slurm, "_wait", make_room)
     Path("cluster.yaml").write_text("{}")
     assert launch_command.main(["cluster.yaml"]) == 0
-    assert full_cluster == [3, 1, 1]
-    assert "2 runs left, since the queue takes no more for now (AssocMaxSubmitJobLimit)" in capsys.readouterr().out
-    assert [job.state() for run in runs() if (job := jobs.find_unsent(run.folder))] == [runs_jobs.PENDING] * 2
-    assert launch_command.main(["cluster.yaml", "--dry-run"]) == 0
-    assert "1 on their way, 2 to send" in capsys.readouterr().out
-    unsent = jobs.find_unsent(runs()[2].folder)
-    unsent.cancel()
-    assert (unsent.state(), unsent.reason()) == (runs_jobs.FAILED, "given up before it was sent")
-    assert jobs.find_unsent(runs()[2].folder) is None
+    assert full_cluster == [1]
+    assert [type(runs_jobs.find_worker(run.folder)) for run in runs()] == [
+        runs_jobs.SlurmJob,
+        runs_jobs.Holder,
+        runs_jobs.SlurmJob,
+    ]
 
 
 def test_a_profile_s_limit_of_jobs_in_the_queue(here, monkeypatch):
     """Jobs of others sent by the same user count; nothing is tried beyond it."""
+    queued = []
     sizes = []
+
+    def submit(self, work, code) -> list:
+        sizes.append(len(work))
+        queued.extend(item.key for item in work)
+        return [None]
+
+    def squeue(*command) -> subprocess.CompletedProcess:
+        return subprocess.CompletedProcess(command, 0, "\n".join(queued), "")
+
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 100)
-    monkeypatch.setattr(slurm.Slurm, "_submit_array", lambda self, work, code: sizes.append(len(work)) or [])
-    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, "1_0\n1_1\n", ""))
-    for limit, expected in ((1, []), (3, [1]), (0, [3])):
+    monkeypatch.setattr(slurm.Slurm, "_submit_array", submit)
+    monkeypatch.setattr(slurm.Slurm, "_wait", lambda self: queued.clear())
+    monkeypatch.setattr(cluster, "run_command", squeue)
+    for run in runs():
+        runs_jobs.write_inputs(run, "params.yaml")
+    monkeypatch.setattr(runs_jobs, "find_worker", lambda folder: None)
+    for limit, expected in ((1, [1, 1, 1]), (3, [1, 2]), (0, [3])):
         sizes.clear()
-        jobs = slurm.Slurm(profiles.Profile(queue_limit=limit)).send(runs())
+        queued[:] = ["1_0", "1_1"]
+        assert list(slurm.Slurm(profiles.Profile(queue_limit=limit)).send(runs()))
         assert sizes == expected
-        assert {job.waits_by for job in jobs} == ({f"queue_limit={limit}"} if limit else set())
-
-
-def test_what_was_left_is_started_here_by_a_local_launch(here, monkeypatch):
-    """Nobody works on it: it is no job to wait for."""
-    run = at(CELLS[0])
-    runs_jobs.write_inputs(run, "params.yaml")
-    write_json(runs_jobs.find_unsent_record(run.folder), {"key": run.key, "module": runs_jobs.SCORES, "limit": "x"})
-    driver = LocalRunDriver([run], "params.yaml", [{}])
-    assert not driver._attach(run)
-    runs_jobs.write_inputs(run, "params.yaml")
-    assert jobs.find_unsent(run.folder) is None

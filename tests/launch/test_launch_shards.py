@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import shutil
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +10,12 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_json, write_json
+from compclip.base.files import fingerprint, write_json
 from compclip.config import read
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.launch import __main__ as launch_command
-from compclip.launch import profiles, slurm, unsent
+from compclip.launch import profiles, slurm
 from compclip.launch import shard_jobs as stage_command
 from compclip.launch import task as task_command
 from compclip.prepare import shard_stages, shard_work, shard_writer
@@ -95,7 +94,7 @@ def fake_cluster(monkeypatch) -> Cluster:
     new_cluster = Cluster()
     monkeypatch.setattr(slurm.submitit, "SlurmExecutor", new_cluster.executor)
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
-    fake_slurm.install(monkeypatch)
+    fake_slurm.install(monkeypatch, lambda *_: (0, "\n".join(new_cluster.live), ""))
     cluster.read_config()
     monkeypatch.setattr(cluster, "queue", lambda *_: new_cluster)
     monkeypatch.setattr(cluster, "explain_end", lambda job, log="": "its node failed (on n7)")
@@ -250,33 +249,18 @@ def test_what_is_opened_once_a_task(project, section, stage, costly):
 
 
 def test_tasks_that_the_queue_has_no_room_for(project, fake_cluster, monkeypatch, capsys):
-    """They are left, and sent by the stage that waits for them; nothing of them stays."""
-    (project / "slurm.yaml").write_text("{partition: main, array_limit: 2, queue_limit: 3}")
-    assert launch("--stage", "recaption") == 0
-    assert "2 tasks left, since the queue takes no more for now (queue_limit=3)" in capsys.readouterr().out
-    assert len(fake_cluster.live) == 3
-    (row,) = status.list_stages()
-    assert (row.state, row.shards_total) == (jobs.RUNNING, 5)
-    for job in sorted(fake_cluster.live):
-        fake_cluster.work(job)
-    (row,) = status.list_stages()
-    assert (row.state, row.waits_by, row.job) == (
-        jobs.PENDING,
-        "queue_limit=3",
-        "a job that is not sent yet and 1 more",
-    )
+    """They are sent by the same command when earlier ones are over."""
 
-    def send_and_work(command, **_) -> subprocess.CompletedProcess:
-        """A process of its own, and what it sends."""
-        code = unsent.main(command[3:])
+    def work_off(self) -> None:
+        """What was sent is over."""
+        assert "2 not sent yet" in capsys.readouterr().out
         for job in sorted(fake_cluster.live):
             fake_cluster.work(job)
-        return subprocess.CompletedProcess(command, code)
 
-    monkeypatch.setattr(jobs.subprocess, "run", send_and_work)
-    assert stage_command.main(["--data", "d"]) == 0
-    assert len(fake_cluster.keys) == 5 and read_tasks() == []
-    assert not list(Path(".work/unsent").iterdir())
+    monkeypatch.setattr(slurm.Slurm, "_wait", work_off)
+    (project / "slurm.yaml").write_text("{partition: main, array_limit: 2, queue_limit: 3}")
+    assert launch("--stage", "recaption") == 0
+    assert len(fake_cluster.keys) == 5 and len(fake_cluster.live) == 2
 
 
 def test_a_task_whose_shards_became_others_refuses(project, fake_cluster):
@@ -339,17 +323,3 @@ def test_jobs_of_a_stage_are_shown(half, fake_cluster):
     for n in range(5):
         (half / f"{n:08x}.json").write_text("never read")
     assert list(status.list_stages()) == []
-
-
-def test_a_task_that_failed_is_posted_by_its_name(project, fake_cluster, monkeypatch):
-    """Where the profile says so."""
-    posted = []
-    monkeypatch.setattr(jobs.notify, "post_job_failure", lambda *args: posted.append(args[1:4]))
-    text = Path("slurm.yaml").read_text().replace("}", ", notify: HOOK}")
-    Path("slurm.yaml").write_text(text)
-    assert launch("--stage", "recaption", "--shards-per-task", "5") == 0
-    fake_cluster.live.clear()
-    with pytest.raises(UserError, match="job 7_0 failed: its node failed"):
-        stage_command.main(["--data", "d"])
-    assert posted == [("HOOK", "job 7_0", "recaption@d 00000 and 4 more")]
-    assert read_json(read_tasks()[0].folder.job)["module"] == jobs.SHARDS

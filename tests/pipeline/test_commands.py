@@ -30,7 +30,6 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.doctor.gradient_accuracy",
     "compclip.launch.results_job",
     "compclip.launch.task",
-    "compclip.launch.unsent",
     "compclip.train.fitting_batch",
     "compclip.train.job",
 }
@@ -142,19 +141,6 @@ def test_a_former_name_works_and_says_the_new_one(former, capsys):
     page = capsys.readouterr()
     assert f"`compclip {commands.FORMER[former]}`" in page.err
     assert f"compclip {commands.FORMER[former]}" in page.out
-
-
-def test_bash_completes(tmp_path, capsys):
-    """By the script alone: a command's name, and an option of one."""
-    commands.main(["completion", "bash"])
-    (tmp_path / "script").write_text(capsys.readouterr().out)
-    ask = """
-        source "$1"; COMP_WORDS=("${@:2}"); COMP_CWORD=$(($# - 2)); $(complete -p compclip | sed 's/.*-F \\([^ ]*\\).*/\\1/')
-        printf '%s\\n' "${COMPREPLY[@]}"
-    """
-    for words, reply in ((["compclip", "stat"], "status"), (["compclip", "report", "--part"], "--partial")):
-        process = run("bash", "-c", ask, "bash", tmp_path / "script", *words)
-        assert process.stdout.split() == [reply], process.stderr
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,10 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.runs import cluster, jobs, notify, run_store
+from compclip.runs import jobs, notify, run_store
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
-from compclip.train import driver
-from tests import fake_slurm, fake_store
+from tests import fake_store
 from tests.http_server import QuietHandler, run_server, send_answer
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
@@ -152,27 +151,8 @@ def stored_run(tmp_path, monkeypatch) -> StoredRun:
     return first_run
 
 
-def test_a_failure_is_posted_once(hook, stored_run):
-    """Whoever finds the same job again says nothing; a later job of the run is news."""
-    for job in ("job 7", "job 7", "job 8"):
-        notify.post_job_failure(stored_run.folder, "HOOK", job, "a", "lost\nin space")
-    assert [body["text"].splitlines() for body in hook.bodies] == [
-        [f"[thesis] a: {job} failed", "a: lost in space"] for job in ("job 7", "job 8")
-    ]
-
-
-def test_a_post_that_failed_is_tried_by_the_next(hook, stored_run, capsys):
-    """A node without a network leaves it to whoever collects."""
-    hook.status = 503
-    notify.post_job_failure(stored_run.folder, "HOOK", "job 7", "a", "lost")
-    hook.status = 200
-    notify.post_job_failure(stored_run.folder, "HOOK", "job 7", "a", "lost")
-    notify.post_job_failure(stored_run.folder, "HOOK", "job 7", "a", "lost")
-    assert (len(hook.bodies), capsys.readouterr().err.count("warning")) == (2, 1)
-
-
 def test_a_cluster_s_job_says_it_itself(hook, stored_run, monkeypatch):
-    """The trainer's end with an exit code, under the name by which others know the job; the collector is silent then."""
+    """The trainer's end with an exit code, under the name by which others know the job."""
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "41")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
     monkeypatch.setattr(slurm.subprocess, "Popen", lambda *_, **__: SimpleNamespace(pid=0, poll=lambda: 2))
@@ -183,26 +163,6 @@ def test_a_cluster_s_job_says_it_itself(hook, stored_run, monkeypatch):
     assert hook.bodies[0]["failures"][0]["name"] == name
     assert hook.bodies[0]["text"].startswith(
         f"[thesis] {name}: job 41_3 failed\n{name}: exit code 2: error: train: the loss is nan at step 2 ("
-    )
-    record = fake_slurm.record("41_3", notify="HOOK")
-    monkeypatch.setattr(jobs.SlurmJob, "reason", lambda self: "exit code 2")
-    jobs.post_found_failure(jobs.SlurmJob(stored_run.folder, record))
-    assert len(hook.bodies) == 1
-
-
-def test_the_collector_says_what_the_job_could_not(hook, stored_run, monkeypatch):
-    """A node that failed: `dvc repro` finds it, by the variable that the job's record names."""
-    identity = cluster.JobIdentity(fake_slurm.CLUSTER, cluster.current_user(), "42_0", fake_slurm.NAME)
-    slurm._record(Path("."), stored_run.key, identity, "HOOK")
-    monkeypatch.setattr(cluster, "queue", lambda *_: SimpleNamespace(find=lambda *_: None))
-    monkeypatch.setattr(cluster, "explain_end", lambda *_: "its node failed (on node7)")
-    for _ in range(2):
-        assert "its node failed" in driver._failed_on_cluster(stored_run)
-    assert [body["text"].splitlines()[0] for body in hook.bodies] == [
-        f"[thesis] {stored_run.cell.name}: job 42_0 failed"
-    ]
-    assert hook.bodies[0]["failures"][0]["reason"].startswith(
-        "its node failed (on node7): error: train: the loss is nan"
     )
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
-from compclip.runs import jobs
+from compclip.launch.profiles import Profile
+from compclip.launch.slurm import Slurm
 from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_driver as sweep_driver
 from compclip.sweep.study_driver import open_study
@@ -131,28 +131,11 @@ def test_finished_runs_are_shared(folder):
     assert json.loads(Path("studies/s/trials.json").read_text())["reference"]["values"] == [0.5]
 
 
-def test_trials_that_the_queue_has_no_room_for_are_sent_later(folder, monkeypatch):
-    """The driver has those sent that wait, and goes on with what becomes of them."""
-
-    class Full(Here):
-        """A cluster that takes no job of a trial at first."""
-
-        def submit(self, stored, params):
-            """Note it for later."""
-            super().submit(stored, params)
-            record = {"key": stored.key, "module": jobs.SCORES, "limit": "QOSMaxSubmitJobPerUserLimit"}
-            write_json(jobs.find_unsent_record(stored.folder), record)
-            stored.folder.scored.rename(stored.folder.scored.with_suffix(".later"))
-            return jobs.UnsentJob(stored.folder, record)
-
-    def send(waiting) -> None:
-        """There is room."""
-        for job in waiting:
-            job.folder.scored.with_suffix(".later").rename(job.folder.scored)
-
-    monkeypatch.setattr(jobs, "send_due", send)
-    driver(Full()).drive(2)
-    assert states() == ["complete"] * 2
+def test_a_driver_that_waits_for_the_queue_gives_signs_of_life(folder):
+    """Other drivers of the study would take its trials over."""
+    study_driver = driver(Slurm(Profile()))
+    study_driver.sender.while_waiting()
+    assert [name for name in study_driver.opened.user_attrs if name.startswith("driver ")]
 
 
 def test_a_study_that_only_fails_stops_and_can_be_tried_again(folder):
