@@ -1,14 +1,12 @@
 """Score benchmarks without their pictures: what length, word frequency or word pairs of the captions get right.
 
-CAPTIONS is a text file (a caption a line), a CSV with a column `caption`, COCO's JSON, or a folder of data/. Each
-benchmark's own code counts a blind score as that of picture and text; ties are wrong. Only benchmarks of composition
-are scored, without metrics of texts alone and mean scores. --data writes results/_blind/<data>/<row>/<benchmark>.json.
+The captions are those of a data set. Each benchmark's own code counts a blind score as that of picture and text; ties
+are wrong. Only benchmarks of composition are scored, without metrics of texts alone and mean scores. Results are
+results/_blind/<data>/<row>/<benchmark>.json.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,13 +19,13 @@ import numpy as np
 from compclip.base import links, messages, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_json, read_mapping, read_text
+from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.data import shard_files
-from compclip.evaluate import metrics, scoring_options
+from compclip.evaluate import metrics
 from compclip.evaluate.embeddings import Embeddings, NoVectorsError
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import COMPOSITION
@@ -129,35 +127,6 @@ def iterate_captions(folder: Path, step: int = 1) -> Iterator[str]:
         number += shard.captions
 
 
-def read_captions(path: Path) -> list[str]:
-    """Read captions of a file or of a folder of data/. Raises UserError for a file without any."""
-    if path.is_dir():
-        return read_prepared_captions(path)
-    captions = [caption for caption in _captions_of_file(path) if caption.strip()]
-    if not captions:
-        raise UserError(f"--captions {path}: has no caption; give one a line, a CSV with `caption`, or COCO's JSON")
-    return captions[:: max(1, -(-len(captions) // AT_MOST))]
-
-
-def _captions_of_file(path: Path) -> Iterator[str]:
-    if not path.is_file():
-        raise UserError(f"--captions {path}: no such file or folder; give one with captions")
-    if path.suffix == ".json":
-        content = read_json(path)
-        rows = content.get("annotations") if isinstance(content, dict) else content
-        rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        yield from (row["caption"] for row in rows if isinstance(row.get("caption"), str))
-        return
-    text = read_text(path)
-    if "caption" in text.partition("\n")[0].split(","):  # the head of a CSV, whatever the file is called
-        try:
-            yield from (line.get("caption") or "" for line in csv.DictReader(io.StringIO(text)))
-        except csv.Error as error:
-            raise UserError(f"--captions {path}: not a CSV: {error}; repair it, or give a caption a line") from error
-    else:
-        yield from text.splitlines()
-
-
 # --- the command ----------------------------------------------------------------------------------------------
 
 
@@ -186,36 +155,13 @@ def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
-    """Write the blind rows of a data set, or print those of any captions."""
-    args, overrides = scoring_options.parse(_parser(), argv)
-    if args.data:
-        if args.captions or args.benchmarks or args.out or overrides:
-            raise UserError(f"--data {args.data}: is scored as plan/ has it; leave out the other options")
-        documents = write_rows(safe_names.parse_name(args.data, "--data"), root)
-        print(f"{args.data}: {len(documents)} blind rows", flush=True)
-        return 0
-    params = scoring_options.load_params(args, overrides)
-    from compclip.evaluate import result_store
-
-    out = scoring_options.check_output(args)
-    captions = read_captions(Path(args.captions))
-    loaded = scoring_options.load_benchmarks(params, args)
-    documents = score_blind(loaded, params.evaluate.blind, captions)
-    scoring_options.print_several(documents, args.json)
-    for row, row_documents in documents.items() if out else ():
-        result_store.write_documents(row_documents, Path(args.out) / row)
+    """Write the blind rows of a data set."""
+    parser = CommandParser(prog="compclip evaluate blind", description=__doc__, example="--data scenes")
+    parser.add_argument("--data", required=True, help="a data set of params.yaml")
+    data = safe_names.parse_name(parser.parse_args(argv).data, "--data")
+    documents = write_rows(data, root)
+    print(f"{data}: {len(documents)} blind rows", flush=True)
     return 0
-
-
-def _parser() -> CommandParser:
-    parser = CommandParser(
-        prog="compclip evaluate blind", description=__doc__, example="--captions captions.txt --benchmarks sugarcrepe"
-    )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--data", default="", help="a data set of params.yaml: its stage")
-    which.add_argument("--captions", default="", help="a file with captions, or a folder of data/")
-    scoring_options.add_options(parser)
-    return parser
 
 
 if __name__ == "__main__":

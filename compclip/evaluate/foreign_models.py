@@ -13,23 +13,19 @@ score(picture, text) = how likely the answer "Yes" is to `Does this figure show 
     first_token         the probability of the answer's first token
 
 As in the authors' program each family of models has words of its own. The model is a folder of transformers' (an
-image-to-text model, with or without a chat) or an OpenAI-compatible endpoint that tells the probabilities of tokens; it
-is in a checkpoint's place, and its scores in the place of cosines. Benchmarks that compare texts with texts, or
-average texts, cannot be scored so.
+image-to-text model, with or without a chat), and its scores are in the place of cosines. Benchmarks that compare texts
+with texts, or average texts, cannot be scored so.
 
 Checklist. Source: github.com/linzhiqiu/t2v_metrics. Read side by side with the authors' code: questions, answers, score
 and squares of pictures for LLaVA-1.5 and InstructBLIP with FlanT5 (answer and end), and for Qwen-VL and GPT-4o (first
 token). Not compared: any number. Departures: CLIP-FlanT5 is no class of transformers and is refused; models compute in
 the type of their files, the authors' in bfloat16 under autocast; InstructBLIP's questions are not cut at 128 tokens;
-LLaVA-1.6, whose pictures transformers cuts into tiles, is asked as a chat. An endpoint tells the twenty likeliest
-tokens (the authors ask for two), and the probabilities of all spellings of the answer are added.
+LLaVA-1.6, whose pictures transformers cuts into tiles, is asked as a chat.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -43,7 +39,6 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import fingerprint
 from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
-from compclip.config.servers import Server
 from compclip.data import images
 from compclip.data.images import ImageError
 from compclip.evaluate import score
@@ -51,17 +46,11 @@ from compclip.evaluate.benchmark import parse_reference
 from compclip.evaluate.embed import crop_to_box, evaluation_mode
 from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores
 from compclip.evaluate.score import LoadedBenchmarks
-from compclip.llm import chat_client
-from compclip.llm.chat_question import Question
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LIKELIEST = 20  # tokens that an endpoint tells of; more are refused
-OPPOSITES = {"yes": "no", "no": "yes"}
-SIDE = 1024  # pixels of a picture that is sent
 BATCH = 8
-CACHE = ".work/vqascore.sqlite"
 ANSWER_LIKELIHOOD, FIRST_TOKEN = SCORES = ("answer_likelihood", "first_token")
 SQUARE_PADDED = "square_padded"
 SQUARE_CUT = "square_cut"
@@ -175,43 +164,6 @@ def show_batches(batches: Iterable[np.ndarray], total: int) -> Iterator[np.ndarr
             progress.update(len(batch))
 
 
-def scores_by_endpoint(server: Server, asking: VqaQuestion) -> Scores:
-    """Score by an endpoint; answers are kept in `server.cache`, so that asking again sends nothing.
-
-    Pictures are sent upright, as JPEG, their longer side at most SIDE. Raises UserError where more questions fail than
-    `server` allows, the score of one that fails otherwise is NaN; for a part of a picture, which is not sent; and for
-    a score over all of the answer.
-    """
-    if asking.score == ANSWER_LIKELIHOOD:
-        raise UserError(f"--score {ANSWER_LIKELIHOOD}: an endpoint tells the first token alone; give {FIRST_TOKEN}")
-
-    def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        questions = []
-        for ref, text in pairs:
-            path, box = parse_reference(ref)
-            if box:
-                raise UserError(f"{ref}: a part of a picture is not sent to an endpoint; take a model in a folder")
-            questions.append(Question(asking.about(text), path, SIDE, max_tokens=1, likeliest=LIKELIEST))
-        answers = chat_client.ask_questions(questions, server).answers
-        return np.array([_likelihood(reply.text, asking.answer) if reply else math.nan for reply in answers])
-
-    return scores
-
-
-def _likelihood(likeliest: str, answer: str) -> float:
-    """Add up an answer's probability over its spellings; of its opposite alone, return what that leaves.
-
-    Spellings differ in case and in the spaces around. Of an answer with neither it is 0.
-    """
-    share: dict[str, float] = {}
-    for token, log in json.loads(likeliest).items():
-        word = token.strip().lower()
-        share[word] = min(share.get(word, 0.0) + math.exp(min(log, 0.0)), 1.0)
-    expected = answer.strip().lower()
-    opposite = share.get(OPPOSITES.get(expected, ""))
-    return share.get(expected, 0.0 if opposite is None else 1 - opposite)
-
-
 def load_picture(ref: str, upright: bool = False) -> Image:
     """Load the picture of a reference, cut to its box. Raises ImageError."""
     path, box = parse_reference(ref)
@@ -264,14 +216,14 @@ def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
 
 
 def vqascore_documents(
-    model: str, loaded: score.LoadedBenchmarks, device: str, words: Mapping[str, str], api_key_env: str = ""
+    model: str, loaded: score.LoadedBenchmarks, device: str, words: Mapping[str, str]
 ) -> dict[str, dict]:
     """Return result documents by benchmark name, as of a checkpoint. Raises UserError where it cannot be asked.
 
     `words`: fields of Asking in place of those of the model's family.
     """
     start = time.perf_counter()
-    ask, made_with = open_scorer(model, device, words, loaded.how, api_key_env)
+    ask, made_with = open_scorer(model, device, words, loaded.how)
     references = (ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images)
     targets = replace(score_targets(references, ask), ties=loaded.how.ties)
     scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
@@ -279,19 +231,12 @@ def vqascore_documents(
 
 
 def open_scorer(
-    model: str, device: str, words: Mapping[str, str], how: Scoring = DEFAULT_SCORING, api_key_env: str = ""
+    model: str, device: str, words: Mapping[str, str], how: Scoring = DEFAULT_SCORING
 ) -> tuple[Scores, Mapping[str, str]]:
-    """Open a model by `URL::MODEL` or in a folder; return its scores and what results say of it.
-
-    Raises UserError for neither.
-    """
+    """Open a model in a folder; return its scores and what results say of it. Raises UserError where there is none."""
     from compclip.prepare.captioners import hf
 
     asking = question_of_family("", words)  # words that are wrong end here, before a model is read
-    if model.startswith(("http://", "https://")):
-        url, _, name = model.rpartition("::")
-        server = Server(url=url, model=name, api_key_env=api_key_env, cache=CACHE, failures_allowed=0.0)
-        return scores_by_endpoint(server, asking), {"vqascore": model} | asdict(asking)
     processor, network = hf.load_model(model, device)
     asking = question_of_family(hf.model_family(network), words)
     facts = {"fingerprint": fingerprint(model), "dtype": str(network.dtype).removeprefix("torch.")}

@@ -2,13 +2,11 @@
 
     compclip config power                           by assumptions
     compclip config power --assume discordance=0.3  by other ones
-    compclip config power --runs PROJECT            by measured variances
 
 A difference as large as the printed one has a 95 % interval that excludes 0 in about 8 of 10 repeats. Items and their
 pictures are those of the benchmarks' files; no model is needed. Assumed are `discordance`, the share of items on which
 two models disagree; `correlation` of such disagreements on one picture; `seed_std` of a method's mean over seeds, in
-points. With --runs all of that is measured, over the methods' differences to `report.reference`, or to the pretrained
-model.
+points. The report prints the same by what finished runs vary by.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ from compclip.base.messages import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module
-from compclip.report import decisions, run_details, statistics, tables
+from compclip.report import decisions, statistics, tables
 from compclip.report.statistics import LEVEL, ItemDifferences, Spread, Variance
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun, Result, make_items
@@ -78,7 +76,6 @@ class ColumnPower:
     items: int
     units: int
     least: dict[int, float]
-    is_measured: bool = False
 
 
 def plan_run(params: Params) -> FinishedRun:
@@ -125,26 +122,7 @@ def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: A
     return Spread(seeds, seed, tuple(by_unit))
 
 
-def measure_spreads(params: Params, root: Path) -> dict[str, list[Spread]]:
-    """Return each column's spreads over the finished runs of a project, one for each method and table."""
-    runs, _ = run_details.collect_runs(grid.list_cells(params), params.evaluate.benchmarks, root, partial=True)
-    selected = tables.select_columns(runs, params.report.columns, list(params.evaluate.benchmarks))
-    columns = (*tables.summary_columns(selected, runs), *selected)
-    groups = tables.build_tables(runs, columns)
-    if params.report.reference:
-        groups = tables.build_contrasts(groups, params.report.reference)
-    spreads: dict[str, list[Spread]] = {}
-    for group in groups:
-        for row in group.rows:
-            for column, cell in zip(group.columns, row.statistics, strict=True):
-                if cell and cell.difference and cell.difference.spread:
-                    spreads.setdefault(column.name, []).append(cell.difference.spread)
-    return spreads
-
-
-def compute_power(
-    params: Params, seeds: Sequence[int], assumed: Assumptions, measured: Mapping[str, Sequence[Spread]]
-) -> list[ColumnPower]:
+def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) -> list[ColumnPower]:
     """Compute each column's least differences; cosines, of which neither more nor less is better, have none."""
     run = plan_run(params)
     selected = tables.select_columns([run], params.report.columns, list(params.evaluate.benchmarks))
@@ -156,23 +134,11 @@ def compute_power(
         differences = tables.collect_item_differences(column, [(run, run)])
         if differences:
             units = len({(d.benchmark if isinstance(u, str) else "", u) for d in differences for u in d.units})
-            least = {n: _least(differences, measured.get(column.name, ()), n, assumed, level) for n in seeds}
+            spreads = {n: assume_spread(differences, n, assumed) for n in seeds}
+            least = {n: float(decisions.least_difference(spread, level)) for n, spread in spreads.items()}
             items = sum(len(d.ids) for d in differences)
-            powers.append(ColumnPower(column, items, units, least, column.name in measured))
+            powers.append(ColumnPower(column, items, units, least))
     return powers
-
-
-def _least(
-    differences: Sequence[ItemDifferences],
-    measured: Sequence[Spread],
-    seeds: int,
-    assumed: Assumptions,
-    level: float,
-) -> float:
-    """Return the least difference: the median over measured spreads, else by assumption."""
-    spreads = [spread.with_seeds(seeds) for spread in measured if spread.seed and seeds > 1]
-    spreads = spreads or [assume_spread(differences, seeds, assumed)]
-    return float(np.median([decisions.least_difference(spread, level) for spread in spreads]))
 
 
 def format_table(powers: Sequence[ColumnPower], seeds: Sequence[int]) -> list[str]:
@@ -182,8 +148,7 @@ def format_table(powers: Sequence[ColumnPower], seeds: Sequence[int]) -> list[st
     lines = [f"{'column':<{width}} {'items':>8} {'pictures':>8} " + " ".join(f"{head:>8}" for head in heads)]
     for power in powers:
         values = " ".join(f"{power.column.scale * power.least[n]:>8.1f}" for n in seeds)
-        mark = "  measured" if power.is_measured else ""
-        lines.append(f"{power.column.name:<{width}} {power.items:>8,} {power.units:>8,} {values}{mark}")
+        lines.append(f"{power.column.name:<{width}} {power.items:>8,} {power.units:>8,} {values}")
     return lines
 
 
@@ -193,8 +158,7 @@ def main(argv: list[str]) -> int:
     params = read.load_params(args.params, args.overrides, together=True)
     assumed = parse_assumptions(args.assume)
     seeds = args.seeds or sorted({len(params.grid.seeds), 3, 5, 10})
-    measured = measure_spreads(params, args.runs) if args.runs else {}
-    powers = compute_power(params, seeds, assumed, measured)
+    powers = compute_power(params, seeds, assumed)
     if not powers:
         raise UserError(f"{args.params}: report.columns: no column keeps items; name one that is a share of items")
     if args.json:
@@ -202,8 +166,7 @@ def main(argv: list[str]) -> int:
         return 0
     print(*format_table(powers, seeds), sep="\n")
     print("The least difference of two methods, in points, that is decided in about 8 of 10 repeats.")
-    if not all(power.is_measured for power in powers):
-        print(f"{assumed.describe()}.")
+    print(f"{assumed.describe()}.")
     if 1 in seeds:
         messages.note("of one seed the difference is that of two models, and nothing of other trainings")
     return 0
@@ -213,7 +176,6 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = CommandParser(prog="compclip config power", description=__doc__, example="--seeds 3 5 10")
     parser.add_grid("parameters to override")
     parser.add_argument("--seeds", type=int, nargs="+", help="numbers of seeds; default: the grid's, and 3, 5, 10")
-    parser.add_argument("--runs", type=Path, metavar="PROJECT", help="folder with runs/ and results/ to measure by")
     parser.add_argument(
         "--assume", action="append", default=[], metavar="NAME=VALUE", help="another value of an assumption"
     )

@@ -1,7 +1,7 @@
 """Score a generative model by VQAScore: how sure it is that a picture shows a text.
 
-MODEL is a folder in transformers' format, or URL::NAME of an OpenAI-compatible endpoint. Outside of a project, name
-benchmarks: they lie where `compclip fetch` puts them.
+MODEL is a folder in transformers' format. Outside of a project, name benchmarks: they lie where `compclip fetch` puts
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     backbone.check_device(device)
     loaded = scoring_options.load_benchmarks(params, args)
     words = {"question": args.question, "answer": args.answer, "score": args.score}
-    documents = foreign_models.vqascore_documents(args.model, loaded, device, words, args.api_key_env)
+    documents = foreign_models.vqascore_documents(args.model, loaded, device, words)
     scoring_options.print_documents(documents, args.json)
     if out:
         result_store.write_documents(documents, out)
@@ -37,11 +37,10 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="compclip evaluate vqascore", description=__doc__, example="models/blip --benchmarks sugarcrepe"
     )
-    parser.add_argument("model", metavar="MODEL", help="folder of an image-to-text model, or URL::NAME")
+    parser.add_argument("model", metavar="MODEL", help="folder of an image-to-text model")
     parser.add_argument("--question", default="", help="{} stands for the text; default: the authors'")
     parser.add_argument("--answer", default="", help="whose likelihood is the score; default: Yes")
     parser.add_argument("--score", default="", help="answer_likelihood or first_token; default: the authors'")
-    parser.add_argument("--api-key-env", default="", help="the variable that holds the key of an endpoint")
     scoring_options.add_options(parser)
     return parser
 

@@ -169,7 +169,7 @@ async def _ask(question: Question, server: Server, session: ClientSession) -> _S
         raise _QuestionFailed(reply.reason, reply.detail, retries)
     if reply.status != 200:
         raise _refusal(reply, retries, server)
-    return _parse(reply.body, retries, question)
+    return _parse(reply.body, retries)
 
 
 def _may_be_asked_again(reply: HttpReply | NoReply) -> bool:
@@ -203,12 +203,12 @@ def _excerpt(raw: bytes, length: int) -> str:
     return one_line(redact_secrets(raw[:100_000].decode("utf-8", "replace")))[:length]
 
 
-def _parse(raw: bytes, retries: int, question: Question) -> _Success:
+def _parse(raw: bytes, retries: int) -> _Success:
     try:
         value = files.parse_json(raw.decode("utf-8"), "answer")
         choice = value["choices"][0]
         usage = value.get("usage") or {}
-        text = chat_question.parse_choice(choice, question)
+        text = str(choice["message"]["content"].strip())
         tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
         cut_short = choice.get("finish_reason") == "length"
     except (UserError, ValueError, LookupError, TypeError, AttributeError, OverflowError):

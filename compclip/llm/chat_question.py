@@ -6,10 +6,7 @@ import base64
 import hashlib
 import io
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from compclip.config.servers import Server
 from compclip.data import images
@@ -18,16 +15,12 @@ from compclip.data.sample import ImageLocation
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt and, where `image` names one, a picture, sent with its longer side at most `image_side` pixels.
-
-    `likeliest`: ask for the probabilities of so many first tokens instead of the answer.
-    """
+    """A prompt and, where `image` names one, a picture, sent with its longer side at most `image_side` pixels."""
 
     prompt: str
     image: str | ImageLocation = ""
     image_side: int = 0
     max_tokens: int = 512
-    likeliest: int = 0
 
 
 def request_body(question: Question, server: Server) -> dict:
@@ -42,22 +35,7 @@ def request_body(question: Question, server: Server) -> dict:
         "max_tokens": question.max_tokens,
         "temperature": server.temperature,
         "seed": server.seed,
-        **({"logprobs": True, "top_logprobs": question.likeliest} if question.likeliest else {}),
     }
-
-
-def parse_choice(choice: Mapping[str, Any], question: Question) -> str:
-    """Return the text of an answer; with `likeliest`, JSON of {token: log of its probability}.
-
-    Raises LookupError, TypeError, ValueError or AttributeError where the answer has another form.
-    """
-    if not question.likeliest:
-        return str(choice["message"]["content"].strip())
-    tokens = choice["logprobs"]["content"][0]["top_logprobs"]
-    logprobs = {str(token["token"]): float(token["logprob"]) for token in tokens}
-    if not all(map(math.isfinite, logprobs.values())):
-        raise ValueError("logprobs that are no numbers")
-    return json.dumps(logprobs)
 
 
 def _data_url(question: Question) -> str:
@@ -72,8 +50,7 @@ def _data_url(question: Question) -> str:
 
 def cache_key(question: Question, server: Server) -> str:
     """Return a hash of what decides the answer; the address is no part of it: a model may move."""
-    settings = {name: value for name, value in asdict(question).items() if name != "likeliest" or value}
-    settings |= {"model": server.model, "temperature": server.temperature, "seed": server.seed}
+    settings = asdict(question) | {"model": server.model, "temperature": server.temperature, "seed": server.seed}
     if question.image:
         try:
             settings["image"] = hashlib.sha256(images.read_bytes(question.image)).hexdigest()

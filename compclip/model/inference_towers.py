@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CACHE_BYTES = 8 << 20  # bytes of a block's widest values that a core's caches hold well enough
-SHORT_TEXT = 32  # tokens; texts are grouped: up to this, up to twice this, longer
+SHORT_TEXT = 16  # tokens; texts are grouped: up to this, up to twice this, up to four times this, longer
 
 
 def encode_images(clip: ClipModule, image_B3HW: Tensor) -> Tensor:
@@ -104,7 +104,8 @@ def text_batches(clip: ClipModule, ids_TL: Tensor, size: int) -> Iterator[Tensor
             yield from (end_T == end).nonzero()[:, 0].split(size)
         return
     order_T = torch.from_numpy(np.lexsort(ids_TL.numpy().T[::-1]))
-    kind_T = torch.bucketize(end_T[order_T], torch.tensor([SHORT_TEXT - 1, 2 * SHORT_TEXT - 1]))
+    longest = torch.tensor([SHORT_TEXT, 2 * SHORT_TEXT, 4 * SHORT_TEXT])
+    kind_T = torch.bucketize(end_T[order_T], longest - 1)
     for kind in kind_T.unique().tolist():
         yield from order_T[kind_T == kind].split(size)
 

@@ -72,32 +72,10 @@ def test_a_line_for_each_column(params, capsys):
 
 
 def test_a_correction_asks_for_more(params):
-    plain = power_table.compute_power(params, [3], Assumptions(), {})
+    plain = power_table.compute_power(params, [3], Assumptions())
     params.report.correction = "holm"
-    corrected = power_table.compute_power(params, [3], Assumptions(), {})
+    corrected = power_table.compute_power(params, [3], Assumptions())
     assert all(a.least[3] < b.least[3] for a, b in zip(plain, corrected, strict=True))
-
-
-def test_finished_runs_take_the_place_of_assumptions(params):
-    """The median of what their differences vary by, at other numbers of seeds."""
-    spreads = [Spread(3, Variance(v, 2), (Variance(0.01, 50),)) for v in (0.0, 0.03, 5.0)]
-    powers = power_table.compute_power(params, [3, 30], Assumptions(), {"sugarcrepe/swap_att": spreads})
-    assert [power.is_measured for power in powers] == [False, True, False]
-    assert powers[1].least[3] == pytest.approx(decisions.least_difference(spreads[1]))
-    assert powers[1].least[30] == pytest.approx(decisions.least_difference(spreads[1].with_seeds(30)))
-
-
-def test_a_project_s_runs_are_measured(tmp_path, monkeypatch):
-    from tests import fake_runs
-
-    fake_runs.make(tmp_path)
-    monkeypatch.setattr(power_table.grid, "list_cells", lambda params: fake_runs.cells())
-    grid_params = SimpleNamespace(
-        evaluate=SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS)),
-        report=SimpleNamespace(columns=[], reference="clic"),
-    )
-    measured = power_table.measure_spreads(grid_params, tmp_path)
-    assert [spread.seeds for spread in measured["sugarcrepe/swap"]] == [2, 2]
 
 
 def test_assumptions_are_named_with_their_values():

@@ -1,4 +1,4 @@
-"""VQAScore by tiny random models that chat, and by the stand-in of an endpoint."""
+"""VQAScore by tiny random models that chat."""
 
 import json
 import math
@@ -12,13 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
-from compclip.config.servers import Server
 from compclip.evaluate import foreign_models
 from compclip.evaluate import vqascore as command
 from compclip.evaluate.foreign_models import VqaQuestion
 from compclip.prepare.captioners import hf
 from tests import tiny_blip, tiny_chat
-from tests.chat_server import prompt, serve
 
 ASKING = VqaQuestion("describe this a {}", "red")
 
@@ -269,74 +267,6 @@ def test_weights_that_answer_with_no_number_are_refused(pictures, blip, tmp_path
         )
 
 
-# --- an endpoint
-
-
-def answer_body(**likely: float) -> str:
-    """The body of an answer with the probabilities of its first token."""
-    top_logprobs = [{"token": token, "logprob": math.log(share)} for token, share in likely.items()]
-    choice = {"message": {"content": next(iter(likely))}, "finish_reason": "length",
-              "logprobs": {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": top_logprobs}]}}  # fmt: skip
-    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
-
-
-def server(chat, tmp_path, **options) -> Server:
-    settings = {"failures_allowed": 0.0, "attempts": 1, "cache": str(tmp_path / "answers.sqlite")}
-    return Server(url=chat.url, model="m", **settings | options)
-
-
-def test_the_endpoint_is_asked_once_and_the_answers_are_kept(pictures, tmp_path):
-    def answer(body):
-        return answer_body(**({"Yes": 0.25, " Yes": 0.5, "No": 0.25} if "red" in prompt(body) else {"maybe": 0.9}))
-
-    with serve(answer) as chat:
-        ask = foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())
-        pairs = [(pictures[0], 'a "red" {dog}'), (pictures[0], "a cat")]
-        assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
-        assert ask(pairs).tolist() == pytest.approx([0.75, 0.0])
-    assert len(chat.requests) == 2
-    sent = next(body for body in chat.requests if "red" in prompt(body))
-    assert prompt(sent) == 'Does this figure show "a "red" {dog}"? Please answer Yes or No.'
-    assert (sent["logprobs"], sent["top_logprobs"], sent["max_tokens"]) == (True, 20, 1)
-    assert sent["messages"][0]["content"][1]["image_url"]["url"].startswith("data:image/jpeg;base64,")
-
-
-@pytest.mark.parametrize(
-    ("likely", "score"),
-    [
-        ({"Yes": 0.25, "yes": 0.125, " YES": 0.5, "No": 0.125}, 0.875),
-        ({"No": 0.5, " no": 0.25, "Maybe": 0.125}, 0.25),  # 1 - P(no)
-        ({"Maybe": 0.5, "Perhaps": 0.25}, 0.0),
-        ({"Yes": 0.125, "No": 0.75}, 0.125),
-    ],
-)
-def test_an_endpoint_s_answer_in_any_spelling(pictures, tmp_path, likely, score):
-    """Compared without case and summed; what "no" leaves where "yes" is not among the likeliest."""
-    with serve(lambda _: answer_body(**likely)) as chat:
-        assert foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())(
-            [(pictures[0], "a cat")]
-        ) == pytest.approx([score])
-
-
-def test_an_endpoint_has_no_likelihood_of_the_whole_answer(tmp_path):
-    with pytest.raises(UserError, match=r"--score answer_likelihood: an endpoint tells the first token alone"):
-        foreign_models.scores_by_endpoint(Server(url="http://localhost/v1", model="m"), likelihood_question())
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        json.dumps({"choices": [{"message": {"content": "Yes"}, "logprobs": None}]}),
-        json.dumps({"choices": [{"message": {"content": "Yes"}}]}),
-        answer_body(Yes=0.5).replace(str(math.log(0.5)), "NaN"),
-        answer_body(Yes=0.5).replace(str(math.log(0.5)), '"often"'),
-    ],
-)
-def test_an_endpoint_that_tells_no_probabilities_is_refused(pictures, tmp_path, body):
-    with serve(lambda _: body) as chat, pytest.raises(UserError, match=r"1 of 1 questions failed.* malformed"):
-        foreign_models.scores_by_endpoint(server(chat, tmp_path), VqaQuestion())([(pictures[0], "a cat")])
-
-
 # --- benchmarks
 
 
@@ -402,12 +332,14 @@ def test_the_whole_command(tmp_path, pictures, monkeypatch, capsys):
     (tmp_path / "s/swap_att.json").write_text(json.dumps({"0": row, "1": row | {"filename": "9.png"}}))
     (tmp_path / "params.yaml").write_text(PARAMS.replace("PICTURES", pictures[0].rpartition("/")[0]))
     assert len(sugarcrepe.load("s", split="swap_att")) == 2
-    with serve(lambda body: answer_body(Yes=0.7 if "red" in prompt(body) else 0.2)) as chat:
-        assert command.main([f"{chat.url}::m", "--out", "made"]) == 0
+    ask, _ = answers({("0.png", "a red dog"): 0.7, ("0.png", "a cat"): 0.2})
+    with monkeypatch.context() as patch:
+        patch.setattr(foreign_models, "open_scorer", lambda *_: (ask, {"vqascore": "m"}))
+        assert command.main(["m", "--out", "made"]) == 0
     printed = capsys.readouterr()
     assert "swap_att" in printed.out and "100.00" in printed.out and "1 missing_image" in printed.err
     document = json.loads((tmp_path / "made/sugarcrepe.json").read_text())
-    assert document["checkpoint"]["vqascore"] == f"{chat.url}::m" and document["metrics"]["swap_att"] == 1.0
+    assert document["checkpoint"]["vqascore"] == "m" and document["metrics"]["swap_att"] == 1.0
     with pytest.raises(UserError, match=r"question='Is it\?': must have {} where the text belongs"):
         command.main(["nowhere", "--question", "Is it?"])
     with pytest.raises(UserError, match=r"unknown score 'first'.*first_token"):

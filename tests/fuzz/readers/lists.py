@@ -20,11 +20,6 @@ CSV = "url,key,c\n" + "".join(f'{row["url"]},{row["key"]},"{row["c"]}"\n' for ro
 LISTED = "title,n\n" + "".join(f'{text},"{[text, "other"]}"\n' for text in ("one", "two", "three"))
 DENSE: dict[str, str | list | dict] = {"x/a.json": formats.TWO, "x/b.json": {"caption": formats.TWO}}
 FILES: dict[str, str | list] = {"x.csv": CSV, "x.tsv": CSV.replace(",", "\t"), "x.jsonl": ROWS}
-CAPTIONS: dict[str, str | list | dict] = {
-    "c.txt": "\n".join(formats.TWO),
-    "c.csv": "image,caption\n" + "".join(f'{n}.jpg,"{text}"\n' for n, text in enumerate(formats.TWO)),
-    "c.json": {"annotations": [{"image_id": n, "caption": text} for n, text in enumerate(formats.TWO)]},
-}
 VARIATIONS: list = [
     {"key": row["key"], "v": [json.dumps({"itm_score": [0.5, 0.75], "captions": [text]}) for text in formats.TWO]}
     for row in ROWS
@@ -42,8 +37,6 @@ def readers() -> Iterator[Reader]:
         _joined("x.parquet"),
     )
     yield Reader("texts:literals", _list_files({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
-    for name, captions in CAPTIONS.items():
-        yield Reader(f"captions:{name[2:]}", _list_files({name: captions}), _counted(name))
     yield Reader("texts:folder", _list_files(DENSE), _beside("x", "key", "caption"), ("x/*",))
     yield Reader("texts:variations", _list_files({"v.jsonl": VARIATIONS}), _varied)
     yield Reader("list:rewrites", _with_pictures(lambda: formats._coco() | {"s.jsonl": HP}), _rewritten, ("files/*",))
@@ -62,17 +55,6 @@ def _joined(name: str) -> Callable[[random.Random], object]:
         return captions.find([row["url"] for row in ROWS])
 
     return join_captions
-
-
-def _counted(name: str) -> Callable[[random.Random], object]:
-    def count_language(_: random.Random) -> object:
-        from compclip.evaluate import blind_rows
-        from compclip.text import blind_language
-
-        counts = blind_language.count_captions(blind_rows.read_captions(Path(name)))
-        return [blind_language.make_score(score, counts)("a dog") for score in blind_language.SCORES]
-
-    return count_language
 
 
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
