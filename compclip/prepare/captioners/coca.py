@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # of CLIP's own code
 START_TOKEN = 49406
 END_TOKEN = 49407
+MAX_NEW_TOKENS = 30  # of a caption; fewer where the model has fewer places
 Draw = Callable[[Tensor], Tensor]  # the next word of each text, [B], from the scores [B, V]
 
 
@@ -51,7 +52,6 @@ class Config:
     model: RequiredText = ""  # an open_clip name, a config file, or local-dir:FOLDER
     weights: str = ""  # a tag, a file or a folder; none where the model is a folder
     batch_size: PositiveInt = 32
-    max_new_tokens: PositiveInt = 30
     top_k: PositiveInt = 1
     temperature: PositiveFloat = 1.0  # of the chances, where top_k > 1
     seed: NonNegativeInt = 0
@@ -75,10 +75,6 @@ def opened(data: Data, cfg: Config) -> Iterator[Caption]:
         load_captioner(cfg.model, cfg.weights, device, cfg.seed)
         for device in _device_replicas.parse_devices(cfg.device)
     ]
-    clip = models[0].clip
-    longest = min(clip.text.context_length, clip.text_decoder.context_length)
-    if cfg.max_new_tokens > longest:
-        raise UserError(f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {longest} places; lower it")
     replicas = [functools.partial(_describe_batch, model, cfg) for model in models]
     yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
@@ -100,7 +96,8 @@ def _describe_batch(model: ClipModel, cfg: Config, samples: list[Sample], pictur
         draw = sample_from(cfg.top_k, cfg.temperature, rngs)
     try:
         pixels_B3HW = model.pixels(pictures).to(model.clip.logit_scale.device)
-        tokens_BT = generate(model.clip, pixels_B3HW, cfg.max_new_tokens, draw)
+        places = min(model.clip.text.context_length, model.clip.text_decoder.context_length)
+        tokens_BT = generate(model.clip, pixels_B3HW, min(MAX_NEW_TOKENS, places), draw)
         return [_decode(row) for row in tokens_BT.tolist()]
     except Exception as error:  # parts that do not go together, too little memory
         raise UserError(
