@@ -16,7 +16,7 @@ GROUPS: dict[str, Commands] = {
         "config": ("compclip.config.__main__", "check, show and switch the grid; what it costs and can decide"),
         "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners, sources"),
         "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where grids look"),
-        "doctor": ("compclip.doctor.__main__", "what is missing here; `--gpu`: how its GPUs compute and resume"),
+        "doctor": ("compclip.doctor.__main__", "what is missing here; `--gpu`: how its GPUs compute"),
     },
     "run": {
         "repro": ("compclip.launch.repro", "bring the whole grid up to date, with a line for each stage"),

@@ -46,6 +46,7 @@ def main(argv: list[str]) -> int:
         elif args.command == "show":
             print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
         else:
+            read.check_listed(args.params, args.overrides)
             cells = [cell.name for cell in grid.list_cells(params)]
             least_memory.warn_of_memory([grid.resolve(params, cell) for cell in cells])
             benchmarks = params.evaluate.benchmarks

@@ -110,6 +110,12 @@ def _load_sections(raw: dict) -> Params:
     return Params(**sections, **tables, methods=methods)
 
 
+def check_listed(path: str | Path, overrides: Sequence[str]) -> None:
+    """Raise UserError where a grid lacks a list that DVC goes through, and that has a default here."""
+    if OmegaConf.select(read_with_overrides(path, overrides), "wise_ft.methods") is None:
+        raise UserError(f"{path}: wise_ft.methods: must be given, since DVC reads it; write `wise_ft: {{methods: []}}`")
+
+
 def _check_literal(merged: Any) -> None:
     """Raise UserError for interpolations where DVC, which does not resolve them, reads params.yaml too."""
     for pattern in LITERAL:

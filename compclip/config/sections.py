@@ -315,7 +315,6 @@ class Tune:
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
     sampler: str = "random"  # whose trials are the same however many run side by side
-    startup_trials: PositiveInt = 5
     seed: Seed = 1000  # of the trials and of the sampler; none of the grid's
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
 
 @dataclass(frozen=True)
 class Server:
-    """An endpoint and how it is asked. Prices are per million tokens, in any one currency."""
+    """An endpoint and how it is asked."""
 
     url: str = ""  # up to and including /v1; none where `server` starts one
     model: RequiredText = ""
@@ -37,8 +37,6 @@ class Server:
     backoff_max_s: NonNegativeFloat = 60.0  # the longest wait, whatever the server asks for
     timeout_s: PositiveFloat = 120.0  # of one attempt, to the last byte of its answer
     failures_allowed: Share = 0.05  # share of the questions; beyond it nothing is written
-    prompt_price: NonNegativeFloat = 0.0
-    completion_price: NonNegativeFloat = 0.0
     cache: str = ".work/answers.sqlite"
     server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
     server_ready_s: PositiveFloat = 1800.0  # until it must answer: a large model loads for minutes
@@ -98,10 +96,7 @@ def _check_url(url: str) -> None:
 
 @dataclass(frozen=True)
 class Rewriter(Server):
-    """The endpoint that writes hard positives, and which; the numbers are those of Hard Positives, D.2."""
+    """The endpoint that writes hard positives, and which."""
 
     kinds: Literal["both", "swap", "replace"] = "both"
-    swap_words_below: PositiveInt = 15  # SWAP is asked for captions with "and" and fewer words than this
-    swap_max_tokens: PositiveInt = 20
-    replace_max_tokens: PositiveInt = 30
     replace_words: Literal["any", "verbs", "prepositions"] = "any"  # which REPLACE is asked for; others: D.3

@@ -25,6 +25,7 @@ from compclip.interface.method import load_method
 TUNED = Path("tuned")
 LIST = "studies.json"  # beside the methods' files: what was tuned last
 TRAIN = "train."
+STARTUP_TRIALS = 5  # drawn at random before a sampler learns
 PART_RANGE = SearchRange(factor=(0.25, 4.0))  # of a method's own weights and exponents
 Values = Mapping[str, Any]  # of a method: its own parameters by name, and `train.<name>`
 
@@ -93,7 +94,7 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
         "objectives": list(tune.objectives),
         "split": VALIDATION,
         "sampler": tune.sampler,
-        "startup_trials": tune.startup_trials,
+        "startup_trials": STARTUP_TRIALS,
     }
     searches = _make_searches(params, cell, settings)
     limits = {"widenings": tune.widenings, "device_hours": tune.device_hours}

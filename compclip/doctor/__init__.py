@@ -1,1 +1,1 @@
-"""Checks of a machine: what is installed, and whether its GPUs compute, resume and hurry as they should."""
+"""Checks of a machine: what is installed, and whether its GPUs compute as they should."""

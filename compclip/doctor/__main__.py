@@ -5,21 +5,19 @@
     compclip doctor --gpu                   the GPUs, in a minute or two, without data
     compclip doctor --gpu --device cpu      the same checks where there is no GPU
 
-With --gpu are checked: losses and gradients of two methods in float32 and bf16 against float64 on the CPU; all GPUs
-against one; how fast this machine reads, decodes and copies, and how fast a ViT-B/32 is fine-tuned; and that step's
-peak memory against what `config cost` predicts. compclip-doctor-HOST-DATE.json has the table, versions and cards, and
-nothing of the user: send it along with a defect. The exit code is 1 where a check failed.
+With --gpu are checked: how fast a ViT-B/32 is fine-tuned, and that step's peak memory against what `config cost`
+predicts; losses and gradients of two methods in float32 and bf16 against float64 on the CPU; all GPUs against one.
+compclip-doctor-HOST-DATE.json has the table, versions and cards, and nothing of the user: send it along with a defect.
+The exit code is 1 where a check failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from compclip.base.command_line import CommandParser
@@ -30,32 +28,27 @@ from compclip.doctor import installation
 from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
 from compclip.runs import gpus
 
+METHODS = ("finetune", "fsc_clip")  # a loss of whole pictures, and one of patches; tests/doctor checks all of them
+MINUTES = 15.0
+
 
 def main(argv: list[str]) -> int:
     """Run the command `doctor`."""
     args = _parse_arguments(argv)
     if args.gpu or args.device:
-        return check_device(args.device or "cuda")
-    return check_grid() if args.grid else check_project(args.json)
+        return check_device(args.device or "cuda", args.methods, args.minutes, args.output)
+    return check_grid() if args.grid else print_rows(installation.check_installation(Path(".")))[1]
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = CommandParser(prog="compclip doctor", description=__doc__, example="--gpu")
     parser.add_argument("--grid", action="store_true", help="print only what a grid lacks")
-    parser.add_json("print the table as JSON; with --gpu the file has it")
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
+    parser.add_argument("--methods", nargs="+", default=METHODS, help="with --gpu: whose gradients are checked")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="with --gpu: no check is begun after these")
+    parser.add_argument("--output", type=Path, help="with --gpu: the file to write")
     return parser.parse_args(argv)
-
-
-def check_project(as_json: bool = False) -> int:
-    """Print a row for each thing that a project in this folder needs; 1 where one is missing."""
-    rows = installation.check_installation(Path("."))
-    if not as_json:
-        return print_rows(rows)[1]
-    listed = list(rows)
-    print(json.dumps([asdict(row) for row in listed], indent=1))
-    return int(any(row.state == FAILED for row in listed))
 
 
 def check_grid() -> int:
@@ -76,7 +69,7 @@ def print_rows(checks: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
     return rows, int(any(row.state == FAILED for row in rows))
 
 
-def check_device(device: str) -> int:
+def check_device(device: str, methods: Sequence[str], minutes: float, output: Path | None) -> int:
     """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
     from compclip.doctor.device_checks import name_report, run_checks, write_report
 
@@ -84,8 +77,8 @@ def check_device(device: str) -> int:
         raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; repair that, or give --device cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
     started = time.monotonic()
-    rows, code = print_rows(run_checks(device))
-    output = name_report()
+    rows, code = print_rows(run_checks(device, methods, minutes))
+    output = output or name_report()
     write_report(output, device, rows, time.monotonic() - started)
     failed = sum(row.state == FAILED for row in rows)
     print(f"{format_count(len(rows), 'check')}, {failed} failed; to send along with a defect: {output}")

@@ -67,7 +67,7 @@ def check_step(job: StepJob, device: str) -> Iterator[CheckRow]:
     seconds, measured_peak = time_steps(job, device, TIMED_S)
     rate = job.batch / seconds
     share_of_rate = predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
-    value = f"{rate:.0f} samples/s, {share_of_rate:.0%} of the matrix rate"
+    value = f"{rate:.3g} samples/s, {share_of_rate:.0%} of the matrix rate"
     yield CheckRow(name, value, MEASURED)
     if device != "cpu":
         yield compare_peaks(f"peak memory of {title}", peak, measured_peak)

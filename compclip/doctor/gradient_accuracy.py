@@ -2,8 +2,7 @@
 
     python -m compclip.doctor.gradient_accuracy '{"methods": ["finetune"], "device": "cuda", "model_cfg": {}}'
 
-is what each of several processes runs, with the variables that torchrun sets; the first one prints a row of errors a
-method as JSON.
+is what each of several processes runs under torchrun; the first one prints a row of errors a method as JSON.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import copy
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,7 +58,7 @@ class StepResult:
     gradients: Mapping[str, Tensor]
 
 
-def check_gradients(methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
+def check_gradients(methods: Sequence[str], device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
     """Yield a row for each method and precision."""
     model = drawn_samples.build_model(model_cfg, SEED)
     with fine_tuning.set_arithmetic(Train()):  # no TF32
@@ -144,54 +143,40 @@ def measure_errors(result: StepResult, reference: StepResult) -> tuple[float, fl
 CPU_PROCESSES = 2
 ROWS_EACH = 4  # of each process
 LONGEST_S = 300  # without an answer for longer, processes wait for each other
-EXIT_LOST = 74  # of `train.process_group`: another process ended first
+ERROR = re.compile(r"(?:error|\w+Error): .+")  # a line in which a process says why it ended
 CHECK_NAME = "all GPUs against one"
 
 
-def check_processes(methods: tuple[str, ...], device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
+def check_processes(methods: Sequence[str], device: str, model_cfg: Mapping[str, Any]) -> Iterator[CheckRow]:
     """Yield a row for each method and precision; on a CPU two processes stand for two GPUs."""
-    world = count_processes(device)
+    world = CPU_PROCESSES if device == "cpu" else torch.cuda.device_count()
     if world < 2:
         yield CheckRow(CHECK_NAME, state=SKIPPED, reason="one GPU is visible")
         return
-    yield from run_processes({"methods": methods, "device": device, "model_cfg": dict(model_cfg)}, world)
-
-
-def count_processes(device: str) -> int:
-    """Return the number of GPUs that torch sees, or of processes that stand for them."""
-    return CPU_PROCESSES if device == "cpu" else torch.cuda.device_count()
+    yield from run_processes({"methods": list(methods), "device": device, "model_cfg": dict(model_cfg)}, world)
 
 
 def run_processes(job: Mapping[str, Any], world: int, seconds: float = LONGEST_S) -> Iterator[CheckRow]:
-    """Start the processes, wait so long at most, and yield the rows that they tell of."""
+    """Have torchrun start the processes, wait so long at most, and yield the rows that they tell of."""
     environment = environment_variables.without_place(os.environ)
-    environment |= {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(process_group.find_port())}
     if job["device"] == "cpu":
         environment |= {VISIBLE: "", PROFILE_GPUS: "0"}
-    command = [sys.executable, "-m", "compclip.doctor.gradient_accuracy", json.dumps(job)]
-    processes = [
-        subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for rank in range(world)
-    ]  # fmt: skip
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", "--module",
+               __spec__.name, json.dumps(job)]  # fmt: skip
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        with ThreadPoolExecutor(world) as readers:  # at once: one whose pipe is full waits, and the others for it
-            outputs = list(readers.map(lambda process: process.communicate(timeout=seconds), processes))
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends the others
+        process.communicate()
         reason = f"no answer after {seconds:.0f} s: one process waits for another; look at NCCL_DEBUG=INFO"
         yield CheckRow(CHECK_NAME, state=FAILED, reason=reason)
         return
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    failed = [(p.returncode, errors) for p, (_, errors) in zip(processes, outputs, strict=True) if p.returncode]
-    if failed:
-        code, errors = min(failed, key=lambda pair: pair[0] == EXIT_LOST)  # one that did not only lose another
-        last_line = (errors.strip().splitlines() or ["it said nothing"])[-1]
-        yield CheckRow(CHECK_NAME, state=FAILED, reason=f"a process ended with exit code {code}: {last_line}")
+    if process.returncode:
+        reasons = ERROR.findall(errors) or ["it said nothing"]
+        yield CheckRow(CHECK_NAME, state=FAILED, reason=f"a process failed: {reasons[0]}")
         return
-    for line in outputs[0][0].splitlines():
+    for line in output.splitlines():
         if line.startswith("{"):  # NCCL_DEBUG prints lines of its own
             row = json.loads(line)
             name = f"{world} processes {row['method']}"

@@ -26,10 +26,7 @@ from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_erro
 from compclip.runs import gpus
 
 PYTHON = (3, 11)
-# Free disk for a run: two checkpoints of a ViT-B/32 with its optimiser, or of a model whose weights are a small file.
-LEAST_GIB = 5
-LEAST_SMALL_GIB = 1
-SMALL_WEIGHTS_BYTES = 32 << 20
+LEAST_GIB = 1  # free disk; two checkpoints of a ViT-B/32 with its optimiser take 4
 LEAST_SHARED_GIB = 1  # free memory that workers share
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
 COMMAND_S = 5
@@ -154,25 +151,13 @@ def check_store(root: Path) -> Iterator[CheckRow]:
     store = run_store.store_folder(root)
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(folder).free / 2**30
-    least = choose_least_disk(root)
     yield judge(
-        "disk of the store", f"{free:.0f} GiB free", f">= {least} GiB", free >= least,
+        "disk of the store", f"{free:.0f} GiB free", f">= {LEAST_GIB} GiB", free >= LEAST_GIB,
         f"free space below {folder}, or set COMPCLIP_STORE to another disk",
     )  # fmt: skip
     with tempfile.TemporaryDirectory(dir=folder, prefix=".doctor-") as probe:
         yield check_locks(Path(probe))
         yield from check_links(root, Path(probe))
-
-
-def choose_least_disk(root: Path) -> int:
-    """Return the GiB that a run of the grid in `root` needs: little where all its backbones are small local files."""
-    from omegaconf import OmegaConf
-
-    params = root / "params.yaml"
-    backbones = OmegaConf.select(OmegaConf.load(params), "backbones") if params.is_file() else None
-    files = [root / str(backbone.get("weights", "")) for backbone in (backbones or {}).values()]
-    small = [path.is_file() and path.stat().st_size <= SMALL_WEIGHTS_BYTES for path in files]
-    return LEAST_SMALL_GIB if small and all(small) else LEAST_GIB
 
 
 def check_locks(folder: Path) -> CheckRow:
@@ -194,18 +179,17 @@ def check_locks(folder: Path) -> CheckRow:
 
 def check_links(root: Path, folder: Path) -> Iterator[CheckRow]:
     """Yield whether a file of the project and one of the store can be the same, and whether links can be made."""
+    ways: dict[str, tuple[Callable[..., None], str]] = {
+        "hard links": (os.link, ": checkpoints take their size once more"),
+        "symbolic links": (os.symlink, ""),
+    }
     with tempfile.NamedTemporaryFile(dir=root, prefix=".doctor-") as file:
-        try:
-            os.link(file.name, folder / "hard")
-            yield CheckRow("hard links", "from project to store")
-        except OSError as error:
-            reason = f"{error.strerror}: checkpoints are copied, which takes their size once more"
-            yield CheckRow("hard links", "none", state=SKIPPED, reason=reason)
-        try:
-            os.symlink(file.name, folder / "symbolic")
-            yield CheckRow("symbolic links", "in the store")
-        except OSError as error:
-            yield CheckRow("symbolic links", "none", state=SKIPPED, reason=f"{error.strerror}: files are copied")
+        for name, (make_link, loss) in ways.items():
+            try:
+                make_link(file.name, folder / name)
+                yield CheckRow(name, "from the project to the store")
+            except OSError as error:
+                yield CheckRow(name, "none", state=SKIPPED, reason=f"{error.strerror}: files are copied{loss}")
 
 
 def check_shared_memory() -> Iterator[CheckRow]:

@@ -3,25 +3,22 @@
     compclip fetch --list           what there is: size, licence, and whether it is here
     compclip fetch NAME...          fetch; what is there stays, what was cut goes on
 
-A gated repository of the hub wants a token in the variable HF_TOKEN. Lists of pictures go through img2dataset, as
-shards; `--lists-only` leaves the pictures out.
+A gated repository of the hub wants a token in the variable HF_TOKEN. For a list of pictures the command is printed by
+which img2dataset fetches them.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.base.messages import format_count
 from compclip.fetch import catalogue, offer_files
 from compclip.fetch.catalogue import Offer
-from compclip.fetch.offer_files import PictureOptions
 
 HEADER = ("name", "kind", "size", "here", "licence", "what")
 UNITS = ("B", "KiB", "MiB", "GiB")
@@ -39,8 +36,7 @@ def main(argv: list[str]) -> int:
     for name in args.names:
         if name not in entries:
             raise unknown("name", name, entries, "fetch")
-    way = None if args.lists_only else PictureOptions(args.format, args.pixels)
-    return max(_fetch_offer(entries[name], entries, root, way) for name in dict.fromkeys(args.names))
+    return max(_fetch_offer(entries[name], entries, root) for name in dict.fromkeys(args.names))
 
 
 def _parser() -> CommandParser:
@@ -48,48 +44,27 @@ def _parser() -> CommandParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")
-    parser.add_argument("--lists-only", action="store_true", help="of lists of pictures, the lists alone")
-    parser.add_argument(
-        "--format", choices=offer_files.FORMATS, default=PictureOptions.format, help="how pictures are stored"
-    )
-    parser.add_argument(
-        "--pixels", type=_count, default=PictureOptions.pixels, help="short side to which larger pictures are scaled"
-    )
     return parser
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 7):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 0 to 999999")
-    return int(text)
-
-
-def _fetch_offer(offer: Offer, entries: Mapping[str, Offer], root: Path, way: PictureOptions | None) -> int:
+def _fetch_offer(offer: Offer, entries: Mapping[str, Offer], root: Path) -> int:
     """Fetch one entry and print the result; a failure is printed, and 2 returned."""
     try:
-        print(f"{offer.name}: {_describe_fetch(offer, root, way)}")
+        counts = offer_files.fetch_offer(offer, root)
     except UserError as error:
         print(f"error: {one_line(str(error))}", file=sys.stderr)
         return 2
+    folder = root / offer.section.folder
+    target = "the hub's cache" if offer.section.cache else folder
+    print(f"{offer.name}: {_describe_files(counts)} in {target}")
+    if offer.pictures:
+        print(f"{offer.name}: its pictures: {offer_files.picture_command(offer.pictures, folder)}")
     for name in offer.section.needs:
         if not offer_files.is_complete(entries[name], root):
             print(f"{offer.name}: needs {name} as well: {entries[name].section.what}")
     if offer.section.note:
         print(f"{offer.name}: {offer.section.note}")
     return 0
-
-
-def _describe_fetch(offer: Offer, root: Path, way: PictureOptions | None) -> str:
-    counts = offer_files.fetch_offer(offer, root)
-    target = "the hub's cache" if offer.section.cache else root / offer.section.folder
-    sentences = [f"{_describe_files(counts)} in {target}"]
-    if offer.pictures and way:
-        messages.note(f"{offer.name}: {sentences[0]}; pictures follow")
-        picture_counts = offer_files.fetch_pictures(offer.pictures, root / offer.section.folder, root, way)
-        lost = ", ".join(f"{picture_counts[name]:,} {name}" for name in offer_files.COUNTS[2:])
-        share = f"{picture_counts['successes']:,} of {picture_counts['count']:,} pictures"
-        sentences.append(f"{share} in {root / offer.pictures.into} ({lost})")
-    return "; ".join(sentences)
 
 
 def _describe_files(counts: Counter[str]) -> str:

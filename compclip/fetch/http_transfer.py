@@ -1,8 +1,7 @@
 """Download one file over HTTP into a .part file and resume where an earlier attempt ended.
 
-`requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here: pooch does not
-resume, and fsspec does not verify. A body has the length that was announced, and never more than a bound. A download is
-resumed only where the answer is of the same body.
+`requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here. A body has the
+length that was announced, and never more than a bound. Only a file whose content is compared afterwards is resumed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import urllib3
 
 from compclip.base import urls
 from compclip.base.errors import UserError
-from compclip.base.files import read_text, write_atomic
 
 CONNECT_S = 10.0
 SILENT_S = 60.0
@@ -28,7 +26,6 @@ ATTEMPTS = 5  # without a step forward
 STEP = 1 << 20  # bytes that make an attempt a step forward
 PAUSE_S = 2.0  # before the second attempt; doubled before each further one
 CHUNK = 1 << 18
-LONGEST_MARK = 1000  # characters
 TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
 NOWHERE = (
     requests.exceptions.TooManyRedirects, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL,
@@ -45,20 +42,15 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Download:
-    """An address, the bytes that it must have (0: any number), and the most that are accepted."""
+    """An address, the bytes that it must have (0: any number), and the most that are accepted.
+
+    `resumable`: the caller compares the content afterwards, so that the rest of another file is noticed.
+    """
 
     url: str
     size: int
     most: int
-
-
-@dataclass(frozen=True)
-class PartialDownload:
-    """What identifies the body of a partial file: a header, its value, and the size (0: not known)."""
-
-    header: str = ""
-    value: str = ""
-    total: int = 0
+    resumable: bool = False
 
 
 def download_file(download: Download, part_file: Path, tell: Tell) -> None:
@@ -71,7 +63,8 @@ def download_file(download: Download, part_file: Path, tell: Tell) -> None:
     failures = 0
     most = _downloaded_bytes(part_file)
     while True:
-        is_empty = not _downloaded_bytes(part_file)
+        if not download.resumable:
+            part_file.unlink(missing_ok=True)
         try:
             _continue_download(download, part_file, tell)
             return
@@ -83,7 +76,7 @@ def download_file(download: Download, part_file: Path, tell: Tell) -> None:
             have = _downloaded_bytes(part_file)
             failures = 1 if have - most >= STEP else failures + 1
             most = max(most, have)
-            if failures >= ATTEMPTS or (is_empty and not have and _unreached(error)):
+            if failures >= ATTEMPTS or (not have and _unreached(error)):
                 raise UserError(f"{shown_url}: {_describe_error(error, download.url)}") from None
         time.sleep(PAUSE_S * 2 ** (failures - 1))
 
@@ -103,7 +96,7 @@ def _describe_error(error: requests.RequestException, url: str) -> str:
     if isinstance(error, requests.exceptions.Timeout):
         return f"no answer within {SILENT_S:.0f} s"
     reason = str(error) if isinstance(error, _RetryError) else type(error).__name__
-    return f"the connection was cut {ATTEMPTS} times ({reason}); what came is kept, run this again to go on"
+    return f"the connection was cut {ATTEMPTS} times ({reason}); run this again to go on"
 
 
 class _RetryError(requests.RequestException):
@@ -113,22 +106,18 @@ class _RetryError(requests.RequestException):
 def _continue_download(download: Download, part_file: Path, tell: Tell) -> None:
     """Make one request, from the end of the file on."""
     have = _downloaded_bytes(part_file)
-    if not have or not _read_mark(part_file).value or (download.size and have > download.size):
-        part_file.unlink(missing_ok=True)  # a body without a mark cannot be resumed
-        have = 0
-    begun = _read_mark(part_file) if have else PartialDownload()
     headers = {"Accept-Encoding": "identity"}
     if have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": begun.value}
+        headers["Range"] = f"bytes={have}-"
     with requests.get(download.url, headers=headers, stream=True, timeout=(CONNECT_S, SILENT_S)) as response:
         _check_response(response, download.url)
         start, total = _content_range(response, have)
-        if response.status_code != 200 and not _continues(response, begun, have, total):
-            part_file.unlink(missing_ok=True)
-            raise _RetryError("another file is there now")
         if total and download.size and total != download.size:
             raise RefusedError(f"has {total:,} bytes, the catalogue says {download.size:,}")
         _check_bound(total, download)
+        if response.status_code == 416 and total != have:
+            part_file.unlink(missing_ok=True)
+            raise _RetryError("another file is there now")
         if response.status_code != 416:
             _write_body(response, download, part_file, tell, (start, total))
 
@@ -151,19 +140,6 @@ def _check_response(response: requests.Response, url: str) -> None:
         raise RefusedError("answers with a web page instead of the file: a login, a limit, or it has moved")
 
 
-def _continues(response: requests.Response, begun: PartialDownload, have: int, total: int) -> bool:
-    """Return whether an answer belongs to the body that was begun: its remainder, or its end where the file ends (416).
-
-    A remainder needs no mark, since If-Range asked for this body only; an end does.
-    """
-    if total != (begun.total or total):
-        return False
-    mark = response.headers.get(begun.header)
-    if response.status_code == 416:
-        return total == have > 0 and (mark == begun.value if mark else total == begun.total)
-    return mark in (None, begun.value)
-
-
 def _content_range(response: requests.Response, have: int) -> tuple[int, int]:
     """Return the position of the bytes that come, and the size of the whole; 0 where it is not known."""
     if response.status_code != 200:
@@ -184,10 +160,7 @@ def _write_body(
     response: requests.Response, download: Download, part_file: Path, tell: Tell, span: tuple[int, int]
 ) -> None:
     have, total = span
-    if not have:
-        _write_mark(response, part_file, total)
-    with open(part_file, "r+b" if have else "wb") as file:
-        file.seek(have)
+    with open(part_file, "ab" if have else "wb") as file:
         for chunk in _chunks(response):
             have += len(chunk)
             if have > (download.size or download.most):
@@ -195,7 +168,6 @@ def _write_body(
             _check_bound(have, download)
             file.write(chunk)
             tell(have, total or download.size)
-        file.truncate()
         file.flush()
         os.fsync(file.fileno())
     expected = total or download.size
@@ -210,30 +182,6 @@ def _chunks(response: requests.Response) -> Iterator[bytes]:
             yield chunk
     except urllib3.exceptions.HTTPError as error:
         raise _RetryError(type(error).__name__) from error
-
-
-def _write_mark(response: requests.Response, part_file: Path, total: int) -> None:
-    """Write what identifies this body; without it the download cannot be resumed."""
-    tag = response.headers.get("ETag", "")
-    header = "ETag" if tag and not tag.startswith("W/") else "Last-Modified"
-    value = response.headers.get(header, "")
-    usable = value.isprintable() and len(value) <= LONGEST_MARK
-    write_atomic(_mark_path(part_file), f"{header}\n{value if usable else ''}\n{total}")
-
-
-def _read_mark(part_file: Path) -> PartialDownload:
-    lines = read_text(_mark_path(part_file)).split("\n") if _mark_path(part_file).is_file() else []
-    return PartialDownload(lines[0], lines[1], int(lines[2])) if len(lines) == 3 else PartialDownload()
-
-
-def _mark_path(part_file: Path) -> Path:
-    return part_file.with_name(f"{part_file.name}.mark")
-
-
-def remove_partial(part_file: Path) -> None:
-    """Remove a partial file and its mark."""
-    part_file.unlink(missing_ok=True)
-    _mark_path(part_file).unlink(missing_ok=True)
 
 
 def _downloaded_bytes(part_file: Path) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compclip.base import environment_variables
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.progress_line import ProgressLine
 from compclip.fetch import archives, http_transfer
@@ -31,6 +31,7 @@ from compclip.fetch.catalogue import Offer, OfferFile, OfferSection, PictureList
 STATE = ".fetch"
 MB = 10**6
 MOST = 256 << 30  # bytes of a file whose size is not known
+PICTURE_PIXELS = 256  # the short side to which larger pictures of a list are scaled
 
 
 def fetch_offer(offer: Offer, root: Path) -> Counter[str]:
@@ -116,12 +117,8 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
     """Yield the name and the path of each downloaded file, complete, but with its checksum not compared."""
     if offer.section.hub and names:
         sources = [offer.address(name) for name in names]
-        others_too = f" (and {len(names) - 1} more, likewise)" if names[1:] else ""
-        page = page_address(offer.section, sources[0])
-        target = Path(offer.section.folder) / names[0]
-        with _with_advice(offer, f"{page} elsewhere and put it at {target}{others_too}"):
-            hub_files = _list_hub_files(offer, sources)
-            staging = _download_from_hub(offer, hub_files, folder / STATE / f"{offer.name}.hub")
+        with _with_advice(offer, _page_advice(offer)):
+            staging = _download_from_hub(offer, _list_hub_files(offer, sources), folder / STATE / f"{offer.name}.hub")
         yield from ((name, staging / source) for name, source in zip(names, sources, strict=True))
         shutil.rmtree(staging, ignore_errors=True)
         return
@@ -129,9 +126,11 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
         part_file = _state_file(folder, name, ".part")
         address = offer.address(name)
         with _with_advice(offer, f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"):
-            _download(http_transfer.Download(address, offer.files[name].size, MOST), name, part_file)
+            file = offer.files[name]
+            is_compared = bool(file.sha256) or file.unpack
+            _download(http_transfer.Download(address, file.size, MOST, is_compared), name, part_file)
         yield name, part_file
-        http_transfer.remove_partial(part_file)
+        part_file.unlink(missing_ok=True)
 
 
 def _download(download: http_transfer.Download, name: str, part_file: Path) -> None:
@@ -155,7 +154,7 @@ def _put_in_place(offer: Offer, name: str, path: Path, folder: Path, counts: Cou
             _unpack(offer, name, path, folder, counts)
             return
     except UserError:
-        http_transfer.remove_partial(path)  # it would be no better next time
+        path.unlink(missing_ok=True)  # it would be no better next time
         raise
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(path, target)
@@ -184,32 +183,6 @@ def _check(path: Path, target: Path, file: OfferFile, says: str = "the catalogue
         raise UserError(f"{target}: SHA-256 is {digest}, {says} says {file.sha256}; it is another file or damaged")
 
 
-# --- the hub --------------------------------------------------------------------------------------------------
-
-
-def _list_hub_files(offer: Offer, sources: list[str], patterns: Sequence[str] = ()) -> list[HubFile]:
-    """List files of the repository: `sources`, and what fits a pattern.
-
-    Raises UserError for a source that is absent, and for too large a file.
-    """
-    hub_files = list_files(offer.section, [*sources, *patterns])
-    absent = [source for source in sources if source not in {file.name for file in hub_files}]
-    if absent:
-        raise UserError(f"{page_address(offer.section)}: has no file {absent[0]}; correct the catalogue")
-    for file in hub_files:
-        if file.size > MOST:
-            raise UserError(f"{offer.section.hub}: {file.name} has {file.size:,} bytes, more than {MOST:,}")
-    return hub_files
-
-
-def _download_from_hub(offer: Offer, files: list[HubFile], folder: Path | None) -> Path:
-    """Download files of a repository and compare them with the hub's own checksums."""
-    target = download(offer.section, files, folder)
-    for file in files:
-        _check_or_remove(target, file.name, file.name, OfferFile(size=file.size, sha256=file.sha256), "the hub")
-    return target
-
-
 def _check_or_remove(folder: Path, source: str, name: str, file: OfferFile, says: str) -> None:
     """Check a file; one that fails is removed with the file that it is a link to, in the hub's cache."""
     try:
@@ -221,9 +194,9 @@ def _check_or_remove(folder: Path, source: str, name: str, file: OfferFile, says
 
 
 def _page_advice(offer: Offer) -> str:
-    files = " ".join([*map(offer.address, offer.files), *offer.section.patterns])
+    files = [name if name == offer.address(name) else f"{offer.address(name)} (as {name})" for name in offer.files]
     target = offer.section.folder or "the hub's cache"
-    return f"{files} of {page_address(offer.section)} elsewhere, into {target}"
+    return f"{', '.join([*files, *offer.section.patterns])} of {page_address(offer.section)} elsewhere, into {target}"
 
 
 def _recorded_files(offer: Offer, folder: Path) -> dict[str, int]:
@@ -306,13 +279,15 @@ def page_address(section: OfferSection, name: str = "") -> str:
     return f"{page}/resolve/{section.revision or 'main'}/{name}" if name else page
 
 
-def list_files(section: OfferSection, patterns: list[str]) -> list[HubFile]:
-    """Return the files of a repository that fit one of the patterns, sorted by name.
+def _list_hub_files(offer: Offer, sources: Sequence[str], patterns: Sequence[str] = ()) -> list[HubFile]:
+    """List files of the repository, sorted by name: `sources`, and what fits a pattern.
 
-    Raises UserError where the hub cannot be reached or refuses, and for a name that leads out of its folder.
+    Raises UserError where the hub cannot be reached or refuses, for a name that leads out of its folder, for a source
+    that is absent, and for too large a file.
     """
     from huggingface_hub import HfApi
 
+    section = offer.section
     kind, name = repository_name(section)
     api = HfApi(token=environment_variables.read_secret(TOKEN) or None)
 
@@ -320,24 +295,32 @@ def list_files(section: OfferSection, patterns: list[str]) -> list[HubFile]:
         tree = api.list_repo_tree(name, recursive=True, revision=section.revision or None, repo_type=kind)
         return list(islice(tree, MOST_FILES))
 
-    files = [entry for entry in _call(request, section) if hasattr(entry, "size")]
-    matching = [file for file in files if any(fnmatchcase(file.path, pattern) for pattern in patterns)]
-    hub_files = []
-    for file in sorted(matching, key=lambda file: file.path):
-        if not any(folder.startswith(".") and folder != ".." for folder in file.path.split("/")):  # hidden files
-            relative_path(file.path, f"{section.hub}: file")
-            hub_files.append(HubFile(file.path, int(file.size), str(file.lfs.sha256) if file.lfs else ""))
-    return hub_files
+    hub_files: dict[str, HubFile] = {}
+    for entry in sorted(_call(request, section), key=lambda entry: entry.path):
+        path = entry.path
+        is_hidden = any(folder.startswith(".") and folder != ".." for folder in path.split("/"))
+        is_wanted = path in sources or any(fnmatchcase(path, pattern) for pattern in patterns)
+        if not hasattr(entry, "size") or is_hidden or not is_wanted:  # folders have no size
+            continue
+        relative_path(path, f"{section.hub}: file")
+        if entry.size > MOST:
+            raise UserError(f"{section.hub}: {path} has {entry.size:,} bytes, more than {MOST:,}")
+        hub_files[path] = HubFile(path, int(entry.size), str(entry.lfs.sha256) if entry.lfs else "")
+    for source in sources:
+        if source not in hub_files:
+            raise UserError(f"{page_address(section)}: has no file {source}; correct the catalogue")
+    return list(hub_files.values())
 
 
-def download(section: OfferSection, files: list[HubFile], folder: Path | None) -> Path:
+def _download_from_hub(offer: Offer, files: list[HubFile], folder: Path | None) -> Path:
     """Download files of a repository into `folder`, or into the hub's cache; return the folder that they are in.
 
-    Raises UserError as `list_files`.
+    They are compared with the hub's own checksums. Raises UserError as `_list_hub_files`.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    section = offer.section
     kind, name = repository_name(section)
     if not sys.stderr.isatty():
         disable_progress_bars()
@@ -348,7 +331,10 @@ def download(section: OfferSection, files: list[HubFile], folder: Path | None) -
             allow_patterns=[file.name for file in files], token=environment_variables.read_secret(TOKEN) or None,
         )  # fmt: skip
 
-    return Path(_call(request, section))
+    target = Path(_call(request, section))
+    for file in files:
+        _check_or_remove(target, file.name, file.name, OfferFile(size=file.size, sha256=file.sha256), "the hub")
+    return target
 
 
 def _call(request: Callable[[], T], section: OfferSection) -> T:
@@ -385,81 +371,18 @@ def _explain_error(error: Exception, section: OfferSection) -> Exception:
 
 
 # --- lists of pictures ----------------------------------------------------------------------------------------------
-# Fetch the pictures of lists of addresses through the program img2dataset.
-#
-# Its packages need old versions of ours, so it may be in another environment: `pipx install img2dataset`. It does not
-# fetch again what it has, and its own counts say what was lost.
 
 
-PROGRAM = "img2dataset"
-FORMATS = ("webdataset", "files")
-COUNTS = ("count", "successes", "failed_to_download", "failed_to_resize")
+def picture_command(pictures: PictureList, folder: Path) -> str:
+    """Return the command by which img2dataset fetches what a list below `folder` names, for a shell.
 
-
-RETRIES = 2  # tries of a picture beyond the first
-
-
-@dataclass(frozen=True)
-class PictureOptions:
-    """How pictures are fetched: shards or loose files, and pixels of the short side."""
-
-    format: str = "webdataset"
-    pixels: int = 256
-
-
-def fetch_pictures(pictures: PictureList, folder: Path, root: Path, way: PictureOptions) -> Counter[str]:
-    """Fetch what a list below `folder` names; return img2dataset's counts of pictures, summed.
-
-    Raises UserError where the program or a column is missing, or it ends with a failure.
+    Its packages need old versions of ours, so that it is in an environment of its own: `pipx install img2dataset`.
     """
-    list_path = folder / pictures.list
-    _check_columns(list_path, pictures)
-    target = root / pictures.into
-    target.mkdir(parents=True, exist_ok=True)
-    command = command_words(_find_program(), pictures, list_path, target, way)
-    process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
-    if process.returncode:
-        raise UserError(f"{PROGRAM} ended with {process.returncode} over {list_path}; run this again: it goes on")
-    return count_pictures(target)
-
-
-def command_words(program: str, pictures: PictureList, list_path: Path, target: Path, way: PictureOptions) -> list[str]:
-    """Return the words of the command, which no shell reads."""
     options = {
-        "url_list": list_path.resolve(), "input_format": pictures.format, "url_col": pictures.url,
-        "output_folder": target.resolve(), "output_format": way.format,
-        "processes_count": os.cpu_count() or 1, "retries": RETRIES,
-        "image_size": way.pixels, "resize_mode": "keep_ratio", "resize_only_if_bigger": True,
+        "url_list": folder / pictures.list, "input_format": pictures.format, "url_col": pictures.url,
+        "output_folder": pictures.into, "output_format": "webdataset",
+        "image_size": PICTURE_PIXELS, "resize_mode": "keep_ratio", "resize_only_if_bigger": True,
     }  # fmt: skip
     if pictures.caption:
         options["caption_col"] = pictures.caption
-    return [program, *(f"--{name}={value}" for name, value in options.items())]
-
-
-def _find_program() -> str:
-    neighbour = Path(sys.executable).with_name(PROGRAM)
-    program = str(neighbour) if neighbour.is_file() else shutil.which(PROGRAM)
-    if not program:
-        raise UserError(f"{PROGRAM}: not installed; pipx install {PROGRAM}, or give --lists-only to leave pictures out")
-    return program
-
-
-def _check_columns(list_path: Path, pictures: PictureList) -> None:
-    files = sorted(list_path.glob(f"*.{pictures.format}")) if list_path.is_dir() else [list_path]
-    if not files or not files[0].is_file():
-        raise UserError(f"{list_path}: no .{pictures.format} file there; correct `list` of the catalogue")
-    from compclip.data import tables  # and with it pyarrow, which other entries do without
-
-    columns = tables.read_columns(files[0]) if tables.format_suffix(files[0]) in tables.SUFFIXES else []
-    for name in filter(None, (pictures.url, pictures.caption)):
-        if columns and name not in columns:
-            raise unknown("column", name, columns, str(files[0]))
-
-
-def count_pictures(folder: Path) -> Counter[str]:
-    """Sum img2dataset's counts over its shards: pictures requested, fetched, lost."""
-    totals: Counter[str] = Counter()
-    for file in sorted(folder.glob("*_stats.json")):
-        stats = read_mapping(file)
-        totals.update({name: value for name in COUNTS if type(value := stats.get(name)) is int})
-    return totals
+    return shlex.join(["img2dataset", *(f"--{name}={value}" for name, value in options.items())])

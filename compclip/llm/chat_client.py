@@ -118,9 +118,6 @@ def _count_outcome(outcome: _Success | _QuestionFailed, server: Server, total: i
     counts.update(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
     if outcome.was_repaired:
         counts["repaired_answers"] += 1
-    cost = answer.prompt_tokens * server.prompt_price + answer.completion_tokens * server.completion_price
-    if cost:
-        counts.update({"cost": cost / 1e6})
 
 
 # --- sending --------------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ PROMPTS = {
     "the sentence. Only output the changed sentence.\nInput: A city filled with tall buildings under a cloudy sky.\n"
     "Output: A city filled with tall buildings beneath a cloudy sky.\n\nInput: {example}\nOutput:",
 }
+MAX_TOKENS = {"swap": 20, "replace": 30}  # of an answer (Hard Positives, D.2)
+SWAP_WORDS_BELOW = 15  # SWAP is asked for captions with fewer words (D.2)
 _AND = re.compile(r"\band\b", re.IGNORECASE)
 PLACEHOLDER = "None"  # of the released files, for a caption that was not rewritten
 # of a kind, captions and their shard: the answers by caption, and counts
@@ -177,10 +179,9 @@ def _open_source(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterato
 
         def ask_model(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
             is_swap = kind == "swap"
-            texts = [c for c in captions if can_swap(c, rewriter.swap_words_below)] if is_swap else captions
-            max_tokens = rewriter.swap_max_tokens if is_swap else rewriter.replace_max_tokens
+            texts = [c for c in captions if can_swap(c)] if is_swap else captions
             prompt = kind if is_swap else rewriter.replace_words
-            questions = [Question(build_prompt(prompt, text), max_tokens=max_tokens) for text in texts]
+            questions = [Question(build_prompt(prompt, text), max_tokens=MAX_TOKENS[kind]) for text in texts]
             replies = chat_client.ask_questions(questions, server, answer_cache.shard_cache(folder, shard), watch)
             pairs = zip(texts, replies.answers, strict=True)
             answers = {text: answer for text, answer in pairs if answer is not None}
@@ -213,9 +214,9 @@ def build_prompt(name: str, caption: str) -> str:
     return PROMPTS[name].replace("{example}", one_line(caption))
 
 
-def can_swap(caption: str, words_below: int) -> bool:
-    """Return whether D.2 asks for a SWAP: the caption has the word "and" and fewer than `words_below` words."""
-    return bool(_AND.search(caption)) and len(caption.split()) < words_below
+def can_swap(caption: str) -> bool:
+    """Return whether D.2 asks for a SWAP: the caption has the word "and" and is short."""
+    return bool(_AND.search(caption)) and len(caption.split()) < SWAP_WORDS_BELOW
 
 
 def check_rewrite(kind: str, caption: str, answer: Answer) -> tuple[str, str]:

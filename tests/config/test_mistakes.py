@@ -30,6 +30,7 @@ MISTAKES = {
     "nothing given": ("    path: data/scenes_world/train.json\n", "", ("data.scenes.path", "must be given")),
     "precision that is none": ("precision: float32", "precision: float23", ("train.precision", "'float23'", "did you mean 'float32'")),
     "weights in the wrong order": ("alphas: [0.0, 0.25,", "alphas: [0.25, 0.0,", ("wise_ft.alphas", "0.25", "must rise from 0 to 1")),
+    "no methods, which DVC goes through": ("  methods: [negclip, fsc_clip]\n", "", ("wise_ft.methods", "must be given", "{methods: []}")),
     "a column that nobody has": ("    - sugarcrepe/add\n", "    - sugarcrepe/ad\n", ("report.columns", "sugarcrepe/ad", "did you mean")),
     "YAML": ("grid:\n", "grid: [\n", ("params.yaml",)),
 }  # fmt: skip

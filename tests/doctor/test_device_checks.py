@@ -42,12 +42,13 @@ def test_every_check_of_a_cpu(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert code == 0, lines
     names = [line.split("  ")[0] for line in lines]
-    assert names[1:5] == ["reading", "decoding", "scaling", "copying to the device"]
     for precision in ("float32", "bf16"):
         assert {f"gradients fsc_clip {precision}", f"2 processes fsc_clip {precision}"} <= set(names)
     (path,) = home.glob("compclip-doctor-*.json")
     report = json.loads(path.read_text())
-    assert [row["result"].partition(":")[0] for row in report["checks"]].count(OK) == len(names) - 3
+    assert [row["result"].partition(":")[0] for row in report["checks"]].count(OK) == len(
+        names
+    ) - 3  # the heads, the step, the last line
     assert report["environment"]["packages"]["torch"] and report["environment"]["cards"] == []
     assert user not in path.read_text() and str(tmp_path) not in path.read_text()
 
@@ -89,28 +90,6 @@ def test_processes_that_do_not_answer_are_ended():
     job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY}
     (row,) = gradient_accuracy.run_processes(job, 2, seconds=0.01)
     assert row.state == FAILED and "no answer" in row.reason
-
-
-TALKATIVE = """#!/bin/sh
-if [ $RANK = 0 ]; then
-    until [ -e told ]; do sleep 0.02; done
-    echo "n1:7:7 [0] NCCL INFO Bootstrap"
-    echo '{"method": "clic", "precision": "float32", "errors": [0.0, 0.0]}'
-else
-    seq 100000
-    touch told
-fi
-"""
-
-
-def test_processes_that_say_much(tmp_path, monkeypatch):
-    """As with NCCL_DEBUG=INFO: the second one tells more than a pipe holds, and the first waits for it."""
-    monkeypatch.chdir(tmp_path)
-    Path("python").write_text(TALKATIVE)
-    Path("python").chmod(0o755)
-    monkeypatch.setattr(gradient_accuracy.sys, "executable", str(tmp_path / "python"))
-    (row,) = gradient_accuracy.run_processes({"device": "cpu"}, 2, seconds=30)
-    assert (row.state, row.name) == (OK, "2 processes clic float32"), row.reason
 
 
 def test_a_process_that_fails_says_why():

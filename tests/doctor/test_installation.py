@@ -72,17 +72,6 @@ def test_a_full_disk_and_a_small_shared_memory(project, monkeypatch):
     assert rows["shared memory"][0] == FAILED and "--shm-size" in rows["shared memory"][1]
 
 
-def test_disk_that_a_run_needs(tmp_path):
-    """A model of a few megabytes does not ask for the disk of a ViT-B/32; a backbone of the hub does."""
-    assert installation.choose_least_disk(tmp_path) == installation.LEAST_GIB
-    (tmp_path / "small.safetensors").write_bytes(bytes(100))
-    local = "backbones:\n  small: {model: m.json, weights: small.safetensors}\n"
-    (tmp_path / "params.yaml").write_text(local)
-    assert installation.choose_least_disk(tmp_path) == installation.LEAST_SMALL_GIB
-    (tmp_path / "params.yaml").write_text(local + "  clip: {model: ViT-B-32-quickgelu, weights: openai}\n")
-    assert installation.choose_least_disk(tmp_path) == installation.LEAST_GIB
-
-
 def test_file_systems_without_locks(tmp_path, monkeypatch):
     """One that refuses them is a note; one whose locks keep nobody out is a fault."""
     assert installation.check_locks(tmp_path).state == OK
@@ -103,10 +92,7 @@ def test_links_that_cannot_be_made(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", refuse)
     rows = list_states(installation.check_links(tmp_path, tmp_path))
-    assert rows["hard links"] == (
-        SKIPPED,
-        "Invalid cross-device link: checkpoints are copied, which takes their size once more",
-    )
+    assert rows["hard links"][0] == SKIPPED and "Invalid cross-device link" in rows["hard links"][1]
     assert rows["symbolic links"][0] == OK
 
 

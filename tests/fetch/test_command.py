@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,27 @@ def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     assert below(tmp_path / "data/raw/x") == ["a.txt", "a.zip"]
 
 
+def test_the_rest_of_another_file_is_noticed(fetch, files, tmp_path):
+    """Its sum is wrong; nothing of it stays, and the next call has the file."""
+    files.bodies["/a.bin"], files.cuts["/a.bin"] = b"0123456789", [4, 0, 0, 0, 0]
+    catalogue = {"x": web(files, files={"a.bin": {"sha256": sum_of(b"9876543210")}})}
+    assert fetch(catalogue, "x")[0] == 2
+    files.bodies["/a.bin"] = b"9876543210"
+    assert "SHA-256 is" in fetch(catalogue, "x")[2]
+    assert fetch(catalogue, "x")[0] == 0
+    assert (tmp_path / "data/raw/x/a.bin").read_bytes() == b"9876543210"
+
+
+def test_a_list_of_pictures(fetch, files):
+    """The command that fetches its pictures is printed; what a catalogue says is one word each of a shell."""
+    files.bodies["/list.csv"] = b"Image Path,caption\nhttp://x/1.jpg,one\n"
+    pictures = {"list": "list.csv", "format": "csv", "url": "Image $(Path)", "caption": "c", "into": "data/raw/y"}
+    code, out, _ = fetch({"x": web(files, files={"list.csv": {}}, pictures=pictures)}, "x")
+    words = shlex.split(out.splitlines()[1].partition("pictures: ")[2])
+    assert (code, words[0]) == (0, "img2dataset")
+    assert {"--url_list=data/raw/x/list.csv", "--url_col=Image $(Path)", "--output_folder=data/raw/y"} <= set(words)
+
+
 def test_two_at_once(fetch, files, tmp_path):
     """The second one is told who is at it."""
     from compclip.base.files import hold_exclusively
@@ -203,7 +225,10 @@ def test_a_gated_repository_says_what_it_wants(fetch, files, tmp_path):
     code, _, error = fetch({"x": hubbed(files={"a.json": {}})}, "x")
     assert (code, error.count("\n")) == (2, 1)
     page = f"{files.url}/datasets/some/one"
-    assert f"x: {page}: gated: accept its terms there, and set HF_TOKEN to a token of yours; or fetch {page}" in error
+    assert (
+        f"x: {page}: gated: accept its terms there, and set HF_TOKEN to a token of yours; or fetch a.json of {page}"
+        in error
+    )
 
 
 def test_the_token_is_sent_and_never_shown(fetch, files, monkeypatch):

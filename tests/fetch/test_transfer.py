@@ -17,13 +17,9 @@ BODY = bytes(range(256)) * 400  # 102,400 bytes
 MOST = 1 << 20
 
 
-def fetch(files, partial_path, path="/a.bin", size=0, most=MOST):
-    """What is told on the way."""
-    progress = []
-    http_transfer.download_file(
-        Download(files.url + path, size, most), partial_path, lambda have, total: progress.append((have, total))
-    )
-    return progress
+def fetch(files, partial_path, path="/a.bin", size=0, most=MOST, resumable=True):
+    """Fetch one file of the server."""
+    http_transfer.download_file(Download(files.url + path, size, most, resumable), partial_path, lambda *_: None)
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def test_any_cuts_give_the_file(files, tmp_path):
     @given(st.lists(st.integers(0, 30), max_size=http_transfer.ATTEMPTS - 1))
     def holds(cuts):
         body, partial_path = bytes(range(100)), tmp_path / "part"
-        http_transfer.remove_partial(partial_path)
+        partial_path.unlink(missing_ok=True)
         files.bodies["/a.bin"], files.cuts["/a.bin"] = body, list(cuts)
         fetch(files, partial_path)
         assert partial_path.read_bytes() == body
@@ -54,9 +50,9 @@ def test_any_cuts_give_the_file(files, tmp_path):
 
 
 def test_another_process_goes_on(files, partial_path):
-    """What was cut for good is kept with its mark, and the next call asks for the rest alone."""
+    """What was cut for good is kept, and the next call asks for the rest alone."""
     files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, *[0] * 5]
-    with pytest.raises(UserError, match=r"cut 5 times \(.*\); what came is kept, run this again to go on"):
+    with pytest.raises(UserError, match="cut 5 times"):
         fetch(files, partial_path)
     assert partial_path.stat().st_size == 1000
     fetch(files, partial_path)
@@ -64,19 +60,11 @@ def test_another_process_goes_on(files, partial_path):
     assert files.ranges("/a.bin")[-1] == "bytes=1000-"
 
 
-def test_a_file_that_changed_meanwhile_begins_anew(files, partial_path):
-    files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, *[0] * 5]
-    with pytest.raises(UserError):
-        fetch(files, partial_path)
-    files.bodies["/a.bin"] = BODY[::-1]
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == BODY[::-1]
-
-
-def test_without_a_mark_nothing_is_gone_on_with(files, partial_path):
-    """Nobody could tell whether it is still the same file."""
-    files.bodies["/a.bin"], files.cuts["/a.bin"], files.marks = BODY, [1000], False
-    fetch(files, partial_path)
+def test_what_nobody_can_compare_begins_anew(files, partial_path):
+    """Neither in a second attempt nor in a second call is it joined to what came before."""
+    files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000]
+    partial_path.write_bytes(b"other")
+    fetch(files, partial_path, resumable=False)
     assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", ""]
 
@@ -132,8 +120,7 @@ def test_a_length_of_thousands_of_digits_is_none(files, partial_path):
     fetch(files, partial_path)
     assert partial_path.read_bytes() == BODY
     partial_path.write_bytes(BODY[:10])
-    http_transfer._mark_path(partial_path).write_text('ETag\n"x"\n0')
-    range_of = {"Content-Range": f"bytes 10-19/{many}", "ETag": '"x"'}
+    range_of = {"Content-Range": f"bytes 10-19/{many}"}
     files.specials["/a.bin"] = lambda handler: send_answer(handler, 206, range_of, BODY[10:20])
     with pytest.raises(UserError, match="has more than 1,048,576 bytes"):
         fetch(files, partial_path)
@@ -208,78 +195,6 @@ def begun(count, body=BODY, **headers):
         send_answer(handler, 200, {"ETag": etag(body), "Content-Length": str(len(body))} | headers, body[:count])
 
     return answer
-
-
-def send_rest(start, body, **headers):
-    """What a server says to be the rest of a body."""
-    span = f"bytes {start}-{len(body) - 1}/{len(body)}"
-    return lambda handler: send_answer(handler, 206, {"Content-Range": span} | headers, body[start:])
-
-
-def send_whole(body):
-    """All of a body."""
-    return lambda handler: send_answer(handler, 200, {"ETag": etag(body)}, body)
-
-
-def out_of_range(total, **headers):
-    """That there is nothing behind so many bytes."""
-    return lambda handler: send_answer(handler, 416, {"Content-Range": f"bytes */{total}"} | headers)
-
-
-OTHER = bytes(reversed(BODY))
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        send_rest(1000, OTHER, ETag=etag(OTHER)),
-        send_rest(1000, OTHER, ETag="W/" + etag(BODY)),
-        send_rest(1000, OTHER + b"x"),
-    ],
-    ids=["another mark", "a weak mark", "another size"],
-)
-def test_two_files_are_not_joined(files, partial_path, answer):
-    """A server that gives the rest of another file than was begun: that one is fetched from its beginning."""
-    files.specials["/a.bin"] = Script(begun(1000), answer, send_whole(OTHER))
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == OTHER
-    assert files.ranges("/a.bin") == ["", "bytes=1000-", ""]
-
-
-def test_two_files_of_a_day_are_not_joined(files, partial_path):
-    """The same where the mark is a date."""
-    dates = [f"Wed, 0{day} Jan 2025 00:00:00 GMT" for day in (1, 2)]
-    first = begun(1000, **{"ETag": "W/x", "Last-Modified": dates[0]})
-    files.specials["/a.bin"] = Script(first, send_rest(1000, OTHER, **{"Last-Modified": dates[1]}), send_whole(OTHER))
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == OTHER
-
-
-def test_a_rest_without_a_mark_is_taken(files, partial_path):
-    """It was asked for on the condition that the file is the same."""
-    files.specials["/a.bin"] = Script(begun(1000), send_rest(1000, BODY))
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == BODY
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [out_of_range(1000), out_of_range(1000, ETag=etag(OTHER)), out_of_range(1000, ETag=etag(BODY))],
-    ids=["no mark", "another mark", "the same mark"],
-)
-def test_a_part_is_not_taken_for_the_whole(files, partial_path, answer):
-    """A server that says there is nothing behind 1,000 bytes, of which it said to have 102,400."""
-    files.specials["/a.bin"] = Script(begun(1000), answer, send_whole(OTHER))
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == OTHER
-
-
-def test_a_server_without_anything(files, partial_path):
-    """It says so of a request for all."""
-    files.specials["/a.bin"] = out_of_range(0)
-    with pytest.raises(UserError, match="another file is there now"):
-        fetch(files, partial_path)
-    assert not partial_path.exists()
 
 
 def packed(raw, encoding="gzip"):

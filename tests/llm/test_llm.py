@@ -132,7 +132,7 @@ def test_failures_leave_nothing_half_written(folder):
 )
 def test_which_captions_are_swapped(caption, is_swapped):
     """The word "and", and fewer than 15 words."""
-    assert rewrite_shards.can_swap(caption, 15) is is_swapped
+    assert rewrite_shards.can_swap(caption) is is_swapped
 
 
 @pytest.mark.parametrize(

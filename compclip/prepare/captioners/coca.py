@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # of CLIP's own code
 START_TOKEN = 49406
 END_TOKEN = 49407
+MAX_NEW_TOKENS = 30  # of a caption; fewer where the model has fewer places
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ class Config:
     model: RequiredText = ""  # an open_clip name, a config file, or local-dir:FOLDER
     weights: str = ""  # a tag, a file or a folder; none where the model is a folder
     batch_size: PositiveInt = 32
-    max_new_tokens: PositiveInt = 30
     device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
     def __post_init__(self) -> None:
@@ -66,10 +66,6 @@ def reads(data: Data, cfg: Config) -> list[str]:
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """Give a captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
     models = [load_captioner(cfg.model, cfg.weights, device) for device in _device_replicas.parse_devices(cfg.device)]
-    clip = models[0].clip
-    longest = min(clip.text.context_length, clip.text_decoder.context_length)
-    if cfg.max_new_tokens > longest:
-        raise UserError(f"options.max_new_tokens={cfg.max_new_tokens}: {cfg.model} has {longest} places; lower it")
     replicas = [functools.partial(_describe_batch, model, cfg) for model in models]
     yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
 
@@ -86,7 +82,8 @@ def load_captioner(name: str, weights: str = "", device: str = "cpu") -> ClipMod
 def _describe_batch(model: ClipModel, cfg: Config, samples: list[Sample], pictures: list[Image.Image]) -> list[Answer]:
     try:
         pixels_B3HW = model.pixels(pictures).to(model.clip.logit_scale.device)
-        tokens_BT = generate(model.clip, pixels_B3HW, cfg.max_new_tokens)
+        places = min(model.clip.text.context_length, model.clip.text_decoder.context_length)
+        tokens_BT = generate(model.clip, pixels_B3HW, min(MAX_NEW_TOKENS, places))
         return [_decode(row) for row in tokens_BT.tolist()]
     except Exception as error:  # parts that do not go together, too little memory
         raise UserError(

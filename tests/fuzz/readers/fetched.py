@@ -1,8 +1,7 @@
-"""What `compclip fetch` reads: catalogues, archives, lists of addresses, the counts of img2dataset."""
+"""What `compclip fetch` reads: catalogues, a server's answers, archives."""
 
 import contextlib
 import io
-import json
 import random
 import socket
 import tarfile
@@ -17,11 +16,10 @@ NAMES = ("top/a.json", "top/b/c.json", "top/d.txt")
 
 
 def readers() -> Iterator[Reader]:
-    """A catalogue, a server's answer, a zip and a tar, a list with its counts."""
+    """A catalogue, a server's answer, a zip and a tar."""
     yield Reader("fetch:catalogue", _catalogue, _listing)
     yield Reader("fetch:answer", _answer, _answered)
     yield Reader("fetch:archive", _archives, _unpacked)
-    yield Reader("fetch:list", _lists, _columns)
 
 
 def _catalogue(folder: Path) -> None:
@@ -38,7 +36,7 @@ def _listing(_: random.Random) -> object:
 
 
 def _answer(folder: Path) -> None:
-    head = 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: "x"\r\n\r\n'
+    head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
     (folder / "200.http").write_text(f"{head}[1]")
     (folder / "302.http").write_text("HTTP/1.1 302 Found\r\nLocation: /200.http\r\nContent-Length: 0\r\n\r\n")
 
@@ -86,21 +84,3 @@ def _unpacked(rng: random.Random) -> object:
 
     rule = rng.choice((UnpackRule(), UnpackRule(("*.json",), 1, "in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))
-
-
-def _lists(folder: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    (folder / "list.csv").write_text("url,caption\nhttp://host/1.jpg,one\n")
-    pq.write_table(pa.table({"url": ["http://host/1.jpg"]}), folder / "list.parquet")
-    (folder / "00000_stats.json").write_text(json.dumps({"count": 2, "successes": 1, "failed_to_download": 1}))
-
-
-def _columns(rng: random.Random) -> object:
-    from compclip.fetch import offer_files
-    from compclip.fetch.catalogue import PictureList
-
-    kind = rng.choice(("csv", "parquet"))
-    offer_files._check_columns(Path(f"list.{kind}"), PictureList(list="x", format=kind, url="url", into="data/x"))
-    return offer_files.count_pictures(Path())
