@@ -13,8 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import study_declaration
-from compclip.sweep import study_driver as sweep_driver
+from compclip.sweep import study_declaration, study_results
 from compclip.sweep.study_driver import StudyDriver, open_study
 from tests import fake_sweep
 
@@ -50,9 +49,7 @@ def project(tmp_path, monkeypatch):
     """A folder with parameters, inputs and the study `s`."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sweep_driver, "compute_importance", lambda study, opened: {}
-    )  # a quarter of a second for each trial
+    monkeypatch.setattr(study_results, "write_page", lambda *_: None)  # costs more than all else
     return fake_sweep.make(tmp_path)
 
 

@@ -24,7 +24,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
@@ -48,7 +48,7 @@ from compclip.runs import notify, run_store
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.notify import News
 from compclip.runs.run_folder import Inputs
-from compclip.sweep import confirmation, study_results
+from compclip.sweep import confirmation, study_page, study_results
 from compclip.sweep import study_declaration as studies
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_driver import RunSender, StudyDriver, open_study
@@ -97,7 +97,7 @@ def make_sender(profile: Profile) -> RunSender:
 
 
 def run_study(study: Study, args: argparse.Namespace) -> None:
-    """Drive a study to its number of trials, or only write its files."""
+    """Drive a study to its number of trials."""
     root = Path(".")
     profile = profiles.load_profile(args.profile) if args.profile else Profile(executor="local")
     with study_results.lock_study(study.name, root):
@@ -108,13 +108,9 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         driver = StudyDriver(study, opened, make_sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
             print(f"{format_count(driver.retry_failed(), 'failed trial')} to be tried again", flush=True)
-        if args.page:
-            driver.write()
-        else:
-            drive_and_notify(driver, profile.notify, lambda: driver.drive(args.trials or study.trials))
-        print(f"studies/{study.name}/index.html: {study_results.format_counts(driver.document())}", flush=True)
-        if not args.page:
-            record_in_mlflow(study.name, args.params)
+        drive_and_notify(driver, profile.notify, args.trials or study.trials)
+        print(f"studies/{study.name}/index.html: {study_page.format_counts(driver.document())}", flush=True)
+        record_in_mlflow(study.name, args.params)
 
 
 def confirm_grid(study: Study, args: argparse.Namespace) -> None:
@@ -146,10 +142,10 @@ def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     print("\n".join([*lines, f"{folder}/index.html: confirmed by seeds {verdicts['seeds']}"]), flush=True)
 
 
-def drive_and_notify(driver: StudyDriver, variable: str, drive: Callable[[], None]) -> None:
+def drive_and_notify(driver: StudyDriver, variable: str, target: int) -> None:
     """Drive a study, and post that it ended, also where it gave up."""
     try:
-        drive()
+        driver.drive(target)
     except UserError:
         notify.post(variable, describe_end(driver, "gave up"))
         raise
@@ -206,7 +202,6 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--trials", type=_positive_int, default=0, help="how many in total; default: as declared")
     parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
-    parser.add_argument("--page", action="store_true", help="only write studies/<name>/ again")
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
     parser.add_argument("--seeds", type=_positive_int, default=5, help="with --confirm: how many new seeds")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")

@@ -97,7 +97,7 @@ def new_seeds(used: set[int], count: int) -> list[int]:
 def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
     """Compare each trial of the front with each other method, objective by objective, as confirmation.json has it.
 
-    `params` are the confirmation's. What the study did not evaluate stands beside, and decides nothing.
+    `params` are the confirmation's. What the study did not evaluate decides nothing; the report shows it.
     """
     methods = dict.fromkeys(str(run.cell.method) for run in runs)
     by_method = {m: tables.index_runs(run for run in runs if run.cell.method == m) for m in methods}
@@ -109,30 +109,25 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
     searched_params = replace(params, evaluate=replace(params.evaluate, benchmarks=evaluated))
     columns = study_declaration.columns_of_runs(study, runs, searched_params)
     objective_benchmarks = study_declaration.list_benchmarks(columns)
-    other_columns = [c for c in params.report.columns or () if c.partition("/")[0] not in objective_benchmarks]
-    aside = tables.select_columns(runs, other_columns, params.evaluate.benchmarks) if other_columns else ()
-    pairs = [_compare_pair(study, columns, aside, (ours, theirs), by_method)
+    pairs = [_compare_pair(study, columns, (ours, theirs), by_method)
              for ours in variants for theirs in by_method if theirs not in variants]  # fmt: skip
     return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": objective_benchmarks,
             "seeds": list(params.grid.seeds), "pairs": pairs}  # fmt: skip
 
 
 def _compare_pair(
-    study: Study, columns: Sequence[Column], aside: Sequence[Column], pair: tuple[str, str],
-    runs: Mapping[str, RunsBySeed],
-) -> dict[str, Any]:  # fmt: skip
+    study: Study, columns: Sequence[Column], pair: tuple[str, str], runs: Mapping[str, RunsBySeed]
+) -> dict[str, Any]:
     def judge(column: Column, sign: int) -> Evidence:
         inequality = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)
         return claims.judge_inequality(inequality, runs, column)
 
     evidence = [judge(column, o.sign) for column, o in zip(columns, study.objectives, strict=True)]
-    other_evidence = [judge(column, -1 if column.lower else 1) for column in aside if not column.score]
     return {
         "trial": pair[0],
         "method": pair[1],
         "verdict": verdict([e.verdict for e in evidence]),
         "objectives": [_evidence_to_json(e) for e in evidence],
-        "aside": [_evidence_to_json(e) for e in other_evidence],
     }
 
 

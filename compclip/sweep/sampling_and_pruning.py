@@ -1,14 +1,13 @@
 """How a study draws its trials, and which it stops.
 
-Optuna's samplers and pruner as a study declares them, so that a restart continues and repeats nothing.
+Optuna's samplers as a study declares them, so that a restart continues and repeats nothing.
 
 The rule `dominated` stops a trial at a rung where enough others did better in every objective.
 A trial is dominated by another where that is at least as good in all objectives and better in one. At a rung the others
 are the trials that finished or were stopped before and had scores at that step; with fewer than `startup_trials` of
 them nothing is stopped. A trial is stopped where at least `dominated_share` of them dominate it. Of points without any
 pattern in two objectives the middle one is dominated by a quarter, so that 0.5 stops what is plainly behind, and never
-a trial of the front at that rung. Optuna's own pruners know one objective; with one, this stops what is worse than that
-share.
+a trial of the front at that rung. With one objective it stops what is worse than that share: with 0.5, than the median.
 
 Nothing is drawn: the verdict depends on the scores alone, which the trial keeps in its storage (`scores_at_rungs`), so
 that a driver started again comes to the same one. With several trials at a time it depends, as what is drawn does, on
@@ -72,13 +71,6 @@ def make_sampler(study: Study) -> SeededSampler:
     """Make the declared sampler."""
     sampler_factory = plugins.load_plugin(plugins.SAMPLERS, study.sampler).sampler
     return SeededSampler(lambda seed: sampler_factory(seed, study.startup_trials), study.seed)
-
-
-def make_pruner(study: Study) -> optuna.pruners.BasePruner:
-    """Make the declared pruner."""
-    if study.pruner == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=study.startup_trials)
-    return optuna.pruners.NopPruner()
 
 
 def should_stop(study: Study, values: Sequence[float], other_values: Sequence[Sequence[float]]) -> bool:

@@ -14,7 +14,7 @@
     paper: [{gamma: 2.0}]       # the first trials
     sampler: tpe                # a file of compclip/sweep/samplers: tpe, gp, nsga2, random …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
-    pruner: none                # or median, of one objective; or dominated, of any number (sampling_and_pruning.py)
+    pruner: none                # or dominated (sampling_and_pruning.py)
     dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
     objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …
@@ -121,7 +121,7 @@ class StudyOptions:
     paper: tuple[dict[str, Value], ...] = ()
     sampler: str = "tpe"
     startup_trials: PositiveInt = 5
-    pruner: Literal["none", "median", "dominated"] = "none"
+    pruner: Literal["none", "dominated"] = "none"
     rungs: tuple[Finite, ...] = (0.25, 0.5)
     dominated_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     split: Literal["whole", "validation", "test"] = "whole"
@@ -129,13 +129,9 @@ class StudyOptions:
 
     def __post_init__(self) -> None:
         """Check what holds between fields. Raises UserError."""
-        if self.sampler == "tpe_joint":
-            raise UserError("sampler=tpe_joint: is called tpe, which draws together in all cases now; rename it")
         least = getattr(plugins.load_plugin(plugins.SAMPLERS, self.sampler), "LEAST_STARTUP", 1)
         if self.startup_trials < least:
             raise UserError(f"startup_trials={self.startup_trials}: must be >= {least} with the sampler {self.sampler}")
-        if self.pruner == "median" and len(self.objectives) > 1:
-            raise UserError(f"pruner=median: is of one objective, not of {len(self.objectives)}; set dominated or none")
         if self.pruner != "none" and self.split != WHOLE:
             raise UserError(
                 f"pruner={self.pruner}: rungs have numbers of whole benchmarks; set none with split={self.split}"

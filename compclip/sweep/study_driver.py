@@ -7,7 +7,7 @@ import json
 import shlex
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -35,20 +35,17 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_store import StoredRun
 from compclip.sweep import study_declaration as studies
 from compclip.sweep import study_results
-from compclip.sweep.sampling_and_pruning import make_pruner, make_sampler, should_stop
+from compclip.sweep.sampling_and_pruning import make_sampler, should_stop
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_results import NOTED
 
-STATES = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "running",
-    TrialState.WAITING: "waiting",
-}
+STATES = {state: state.name.lower() for state in TrialState} | {TrialState.FAIL: "failed"}
 AT_START = 3  # failures before any trial came through, and the driver stops: the cause is not the trials' values
 IN_A_ROW = 10  # the same later on, when a disk filled up
 LOCKED_S = 15  # how long a statement waits for another program that has the storage locked
+PAGES_APART = 20  # times its own cost: the page, which is made of all trials, takes a twentieth of the time
+POLL_SHARE = 0.01  # of the time since a trial was over, between two looks: a long one costs few of them
+LONGEST_POLL_S = 10.0
 LATER = "remove the cause, then start again with --retry-failed"
 RunSender: TypeAlias = MachineSender | Slurm
 Result = TypeVar("Result")
@@ -58,7 +55,7 @@ class ResumableStudy(optuna.Study):
     """A study whose running trials can be taken up again by their numbers."""
 
     def __init__(self, name: str, storage: optuna.storages.RDBStorage, study: Study) -> None:
-        super().__init__(name, storage, make_sampler(study), make_pruner(study))
+        super().__init__(name, storage, make_sampler(study), optuna.pruners.NopPruner())
         self.storage = storage
 
     def resume(self, number: int) -> optuna.Trial:
@@ -179,6 +176,11 @@ class StudyDriver:
     limit_s: float = 0.0  # device-seconds of all trials after which none is begun; 0: no limit
     columns: tuple[Column, ...] = ()  # the objectives, known when the pretrained model is scored
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that the objectives are of
+    methods: Mapping[str, Any] = field(default_factory=dict)  # params.yaml's
+    notice: str = ""
+    page_due: float = 0.0  # when the page is written next
+    finished_trials: dict[int, dict] = field(default_factory=dict)  # as trials.json has them
+    finished_seconds: dict[str, float] = field(default_factory=dict)  # by run key
     failures: list[str] = field(default_factory=list)  # since the last trial that came through
     shown_drivers: set[str] = field(default_factory=set)
 
@@ -193,18 +195,23 @@ class StudyDriver:
             self.opened.enqueue_trial(dict(values), skip_if_exists=True)
         self._score_pretrained()
         running: list[RunningTrial] = []
+        drivers: dict[int, str] = {}
+        waited_s = 0.0  # since a trial was over
         while True:
-            drivers = self._find_drivers(running)
-            for number, driver in drivers.items():
-                if not driver:
-                    running += self._start_trial(self.opened.resume(number))
+            if self.others.exchange_beats() or not running:
+                drivers = self._find_drivers(running)
+                for number, driver in drivers.items():
+                    if not driver:
+                        running += self._start_trial(self.opened.resume(number))
             while len(running) < self.workers and not self._is_over(target):
                 running += self._start_trial(self.opened.ask())
             unfinished = [trial for trial in running if not self._finish_trial(trial)]
             if not running and self._is_over(target) and (self._keeps_failing() or not drivers):
                 break
-            if len(unfinished) == len(running):
-                time.sleep(self.poll_s)
+            wait_s = min(LONGEST_POLL_S, max(self.poll_s, POLL_SHARE * waited_s))
+            waited_s = waited_s + wait_s if len(unfinished) == len(running) else 0.0
+            if waited_s:
+                time.sleep(wait_s)
             running = unfinished
         self.write()
         if self._keeps_failing():
@@ -215,7 +222,6 @@ class StudyDriver:
 
     def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
         """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""
-        self.others.exchange_beats()
         own_numbers = {trial.trial.number for trial in running}
         trials = [t for t in self._in_state(TrialState.RUNNING) if t.number not in own_numbers]
         drivers = {t.number: self.others.find_driver(t) for t in trials}
@@ -236,8 +242,14 @@ class StudyDriver:
 
     def sum_device_seconds(self) -> float:
         """Sum seconds x devices of all trials' runs, those included that somebody else trained."""
-        keys = {key for t in self.opened.get_trials(deepcopy=False) if (key := t.user_attrs.get("run_key"))}
-        return sum(progress.sum_device_seconds(run_store.find_folder(key, self.root)) for key in sorted(keys))
+        running_seconds: dict[str, float] = {}
+        for t in self.opened.get_trials(deepcopy=False):
+            key = t.user_attrs.get("run_key")
+            if not key or key in self.finished_seconds:
+                continue
+            by_key = self.finished_seconds if t.state.is_finished() else running_seconds
+            by_key[key] = progress.sum_device_seconds(run_store.find_folder(key, self.root))
+        return sum((running_seconds | self.finished_seconds).values())
 
     def _keeps_failing(self) -> bool:
         """Return whether going on would only use up the budget."""
@@ -260,6 +272,8 @@ class StudyDriver:
     def _score_pretrained(self) -> None:
         """Score the pretrained model once; a wrong column is found here, before any training."""
         loaded = read.load_params(self.params)
+        self.methods = loaded.methods
+        self.notice = drawn_scenes.describe_drawings(loaded)
         self.split = picture_splits.make_split(loaded, self.study.split)
         pretrained = run_store.locate_run(studies.trial_run(self.study, loaded, PRETRAINED), self.root)
         if not self.scored(loaded, pretrained):
@@ -291,8 +305,7 @@ class StudyDriver:
         trial.set_user_attr(DRIVER, self.others.own_name)
         values = draw_values(trial, self.study)
         try:
-            methods = read.load_params(self.params).methods
-            loaded = read.load_params(self.params, studies.trial_overrides(self.study, values, methods))
+            loaded = read.load_params(self.params, studies.trial_overrides(self.study, values, self.methods))
             stored_run = run_store.locate_run(studies.trial_run(self.study, loaded), self.root)
         except UserError as error:
             self._fail(trial, str(error))
@@ -306,7 +319,7 @@ class StudyDriver:
                 request = {"shares": self.study.rungs, "benchmarks": studies.list_benchmarks(self.columns)}
                 write_json(stored_run.folder.rungs, request)
             trial.set_user_attr("sent", True)
-        self.write()  # `status` has its number while it runs
+        self.write_trials()  # `status` has its number while it runs
         return [RunningTrial(trial, stored_run, live or self.sender.submit(stored_run, self.params))]
 
     def _finish_trial(self, running: RunningTrial) -> bool:
@@ -346,7 +359,7 @@ class StudyDriver:
         if state != TrialState.FAIL:
             self.failures.clear()
         self._print_trial(trial.number)
-        self.write()
+        self.write_trials()
 
     def _unless_told(self, trial: optuna.Trial, change: Callable[[], Result], otherwise: Result) -> Result:
         """Change a trial; one that another driver or a script has told meanwhile stays as that one told it."""
@@ -356,7 +369,7 @@ class StudyDriver:
             if not self.opened.get_trials(deepcopy=False)[trial.number].state.is_finished():
                 raise
             self._print_trial(trial.number, " (told by somebody else)")
-            self.write()
+            self.write_trials()
             return otherwise
 
     def _cancel(self, running: RunningTrial) -> None:
@@ -381,20 +394,16 @@ class StudyDriver:
         lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
         for line in lines[running.rungs :]:
             rung = json.loads(line)
+            step = str(rung["step"])
+            values = studies.column_values(self.columns, rung["metrics"])
             running.rungs += 1
-            if self._note_and_judge(running.trial, rung["step"], studies.column_values(self.columns, rung["metrics"])):
+            trial = running.trial
+            trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), step: values})
+            ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
+            noted = [t.user_attrs.get(NOTED, {}) for t in ended]
+            if should_stop(self.study, values, [by_step[step] for by_step in noted if step in by_step]):
                 return True
         return False
-
-    def _note_and_judge(self, trial: optuna.Trial, step: int, values: list[float]) -> bool:
-        """Note a trial's scores at a rung, and the pruner's verdict; Optuna's own know a single objective."""
-        if self.study.pruner == "median":
-            trial.report(values[0], step)
-            return trial.should_prune()
-        trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), str(step): values})
-        ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
-        earlier_values = [noted[str(step)] for t in ended if str(step) in (noted := t.user_attrs.get(NOTED, {}))]
-        return should_stop(self.study, values, earlier_values)
 
     def _print_trial(self, number: int, note: str = "") -> None:
         t = self.opened.get_trials(deepcopy=False)[number]
@@ -409,39 +418,35 @@ class StudyDriver:
 
     def document(self) -> dict:
         """Return what trials.json holds: the study, its reference and every trial."""
-        trials = [
-            study_results.trial_to_json(t, STATES[t.state], self.study, self.root)
-            for t in self.opened.get_trials(deepcopy=False)
-        ]
+        trials = []
+        for t in self.opened.get_trials(deepcopy=False):
+            trial = self.finished_trials.get(t.number)
+            if trial is None:
+                trial = study_results.trial_to_json(t, STATES[t.state], self.study, self.root)
+            if t.state.is_finished():
+                self.finished_trials[t.number] = trial
+            trials.append(trial)
         reference = self.opened.user_attrs.get("reference")
-        importance = compute_importance(self.study, self.opened)
-        notice = drawn_scenes.describe_drawings(read.load_params(self.params))
-        return study_results.study_to_json(self.study, trials, reference, importance, self.columns, notice)
+        return study_results.study_to_json(self.study, trials, reference, self.columns, self.notice)
 
     def write(self) -> None:
         """Write the files of studies/<name>/."""
-        study_results.write_files(self.document(), self.study, self.params, self.root / "studies" / self.study.name)
+        began = time.monotonic()
+        study_results.write_files(self.document(), self.study, self.params, self.folder)
+        ended = time.monotonic()
+        self.page_due = ended + PAGES_APART * (ended - began)
 
+    def write_trials(self) -> None:
+        """Write trials.json; all files where they are due, since the page costs more with every trial."""
+        if time.monotonic() >= self.page_due:
+            self.write()
+        else:
+            write_json(self.folder / "trials.json", self.document())
 
-def compute_importance(study: Study, opened: optuna.Study) -> dict[str, dict[str, float]]:
-    """Compute fANOVA's share of each parameter in each objective's variance.
-
-    None with one parameter or too few trials.
-    """
-    finished = opened.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    importance: dict[str, dict[str, float]] = {}
-    if len(study.space) < 2 or len(finished) < 4:
-        return importance
-    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=study.seed)
-    for i, objective in enumerate(study.objectives):
-        if len({t.values[i] for t in finished}) > 1:
-            shares = optuna.importance.get_param_importances(
-                opened,
-                evaluator=evaluator,
-                target=lambda t, i=i: t.values[i],  # type: ignore[misc]
-            )
-            importance[objective.column] = {name: round(float(share), 6) for name, share in shares.items()}
-    return importance
+    @property
+    def folder(self) -> Path:
+        """Where the study's files are."""
+        return self.root / "studies" / self.study.name
 
 
 # Who drives a study: several drivers of one storage share its trials, and take over those of one that is gone.
@@ -464,11 +469,11 @@ class OtherDrivers:
         self._beats: dict[str, int] = {}
         self._changed_at: dict[str, float] = {}
 
-    def exchange_beats(self) -> None:
-        """Give a sign of life and look for those of the others, every BEAT_S seconds."""
+    def exchange_beats(self) -> bool:
+        """Give a sign of life and look for those of the others, every BEAT_S seconds; return whether it was time."""
         now = time.monotonic()
         if now - self._beaten_at < BEAT_S and self._beats:
-            return
+            return False
         self._beaten_at = now
         attributes = self._opened.user_attrs
         own_key = f"{DRIVER} {self.own_name}"
@@ -478,6 +483,7 @@ class OtherDrivers:
             if name != key and self._beats.get(name) != beat:
                 self._beats[name] = beat
                 self._changed_at[name] = now
+        return True
 
     def find_driver(self, trial: FrozenTrial) -> str:
         """Return the other driver that works on a running trial; "" where that one is gone, or was of this folder.

@@ -1,7 +1,4 @@
-"""What a study found, as files in studies/<name>/: trials.json, best.yaml, index.html; and who may drive it.
-
-The page is one self-contained HTML file made from what trials.json holds.
-"""
+"""What a study found, as files in studies/<name>/: trials.json, best.yaml, index.html; and who may drive it."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_atomic, write_json
@@ -19,18 +14,14 @@ from compclip.base.messages import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.sections import WHOLE
-from compclip.report.escape import format_tick
-from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.tables import Column
 from compclip.runs import run_store
-from compclip.sweep.confirmation import VERDICTS
+from compclip.sweep.sampling_and_pruning import dominates
 from compclip.sweep.study_declaration import Study, trial_overrides
+from compclip.sweep.study_page import format_page
 
 CONFIRMED = "confirmation.json"
 NOTED = "scores_at_rungs"  # of a trial: step -> the values of the objectives
-TEMPLATE = Path(__file__).with_name("page.html.j2")
-SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
-ORDER = ("complete", "pruned", "failed", "running", "waiting")
 
 
 def lock_study(name: str, root: Path) -> AbstractContextManager[None]:
@@ -52,7 +43,6 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
     """
     key = trial.user_attrs.get("run_key")
     params = trial.params or trial.system_attrs.get("fixed_params", {})
-    rungs = trial.user_attrs.get(NOTED) or {step: [value] for step, value in trial.intermediate_values.items()}
     started, ended = (
         moment and moment.isoformat(timespec="seconds") for moment in (trial.datetime_start, trial.datetime_complete)
     )
@@ -63,12 +53,12 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
         "started": started, "ended": ended,
         "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
         "retry_of": trial.user_attrs.get("retry_of"),
-        "intermediate": {str(step): list(values) for step, values in rungs.items()},
+        "intermediate": trial.user_attrs.get(NOTED, {}),
     }  # fmt: skip
 
 
 def study_to_json(
-    study: Study, trials: list[dict], reference: dict | None, importance: Mapping[str, Any],
+    study: Study, trials: list[dict], reference: dict | None,
     columns: Sequence[Column] = (), notice: str = "",
 ) -> dict:  # fmt: skip
     """Return the whole of trials.json; `columns`: the objectives, of which a cosine is marked `score`.
@@ -87,7 +77,7 @@ def study_to_json(
             for o in study.objectives
         ],
         "best": None if best is None else best["number"], "front": pareto_front(study, trials),
-        "importance": dict(importance), "trials": trials,
+        "trials": trials,
     }  # fmt: skip
 
 
@@ -122,16 +112,15 @@ def best_trial(study: Study, trials: list[dict], reference: list[float] | None) 
 
 def pareto_front(study: Study, trials: list[dict]) -> list[int]:
     """Return numbers of the finished trials that no other one beats in one objective and equals in the rest."""
-    points = {
-        t["number"]: [o.sign * v for o, v in zip(study.objectives, t["values"], strict=True)]
-        for t in trials
-        if t["state"] == "complete"
-    }
-
-    def beaten(p: list[float]) -> bool:
-        return any(q != p and all(a >= b for a, b in zip(q, p, strict=True)) for q in points.values())
-
-    return [number for number, p in points.items() if not beaten(p)]
+    points = []
+    for t in trials:
+        if t["state"] == "complete":
+            points.append(([o.sign * v for o, v in zip(study.objectives, t["values"], strict=True)], t["number"]))
+    front: list[tuple[list[float], int]] = []
+    for point, number in sorted(points, reverse=True):  # what beats a point comes before it
+        if not any(dominates(better, point) for better, _ in front):
+            front.append((point, number))
+    return sorted(number for _, number in front)
 
 
 def best_yaml(study: Study, params_path: Path, trial: dict, scores: str) -> str:
@@ -159,153 +148,3 @@ def _format_number(objective: Mapping[str, Any], value: float) -> str:
     if objective.get("score"):
         return format_share(value, is_cosine=True)
     return f"{format_share(value)} %"
-
-
-def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with values in percent where they are shares; pictures and tables are made of that."""
-    scales = [1.0 if o.get("score") else 100.0 for o in study["objectives"]]
-
-    def scale(owner: Mapping[str, Any]) -> dict[str, Any]:
-        values = owner["values"]
-        return {**owner, "values": values and [s * v for s, v in zip(scales, values, strict=True)]}
-
-    reference = study["reference"] and scale(study["reference"])
-    return {**study, "reference": reference, "trials": [scale(trial) for trial in study["trials"]]}
-
-
-def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
-    """Return the HTML of a study; `study_json` as in trials.json, `confirmed` as in confirmation.json."""
-    from compclip.sweep import study_figures  # matplotlib costs a driver that draws nothing half a second
-
-    study = scale_values(study_json)
-    complete = [t for t in study["trials"] if t["state"] == "complete"]
-    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    slices = [
-        study_figures.draw_slice(study, complete, d, i) for i in range(len(study["objectives"])) for d in study["space"]
-    ]
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(
-        study=study, numbers=format_numbers, facts=list_facts(study),
-        rows=list_rows(study), dimensions=[d["name"] for d in study["space"]],
-        best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
-        confirmed=confirmed, judged=list_judged_pairs(confirmed) if confirmed else [],
-        verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
-        pareto=study_figures.draw_pareto(study, complete) if len(study["objectives"]) == 2 and complete else "",
-        history=[study_figures.draw_history(study, complete, i) for i in range(len(study["objectives"])) if complete],
-        importance=[(k, study_figures.draw_bars(v, f"Importance for {k}")) for k, v in study["importance"].items()],
-        slices=list(filter(None, slices)),
-    )  # fmt: skip
-
-
-def format_counts(study: Mapping[str, Any]) -> str:
-    """Count the trials by state, as text."""
-    states = [t["state"] for t in study["trials"]]
-    return ", ".join(f"{states.count(s)} {s}" for s in ORDER if s in states) or "none yet"
-
-
-def list_facts(study: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """List the lines at the top of the page."""
-    fact_rows = [
-        ("method", f"{study['method']} on {study['backbone']}, data {study['data']}, seed {study['seed']}"),
-        ("objectives", ", ".join(f"{o['direction']} {label_objective(o)}" for o in study["objectives"])),
-        ("space", "; ".join(map(_describe_dimension, study["space"]))),
-        ("sampler", f"{study['sampler']}, the first {study['startup_trials']} at random"),
-        ("pruner", _describe_pruner(study)),
-        ("trials", f"{format_counts(study)}; budget {study['budget']}"),
-    ]
-    if study["overrides"]:
-        fact_rows.append(("overrides", ", ".join(study["overrides"])))
-    return fact_rows
-
-
-def _describe_pruner(study: Mapping[str, Any]) -> str:
-    if study["pruner"] == "none":
-        return "none"
-    where = ", ".join(f"{100 * rung:g} %" for rung in study["rungs"])
-    beaten = f" by {100 * study['dominated_share']:g} % of the trials" if study["pruner"] == "dominated" else ""
-    return f"{study['pruner']}{beaten}, at {where} of the steps"
-
-
-def _describe_dimension(d: Mapping[str, Any]) -> str:
-    values = " | ".join(map(str, d["choices"])) if d["choices"] else f"{d['low']:g} to {d['high']:g}"
-    when = " and ".join(f"{k} in {'|'.join(map(str, v))}" for k, v in (d["when"] or {}).items())
-    scale = ", log" if d["log"] else ""
-    condition = f" when {when}" if when else ""
-    return f"{d['name']}: {values}{scale}{condition}"
-
-
-def list_judged_pairs(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the pairs of a confirmation: verdict, each objective's difference with its interval, what stands aside."""
-    return [{**p, "shown": [_format_difference(o) for o in p["objectives"]],
-             "others": ", ".join(f"{sum(o['better'] is way for o in p['aside'])} {word}"
-                                 for way, word in ((True, "better"), (False, "worse"), (None, "undecided")))}
-            for p in confirmed["pairs"]]  # fmt: skip
-
-
-def list_verdicts(confirmed: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """List the trials of the front, and a line for each method: what each trial is to it."""
-    methods_by_verdict: dict[str, list[str]] = {}
-    for pair in confirmed["pairs"]:
-        methods_by_verdict.setdefault(pair["method"], []).append(pair["verdict"])
-    return list(dict.fromkeys(pair["trial"] for pair in confirmed["pairs"])), list(methods_by_verdict.items())
-
-
-def _format_difference(evidence: Mapping[str, Any]) -> str:
-    """Format, in points, the difference ± its deviation over seeds, its interval, and notes on that."""
-    if evidence["difference"] is None:
-        return evidence["why"]
-    spread = "" if evidence["std"] is None else f" ± {100 * evidence['std']:.1f}"
-    ends = evidence["interval"]
-    span = f" [{100 * ends['low']:+.1f}, {100 * ends['high']:+.1f}]" if ends else ""
-    alone = f"over {evidence['over']}" if evidence["over"] not in (BOTH, NEITHER) else ""
-    notes = "; ".join(filter(None, (alone, evidence["why"])))
-    return f"{100 * evidence['difference']:+.1f}{spread}{span}{f' ({notes})' if notes else ''}"
-
-
-def list_rows(study: Mapping[str, Any]) -> list[dict]:
-    """List the rows of the table: each trial with its values as texts, its marks, and what went wrong."""
-    names = [dimension["name"] for dimension in study["space"]]
-    return [{**t, "marks": _list_marks(study, t), "shown": [format_value(t["params"].get(name)) for name in names],
-             "scores": format_numbers(study, t["values"])}
-            for t in study["trials"]]  # fmt: skip
-
-
-def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
-    is_front = len(study["objectives"]) > 1 and t["number"] in study["front"]
-    marks = {"best": t["number"] == study["best"], "the paper's values": t["paper"], "front": is_front}
-    return ", ".join(mark for mark, is_borne in marks.items() if is_borne)
-
-
-def label_objective(objective: Mapping[str, Any]) -> str:
-    """Return an objective with its unit, as an axis and a column are named."""
-    return f"{objective['metric']} ({'a cosine' if objective.get('score') else '%'})"
-
-
-def format_numbers(study: Mapping[str, Any], values: Sequence[float] | None) -> list[str]:
-    """Format a trial's scaled values, each as its objective asks; empty texts of a trial without any."""
-    digits = [4 if o.get("score") else 2 for o in study["objectives"]]
-    return [f"{v:.{d}f}" for v, d in zip(values, digits, strict=True)] if values else [""] * len(digits)
-
-
-def format_value(value: Any) -> str:
-    """Return a parameter's value as text; a dot where the trial did not draw it."""
-    if value is None:
-        return "·"
-    return format_tick(value) if isinstance(value, float) else str(value)
-
-
-def choose_kind(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
-    """Return the kind of a trial's mark: paper, best or trial."""
-    is_best = t["number"] in study["front"] if len(study["objectives"]) > 1 else t["number"] == study["best"]
-    return "paper" if t["paper"] else "best" if is_best else "trial"
-
-
-def describe_trial(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
-    """Return what a trial's mark shows: its parameters and values."""
-    params = ", ".join(f"{k} {format_value(v)}" for k, v in t["params"].items())
-    return f"trial {t['number']}: {params}: {', '.join(format_numbers(study, t['values']))}"
-
-
-def list_reference_values(study: Mapping[str, Any], i: int) -> list[float]:
-    """List the pretrained model's value of an objective, if it was scored."""
-    return [study["reference"]["values"][i]] if study["reference"] else []

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     reader = RunReader()
 
     def load() -> TrackedProject:
-        return sync.load_project(args.params, checkpoint_mib=args.checkpoint_mib, reader=reader)
+        return sync.load_project(args.params, reader=reader)
 
     if not args.every > 0:
         raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
@@ -36,12 +36,6 @@ def main(argv: list[str]) -> int:
     project = load()
     counts = sync.update_store(project, uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
-    if counts["skipped"]:
-        print(f"values left out that are not finite numbers: {counts['skipped']}")
-    large = [e for e in project.entries if e.tags.get("checkpoint") and not e.checkpoint]
-    if large:
-        count = len(large)
-        print(f"checkpoints above {args.checkpoint_mib:g} MiB, named and not uploaded: {count}; see --checkpoint-mib")
     return 0
 
 
@@ -59,13 +53,6 @@ def _parser() -> CommandParser:
     parser.add_argument("--beside", type=int, metavar="PID", help="with --follow: do not end before this process")
     parser.add_grid()
     parser.add_argument("--uri", help=f"tracking URI; default: {VARIABLE} or {DEFAULT_URI}")
-    parser.add_argument(
-        "--checkpoint-mib",
-        type=float,
-        default=sync.CHECKPOINT_MIB,
-        metavar="MIB",
-        help="log checkpoints up to this size as models; larger ones are named in a tag",
-    )
     return parser
 
 

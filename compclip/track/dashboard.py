@@ -6,18 +6,13 @@ import ipaddress
 import os
 import socket
 import sys
-from pathlib import Path
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.files import fingerprint, read_mapping
-from compclip.base.messages import format_count
+from compclip.base.files import read_mapping
 from compclip.base.urls import mask_url, warn_of_password
-from compclip.runs import result_files
-from compclip.track import entries, sync, tracking_store, views
-
-PORTS = range(1, 65536)
+from compclip.track import tracking_store, views
 
 
 def main(argv: list[str]) -> int:
@@ -34,7 +29,7 @@ def main(argv: list[str]) -> int:
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
     tracking_store.check_schema(uri)
-    write_notes(uri, Path(), args.host)
+    write_notes(args.host)
     print(describe_address(uri, args.host, args.port), flush=True)
     return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
 
@@ -58,8 +53,8 @@ def check_arguments(uri: str, host: str, port: int) -> None:
         raise UserError(
             f"--host {host!r}: would open it to every machine; give 127.0.0.1, or 0.0.0.0 where you mean that"
         )
-    if port not in PORTS:
-        raise UserError(f"--port {port}: must be from {PORTS[0]} to {PORTS[-1]}")
+    if not 0 < port < 65536:
+        raise UserError(f"--port {port}: must be from 1 to 65535")
     try:
         with socket.create_server((host, port)):
             pass
@@ -67,16 +62,12 @@ def check_arguments(uri: str, host: str, port: int) -> None:
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
 
 
-def write_notes(uri: str, root: Path, host: str) -> None:
-    """Say who can open the server, and how many runs its store lacks."""
+def write_notes(host: str) -> None:
+    """Say who can open the server."""
     if is_local(host):
         messages.note(f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
     else:
         messages.warn(f"listening on {host}: other machines can open it, and the UI has no password")
-    newer = count_new_runs(uri, root)
-    if newer:
-        runs = format_count(newer, "run")
-        messages.note(f"the store lacks {runs}; bring it up to date with `compclip track`")
 
 
 def describe_address(uri: str, host: str, port: int) -> str:
@@ -98,17 +89,6 @@ def is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def count_new_runs(uri: str, root: Path) -> int:
-    """Count how many run directories are not in the store, or changed after they were logged."""
-    file = sync.synced_file(uri)
-    synced = read_mapping(file) if file.is_file() else {}
-    count = 0
-    for trained, scores in entries.list_published(root):
-        content = fingerprint(*result_files.list_files(trained, scores))
-        count += synced.get(entries.cell_name(trained)) != content
-    return count
 
 
 def server_command(uri: str, host: str, port: int) -> list[str]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compclip.base.files import fingerprint, read_mapping
+from compclip.base.files import fingerprint
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARY
 from compclip.report import tables
@@ -24,8 +24,7 @@ from compclip.report.run_details import flatten_keys, format_duration
 from compclip.report.tables import Column
 from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun
-from compclip.runs.run_folder import SHARE, SnapshotResults, Trained
-from compclip.track.item_tables import ArtifactTable, ItemTables
+from compclip.runs.run_folder import SHARE, Trained
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
 KEY, CONTENT, FILES, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "files", "complete"))
@@ -33,10 +32,9 @@ GRID = "grid"  # the tag of a run that the list of methods shows: a row, or a ce
 NOTE = "mlflow.note.content"  # the tag of a description, in Markdown
 NOTE_LIMIT = 8000  # characters of a tag in MLflow
 PARAM_LIMIT = 500  # characters of a parameter
-LAYOUT = 6  # raised when the same files are to be shown in another way
+LAYOUT = 7  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
-MIB = 2**20
 HEADLINES = 8  # columns that a row of the report has as metrics
 OVERALL = ("Comp", "General")  # of the report's summary; they come first
 REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metric's name
@@ -147,20 +145,15 @@ class MlflowEntry:
     status: str = "FINISHED"
     parent: str = ""
     at_home: bool = True
-    row_tables: tuple[ArtifactTable, ...] = ()
-    results: Path | None = None  # the folder of which `tables` makes tables of items
-    tables: ItemTables | None = None
-    pretrained_results: Path | None = None  # the folder that items are compared with
-    content_of_pretrained: str = ""
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)  # as `mlflow.log_table` writes them, by path
 
     @cached_property
     def content(self) -> str:
         """A hash of what cannot be changed in an MLflow run once it is logged; times and the note are not in it."""
         numbers = [(v.name, repr(v.value), v.step) for v in self.numbers]
-        rows = self.tables.rows if self.tables else 0
-        content = [LAYOUT, rows, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint),
-                   self.row_tables]  # fmt: skip
-        text = json.dumps(content, sort_keys=True) + self.content_of_files + self.content_of_pretrained
+        content = [LAYOUT, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint),
+                   self.tables]  # fmt: skip
+        text = json.dumps(content, sort_keys=True) + self.content_of_files
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -173,47 +166,31 @@ class MlflowEntry:
         """The loss curve, read from its file, and the numbers."""
         return [*(curve_points(result_files.read_curve(self.curve)) if self.curve else ()), *self.numbers]
 
-    def make_tables(self) -> list[ArtifactTable]:
-        """Make its tables: of the report's numbers, and of items."""
-        items = self.tables.make(self.results, self.pretrained_results) if self.tables and self.results else []
-        return [*self.row_tables, *items]
-
 
 @dataclass(frozen=True)
 class EntryOptions:
-    """How entries are made: the grid's experiment and cells, the report's columns, the upload limit, item tables."""
+    """How entries are made: the grid's experiment and cells, and the report's columns."""
 
     experiment: str
     grid: frozenset[str]
     project: str
     columns: tuple[Column, ...] = ()
-    checkpoint_mib: float = 64.0
-    tables: ItemTables | None = None
     notice: str = ""  # what a reader must know before any number
     headlines: tuple[Column, ...] = ()  # of the grid
 
 
 def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) -> list[MlflowEntry]:
     """Make an entry for each run."""
-    runs = [summary.run for summary in summaries]
-    content_of = {summary.run: summary.content for summary in summaries}
     entries = []
     for summary in summaries:
         run = summary.run
-        pretrained = tables.select_pretrained_runs(runs, run.cell.backbone, run.cell.data)
-        base = pretrained[0] if pretrained and options.tables and run not in pretrained else None
         inside = run.cell.name in options.grid
-        folder = run.checkpoint
-        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) if folder else math.inf
-        uploaded = size <= options.checkpoint_mib * MIB
         tags = {"kind": "cell", GRID: str(inside).lower(), **cell_tags(run.cell, run.environment)}
-        tags |= {"checkpoint": str(folder or ""), "checkpoint_uploaded": str(uploaded).lower()}
+        tags["checkpoint"] = str(run.checkpoint or "")
         experiment = options.experiment if inside else name_experiment(options.project, [run])
         entry = MlflowEntry(
             f"cell/{summary.name}", summary.name, experiment, options.project, tags, describe_cell(run),
-            at_home=inside, checkpoint=folder if uploaded else None, results=run.results_folder, tables=options.tables,
-            pretrained_results=base.results_folder if base else None,
-            content_of_pretrained=content_of[base] if base else "",
+            at_home=inside, checkpoint=run.checkpoint,
         )  # fmt: skip
         entries.append(add_run(entry, summary, options.columns))
     return entries
@@ -225,7 +202,7 @@ def add_run(entry: MlflowEntry, summary: RunSummary, columns: Sequence[Column]) 
     return replace(
         entry,
         params=flatten_config(run.config) | entry.params,
-        numbers=(*entry.numbers, *_result_points(run, columns), *_snapshot_points(run)),
+        numbers=(*entry.numbers, *_result_points(run, columns)),
         files=summary.files,
         content_of_files=summary.content,
         curve=run.trained,
@@ -301,16 +278,6 @@ def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Metr
             yield MetricPoint(f"system/{name}", number, run.end)
 
 
-def _snapshot_points(run: FinishedRun) -> Iterator[MetricPoint]:
-    """Yield the results at shares of the training as snapshot/<benchmark>/<metric>, a step each; none without any."""
-    published = SnapshotResults(run.results_folder)
-    steps = read_mapping(published.record)["steps"] if published.record.is_file() else {}
-    for share, step in sorted(steps.items(), key=lambda item: item[1]):
-        for name, value in read_mapping(published.at(float(share)) / run_folder.SUMMARY).items():
-            if name.count("/") == 1:  # groups of items are in the files
-                yield MetricPoint(metric_name("snapshot", name), value, run.end, step)
-
-
 def list_datasets(run: FinishedRun) -> Iterator[DatasetUse]:
     """List the data that a run was trained on, and that it was scored on."""
     data = run.config.get("data")
@@ -365,8 +332,7 @@ def describe_grid(methods: Sequence[str], runs: Sequence[FinishedRun], links: st
     hours = {run.environment.get("run_key") or run.cell.name: device_hours(run) for run in runs}
     counted = [h for h in hours.values() if h is not None]
     if counted:
-        coverage = "" if len(counted) == len(hours) else f" that {len(counted)} of {len(hours)} runs know of"
-        lines += ["", f"Training took {sum(counted):.2f} device-hours{coverage}, interrupted lives counted."]
+        lines += ["", f"Training took {sum(counted):.2f} device-hours, interrupted lives counted."]
     return "\n".join(lines)[:NOTE_LIMIT]
 
 

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
@@ -21,13 +22,11 @@ from compclip.report.escape import to_code, to_markdown
 from compclip.runs.result_files import FinishedRun
 from compclip.track import entries
 from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry
-from compclip.track.item_tables import ArtifactTable, format_table
 
 REPORTS = Path("reports")
 FILES = (*("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "tuning.csv"),)
 FIGURES = "plots/forest-*.svg"  # that report.md shows
-FOLDER = "tables"
-TABLES = ("report", "reference", "blind")  # of which a row is made
+TABLE = "tables/report.json"
 SOURCE = {"mlflow.source.name": "python -m compclip.report"}
 INTERVAL = ("low", "high")  # of the difference to the report's reference, else to the pretrained model
 ROW = ("method", "backbone", "data")
@@ -56,11 +55,11 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
         "report", "report", options.experiment, options.project, {"kind": "report", **SOURCE}, note,
         files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
     )  # fmt: skip
-    tables = {name: _read_rows(files.get(f"{name}.csv")) for name in TABLES}
-    names = dict.fromkeys([*tables["report"], *tables["blind"]])
+    compared = _read_rows(files["reference.csv"]) if "reference.csv" in files else {}
     rows = []
-    for name, colour in zip(names, itertools.cycle(COLOURS), strict=False):
-        row = _make_row(name, tables, runs, options)
+    lines_by_row = _read_rows(files["report.csv"])
+    for (name, lines), colour in zip(lines_by_row.items(), itertools.cycle(COLOURS), strict=False):
+        row = _make_row(name, lines, compared.get(name, ()), runs, options)
         rows.append(replace(row, tags=row.tags | {"mlflow.runColor": colour}))
     rows.sort(key=_sort_value)
     return [page, *(_set_time(row, time + index / 1000) for index, row in enumerate(rows))]
@@ -85,10 +84,10 @@ def row_key(method: str, backbone: str, data: str) -> str:
     return f"row/{method}/{backbone}/{data}"
 
 
-def _read_rows(file: Path | None) -> dict[RowName, list[CsvLine]]:
-    """Read a table of the report: its lines by row; none of a file that is not there."""
+def _read_rows(file: Path) -> dict[RowName, list[CsvLine]]:
+    """Read a table of the report: its lines by row."""
     rows: dict[RowName, list[CsvLine]] = {}
-    for line in csv.DictReader(io.StringIO(read_text(file))) if file else ():
+    for line in csv.DictReader(io.StringIO(read_text(file))):
         try:
             rows.setdefault((line["method"], line["backbone"], line["data"]), []).append(line)
         except KeyError as error:
@@ -97,23 +96,19 @@ def _read_rows(file: Path | None) -> dict[RowName, list[CsvLine]]:
 
 
 def _make_row(
-    name: RowName, tables: Mapping[str, Mapping[RowName, Sequence[CsvLine]]], runs: Sequence[FinishedRun],
+    name: RowName, lines: Sequence[CsvLine], compared: Sequence[CsvLine], runs: Sequence[FinishedRun],
     options: EntryOptions,
 ) -> MlflowEntry:  # fmt: skip
-    """Make the entry of a row without a time; one that was scored without the picture has a table alone."""
-    row_lines = {table: tables[table].get(name, ()) for table in TABLES}
-    lines = row_lines["report"]
-    compared = row_lines["reference"] or [line for line in lines if line["difference"]]
+    """Make the entry of a row without a time; `compared`: its lines beside the report's reference."""
+    compared = compared or [line for line in lines if line["difference"]]
     reference = compared[0].get("reference", PRETRAINED) if compared else PRETRAINED
     headlines = [entries.metric_name(column.benchmark, column.metric) for column in options.headlines]
-    tags = {"kind": "row" if lines else "blind", **dict(zip(ROW, name, strict=True)), **SOURCE}
-    if lines:
-        tags |= {"reference": reference, entries.GRID: "true"}
+    tags = {"kind": "row", **dict(zip(ROW, name, strict=True)), **SOURCE, "reference": reference, entries.GRID: "true"}
     for line in compared:
         if line["verdict"] and _metric(line) in headlines:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
     fields = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}
-    marks = {tag: lines[0].get(field) for tag, field in fields.items()} if lines else {}
+    marks = {tag: lines[0].get(field) for tag, field in fields.items()}
     tags |= {tag: mark for tag, mark in marks.items() if mark}
     note = _format_notice(options) + _describe_row(name, lines, reference)
     if marks.get("tuned_on"):
@@ -125,7 +120,7 @@ def _make_row(
         note[:NOTE_LIMIT],
         params=_common_params(row_runs),
         numbers=tuple(_points(lines, compared, headlines)),
-        row_tables=tuple(_make_table(table, lines) for table, lines in row_lines.items() if lines),
+        tables={TABLE: _make_table(lines)},
         datasets=tuple(entries.list_datasets(row_runs[0])) if row_runs else (),
     )  # fmt: skip
 
@@ -143,17 +138,15 @@ def _set_time(row: MlflowEntry, time: float) -> MlflowEntry:
 
 def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> str:
     method, backbone, data = map(to_markdown, name)
-    if not lines:
-        return f"**{method}**: what is scored on each benchmark without its pictures (captions of {data})."
     seeds = max(int(line["seeds"]) for line in lines)
-    backbones = max(int(line.get("backbones") or 1) for line in lines)  # none in a report of an earlier version
+    backbones = max(int(line.get("backbones") or 1) for line in lines)
     count = f"{format_count(seeds, 'seed')}, whose runs are below it"
     if backbones > 1:
         count = f"{seeds} checkpoints of {backbones} backbones, whose own rows have their runs"
     return (
         f"**{method}** on {backbone}, {data}: {count}. A metric is the mean, `std/…` the deviation, `low/…` and "
         f"`high/…` the 95 % interval of the difference to {to_code(reference)}, `verdict/…` is 1 better, -1 worse, 0 "
-        f"undecided. All metrics are shares; the other columns are in `{FOLDER}/report.json`."
+        f"undecided. All metrics are shares; the other columns are in `{TABLE}`."
     )
 
 
@@ -164,15 +157,14 @@ def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
     return {key: value for key, value in shared.items() if all(other.get(key) == value for other in params)}
 
 
-def _make_table(name: str, lines: Sequence[CsvLine]) -> ArtifactTable:
+def _make_table(lines: Sequence[CsvLine]) -> dict[str, Any]:
     """Make a table of a row's lines of one of the report's CSV files."""
     columns = [field for field in lines[0] if field not in (*ROW, "benchmark", "metric")]
     columns.sort(key=lambda column: column not in FIRST_FIELDS)
     data = []
     for line in lines:
-        title = _metric(line) if "metric" in line else line["benchmark"]
-        data.append([title, *(_parse_number(line[column]) for column in columns)])
-    return ArtifactTable(f"{FOLDER}/{name}.json", format_table(["metric", *columns], data))
+        data.append([_metric(line), *(_parse_number(line[column]) for column in columns)])
+    return {"columns": ["metric", *columns], "data": data}
 
 
 def _parse_number(text: str) -> float | str:

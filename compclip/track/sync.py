@@ -32,11 +32,8 @@ from compclip.runs.result_files import FinishedRun
 from compclip.track import entries as track_entries
 from compclip.track import live, report_rows, studies, tracking_store
 from compclip.track.entries import EntryOptions, MlflowEntry, RunReader
-from compclip.track.item_tables import ItemTables
 from compclip.track.live import LiveRun
 
-CHECKPOINT_MIB = 64.0
-TABLE_ROWS = 100  # items of a benchmark in a run's table
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 EVERY_S = 5.0
@@ -90,9 +87,11 @@ class TrackedProject:
 
 
 def load_project(
-    params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies"),
-    checkpoint_mib: float = CHECKPOINT_MIB, reader: RunReader | None = None,
-) -> TrackedProject:  # fmt: skip
+    params_path: str | Path = read.DEFAULT,
+    root: Path = Path(),
+    studies_folder: Path = Path("studies"),
+    reader: RunReader | None = None,
+) -> TrackedProject:
     """Read the runs below `root` and the studies; a `reader` knows what it read at earlier calls.
 
     Raises UserError where there is neither a run nor a study.
@@ -111,10 +110,9 @@ def load_project(
     all_runs = [cell.run for cell in cells] + [run for study in sweeps for run in study.runs]
     experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
-    tables = ItemTables(root, TABLE_ROWS)
     notice = drawn_scenes.describe_drawings(params)
     headlines = track_entries.select_headlines(columns, grid_runs)
-    options = EntryOptions(experiment, names, project, columns, checkpoint_mib, tables, notice, headlines)
+    options = EntryOptions(experiment, names, project, columns, notice, headlines)
     entries = track_entries.make_cell_entries(cells, options)
     report = report_rows.make_report_entries(root, grid_runs, options)
     entries = report_rows.set_parents(report, entries)
@@ -136,30 +134,28 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
     """
     options = project.options
     with tracking_store.open_client(uri) as client:
-        from compclip.track.writer import ModelTemplate, StoreWriter
+        from compclip.track.writer import StoreWriter
 
-        template = ModelTemplate(tracking_store.path_beside(uri, "template").absolute())
         # a server keeps the artifacts itself
         artifacts = None if tracking_store.is_server(uri) else tracking_store.path_beside(uri, "artifacts").absolute()
-        with contextlib.closing(template):
-            writer = StoreWriter(client, options.project, artifacts, template)
-            count = sum(map(len, writer.tracked_runs.values()))
-            if anew and count:
-                runs = format_count(count, "run")
-                print(f"{options.project} has {runs} there; each is removed as its files are logged again", flush=True)
-            for entry in ProgressLine("entries for MLflow", len(project.entries), project.entries):
-                writer.update_entry(entry, anew)
-            writer.link_models(project.entries)
-            if anew:
-                writer.remove_stale()
-            writer.update_live(project.live, options.experiment)
-            if project.runs or project.live:
-                writer.describe_experiment(options, project.methods, project.runs)
-            writer.drop_empty()
-            view = {"experiment": writer.experiment(options.experiment)}
-            write_json(tracking_store.path_beside(uri, "view.json"), view)
-            cells = [entry for entry in project.entries if entry.tags["kind"] == "cell"]
-            write_json(synced_file(uri), {cell.name: cell.content_of_files for cell in cells})
+        writer = StoreWriter(client, options.project, artifacts)
+        count = sum(map(len, writer.tracked_runs.values()))
+        if anew and count:
+            runs = format_count(count, "run")
+            print(f"{options.project} has {runs} there; each is removed as its files are logged again", flush=True)
+        for entry in ProgressLine("entries for MLflow", len(project.entries), project.entries):
+            writer.update_entry(entry, anew)
+        writer.link_models(project.entries)
+        if anew:
+            writer.remove_stale()
+        writer.update_live(project.live, options.experiment)
+        if project.runs or project.live:
+            writer.describe_experiment(options, project.methods, project.runs)
+        writer.drop_empty()
+        view = {"experiment": writer.experiment(options.experiment)}
+        write_json(tracking_store.path_beside(uri, "view.json"), view)
+        cells = [entry for entry in project.entries if entry.tags["kind"] == "cell"]
+        write_json(synced_file(uri), {cell.name: cell.content_of_files for cell in cells})
         return writer.counts
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import temporary_path
 from compclip.base.urls import check_url, mask_message, mask_url
 
 if TYPE_CHECKING:
@@ -158,18 +157,15 @@ def check_schema(uri: str) -> None:
 def _create_database(file: Path) -> None:
     """Create a SQLite store under another name and rename it: MLflow's forty migrations can be killed between two.
 
-    The caller holds the lock, so that files of earlier attempts are nobody's.
+    The caller holds the lock, so that a file of an earlier attempt is nobody's.
     """
-    attempts = re.compile(rf"\.{re.escape(file.name[:100])}\.[0-9a-f]{{12}}\.(new|lock)(-journal|-wal|-shm)?")
-    for path in file.parent.glob(".*"):
-        if attempts.fullmatch(path.name):
-            path.unlink()
     if file.exists() and file.stat().st_size:
         return
-    database = temporary_path(file, "new")
+    database = file.with_name(f".{file.name}.new")
+    for path in (file, database):
+        for suffix in ("", *JOURNALS):  # SQLite would play those of an older database into this one
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
     _connect(f"sqlite:///{database}")
-    for suffix in JOURNALS:  # SQLite would play those of an older database into this one
-        file.with_name(file.name + suffix).unlink(missing_ok=True)
     os.replace(database, file)
 
 

@@ -1,26 +1,20 @@
 """The one writer of a store: it adds, replaces and removes the MLflow runs of one project.
 
-Experiments and our runs are asked for once, whatever the number of entries. A checkpoint becomes a logged model that
-loads back without a checkout; what all models of a checkout share (code, environments, example) is made once and
-linked into each.
+Experiments and our runs are asked for once, whatever the number of entries. A checkpoint becomes a logged model of
+the same files.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from importlib import metadata
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
 from mlflow.entities import (
     Dataset,
     DatasetInput,
@@ -32,17 +26,12 @@ from mlflow.entities import (
     Param,
     RunTag,
 )
-from mlflow.models import Model, ModelSignature
-from mlflow.pyfunc import save_model as save_pyfunc
-from mlflow.types import ColSpec, Schema
-from PIL import Image
+from mlflow.models import Model
 
-from compclip.base import code_hash, links
+from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import write_atomic
-from compclip.model import run_weights
 from compclip.runs.result_files import FinishedRun
-from compclip.track import entries, item_tables, live, scorer, tracking_store, views
+from compclip.track import entries, live, tracking_store, views
 from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, NOTE, EntryOptions, MetricPoint, MlflowEntry
 from compclip.track.live import LiveRun
 from compclip.track.tracking_store import PROJECT
@@ -50,10 +39,10 @@ from compclip.track.tracking_store import PROJECT
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-CHECKPOINT = "checkpoint"
 MLMODEL = "MLmodel"
-PACKAGES = ("mlflow", "numpy", "open_clip_torch", "pandas", "pillow", "safetensors", "torch", "torchvision")
+UPLOAD_BYTES = 64 * 2**20
 PARENT = "mlflow.parentRunId"
+TABLES = "mlflow.loggedArtifacts"  # where the UI looks for tables
 # of a run that is under way; how far it was logged
 LIVE = "mlflow.compclip.live"
 STEP = "mlflow.compclip.step"
@@ -74,11 +63,10 @@ class StoreWriter:
     keeps them. What is removed or hidden has the project's tag.
     """
 
-    def __init__(self, client: MlflowClient, project: str, artifacts: Path | None, template: ModelTemplate) -> None:
+    def __init__(self, client: MlflowClient, project: str, artifacts: Path | None) -> None:
         self._client = client
         self._project = project
         self._artifacts = artifacts
-        self._template = template
         # the filter takes `_` for any character, and finds others' experiments as well
         experiments = _read_pages(client.search_experiments, filter_string=f"name LIKE '{project}: %'")
         self._experiments = {e.name: e for e in experiments if e.name.startswith(f"{project}: ")}
@@ -162,9 +150,8 @@ class StoreWriter:
 
     def _write(self, entry: MlflowEntry) -> LoggedRun:
         parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
-        self.counts["skipped"] += sum(not point.is_finite for point in entry.values)
         experiment = self._ensure_experiment(entry.experiment)
-        return write_run(self._client, entry, experiment, parent, self._template, self._artifacts is not None)
+        return write_run(self._client, entry, experiment, parent, self._artifacts is not None)
 
     def _is_current(self, run: Any, entry: MlflowEntry) -> bool:
         """Return whether a run was logged whole, from these files, and where it belongs.
@@ -172,24 +159,12 @@ class StoreWriter:
         A run outside of the grid stays as its own grid had it logged, with that one's columns and versions.
         """
         tags = run.data.tags
-        if tags.get(COMPLETE) != "true" or not self._has_files(run, entry):
+        if tags.get(COMPLETE) != "true":
             return False
         if entry.at_home:
             is_there = run.info.experiment_id == self.experiment(entry.experiment)
             return is_there and tags.get(CONTENT) == entry.content
         return tags.get(FILES) == entry.files_stamp or tags.get(CONTENT) == entry.content
-
-    def _has_files(self, run: Any, entry: MlflowEntry) -> bool:
-        """Return whether our own folder has the files of a run and of its model; a server's are its own matter."""
-        if self._artifacts is None:
-            return True
-        folder = tracking_store.path_of_uri(run.info.artifact_uri)
-        paths = [folder / name for name in entry.files]
-        model = logged_ids(run).model
-        if model:
-            location = self._client.get_logged_model(model).artifact_location
-            paths.append(tracking_store.path_of_uri(location) / MLMODEL)
-        return all(path.is_file() for path in paths)
 
     def _refresh(self, run: Any, entry: MlflowEntry) -> None:
         """Update what can be changed in a logged run: its description, and the run above it."""
@@ -297,16 +272,15 @@ def logged_ids(run: Any) -> LoggedRun:
     return LoggedRun(run.info.run_id, outputs[0].model_id if outputs else "")
 
 
-def write_run(
-    client: MlflowClient, entry: MlflowEntry, experiment: str, parent: str, template: ModelTemplate, link: bool
-) -> LoggedRun:
+def write_run(client: MlflowClient, entry: MlflowEntry, experiment: str, parent: str, link: bool) -> LoggedRun:
     """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
     tags = {**entry.tags, KEY: entry.key, PROJECT: entry.project, CONTENT: entry.content, NOTE: entry.note}
     tags[FILES] = entry.files_stamp
     if parent:
         tags[PARENT] = parent
     info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info
-    model = create_model(client, entry, info.run_id, experiment) if entry.checkpoint else None
+    checkpoint = entry.checkpoint if entry.checkpoint and (link or is_small(entry.checkpoint)) else None
+    model = create_model(client, entry, info.run_id, experiment) if checkpoint else None
     logged = LoggedRun(info.run_id, model.model_id if model else "")
     if entry.datasets:
         client.log_inputs(logged.run, _list_inputs(entry))
@@ -317,15 +291,20 @@ def write_run(
             links.link_or_copy(path, tracking_store.path_of_uri(info.artifact_uri) / name)
         else:
             client.log_artifact(info.run_id, str(path), name.rpartition("/")[0] or None)
-    item_tables_of_run = entry.make_tables()
-    for table in item_tables_of_run:
-        client.log_text(logged.run, table.text, table.path)
-    client.log_batch(logged.run, tags=[RunTag(*tag) for tag in item_tables.format_tags(item_tables_of_run)])
-    if model:
-        fill_model(client, entry, model, template, link)
+    for table_path, table in entry.tables.items():
+        client.log_text(logged.run, json.dumps(table, ensure_ascii=False), table_path)
+    if entry.tables:
+        client.set_tag(logged.run, TABLES, json.dumps([{"path": path, "type": "table"} for path in entry.tables]))
+    if model and checkpoint:
+        fill_model(client, checkpoint, model, link)
     client.set_terminated(logged.run, entry.status, round(1000 * entry.end))
     client.set_tag(logged.run, COMPLETE, "true")
     return logged
+
+
+def is_small(folder: Path) -> bool:
+    """Return whether a server is given a checkpoint's files; of a larger one it has the name, in a tag."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= UPLOAD_BYTES
 
 
 def _list_inputs(entry: MlflowEntry) -> list[DatasetInput]:
@@ -377,84 +356,19 @@ def create_model(client: MlflowClient, entry: MlflowEntry, run: str, experiment:
     return model
 
 
-class ModelTemplate:
-    """A model without weights or ids, made in `folder` when it is first needed and gone when it is closed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @cached_property
-    def header(self) -> Model:
-        """What MLflow needs to know of the model; reading it makes the files."""
-        self.close()
-        header = Model()
-        empty = self.folder / CHECKPOINT
-        empty.mkdir(parents=True)
-        save_model(empty, self.files, header)
-        (self.files / MLMODEL).unlink()
-        return header
-
-    @property
-    def files(self) -> Path:
-        """The files that all models share."""
-        return self.folder / "model"
-
-    def close(self) -> None:
-        """Remove the files; links to them stay."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def make(self, checkpoint: Path, target: Path, ids: Mapping[str, str]) -> None:
-        """Make a whole model at `target`, of links to the template and to a checkpoint."""
-        header = copy.deepcopy(self.header)
-        links.link_or_copy(self.files, target)
-        links.link_or_copy(checkpoint, target / "data" / CHECKPOINT)
-        header.model_size_bytes = sum(p.stat().st_size for p in target.rglob("*") if p.is_file())
-        for name, value in ids.items():
-            setattr(header, name, value)
-        write_atomic(target / MLMODEL, header.to_yaml())
-
-
-def fill_model(
-    client: MlflowClient, entry: MlflowEntry, model: LoggedModel, template: ModelTemplate, link: bool
-) -> None:
-    """Give the logged model its files: checkpoint, code, signature and example."""
-    assert entry.checkpoint is not None
-    run_weights.check_recorded(entry.checkpoint)
-    ids = {"run_id": model.source_run_id or "", "model_id": model.model_id, "model_uuid": model.model_id}
+def fill_model(client: MlflowClient, checkpoint: Path, model: LoggedModel, link: bool) -> None:
+    """Give the logged model its files: those of the checkpoint, as open_clip's `local-dir:` reads them."""
     if link:
-        template.make(entry.checkpoint, tracking_store.path_of_uri(model.artifact_location), ids)
+        links.link_or_copy(checkpoint, tracking_store.path_of_uri(model.artifact_location))
     else:
-        upload_folder = template.folder / "upload"
-        template.make(entry.checkpoint, upload_folder, ids)
-        client.log_model_artifacts(model.model_id, str(upload_folder))
-    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-
-
-def save_model(checkpoint: Path, target: Path, header: Model) -> None:
-    """Write a checkpoint as an MLflow model to the folder `target`, with the modules of ours that it needs."""
+        client.log_model_artifacts(model.model_id, str(checkpoint))
+    header = Model(
+        run_id=model.source_run_id, model_id=model.model_id, model_uuid=model.model_id, flavors={"open_clip": {}}
+    )
     with tempfile.TemporaryDirectory() as folder:
-        for name, file in code_hash.find_modules(scorer.__name__).items():
-            package = name.split(".")[: None if file.name == "__init__.py" else -1]
-            copy_path = Path(folder).joinpath(*package, file.name)
-            copy_path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy_path)
-        save_pyfunc(
-            target, loader_module=scorer.__name__, data_path=str(checkpoint),
-            code_paths=[str(Path(folder) / code_hash.OURS)], mlflow_model=header,
-            signature=signature(), input_example=_example(),
-            pip_requirements=[f"{name}=={metadata.version(name)}" for name in PACKAGES],
-        )  # fmt: skip
-
-
-def signature() -> ModelSignature:
-    """Return the signature: a picture (path or bytes; base64 over HTTP) and a text give one number."""
-    return ModelSignature(Schema([ColSpec("binary", "image"), ColSpec("string", "text")]), Schema([ColSpec("double")]))
-
-
-def _example() -> Any:
-    file = BytesIO()
-    Image.new("RGB", (32, 32), "red").save(file, "PNG")
-    return pd.DataFrame({"image": [file.getvalue()] * 2, "text": ["a red square", "a blue square"]})
+        header.save(f"{folder}/{MLMODEL}")
+        client.log_model_artifact(model.model_id, f"{folder}/{MLMODEL}")
+    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
 def remove_run(client: MlflowClient, run: Any, artifacts: Path | None) -> None:

@@ -228,7 +228,7 @@ def test_a_study_of_validation_items_has_no_rungs_and_older_studies_go_on():
     """What a pruner would look at is of whole benchmarks; a study without the key is declared as before there was one."""
     raw = {"method": "fsc_clip", "backbone": "b", "data": "d", "space": {"gamma": {"float": [0, 5]}}, "trials": 3}
     raw["objectives"] = ["sugarcrepe/swap"]
-    with pytest.raises(UserError, match="pruner=median: rungs have numbers of whole benchmarks; set none with split="):
-        parse_study("s", raw | {"split": VALIDATION, "pruner": "median"})
+    with pytest.raises(UserError, match="pruner=dominated: rungs have numbers of whole benchmarks; set none"):
+        parse_study("s", raw | {"split": VALIDATION, "pruner": "dominated"})
     assert "split" not in parse_study("s", raw).identity()
     assert parse_study("s", raw | {"split": VALIDATION}).identity()["split"] == VALIDATION

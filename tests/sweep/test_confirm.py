@@ -21,7 +21,7 @@ from compclip.report.statistics import student_quantile
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import confirmation, study_declaration, study_results
+from compclip.sweep import confirmation, study_declaration, study_page
 from tests import fake_sweep
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
@@ -135,14 +135,13 @@ def test_verdicts_by_hand(folder):
     assert judged(seeds=(1, 3)) == {"negclip": "undecided"}, "two seeds decide nothing"
 
 
-def test_what_the_study_did_not_evaluate_stands_aside(folder):
-    """One objective and an override of evaluate.benchmarks: the other benchmark's column is judged beside."""
+def test_what_the_study_did_not_evaluate_decides_nothing(folder):
+    """One objective and an override of evaluate.benchmarks; the other column is worse."""
     params = read.load_params("params.yaml", ["report.columns=[sugarcrepe/swap, retrieval/loss]"])
     runs = [run(m, s, a, b) for m, a, b in (("fsc_clip.trial1", 0.6, 0.4), ("negclip", 0.5, 0.3)) for s in (1, 3, 4)]
     declaration = study(objectives=["sugarcrepe/swap"], overrides=["evaluate.benchmarks=[sugarcrepe]"])
     (pair,) = confirmation.judge_front(declaration, params, runs)["pairs"]
-    assert pair["verdict"] == "dominates" and [o["column"] for o in pair["aside"]] == ["retrieval/loss"]
-    assert pair["aside"][0]["better"] is False and pair["objectives"][0]["difference"] == pytest.approx(0.1)
+    assert pair["verdict"] == "dominates" and pair["objectives"][0]["difference"] == pytest.approx(0.1)
 
 
 def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
@@ -174,7 +173,7 @@ def judge_gaps(gaps, with_items=True) -> tuple[dict, str]:
     document = confirmation.judge_front(
         study(objectives=["sugarcrepe/swap"]), params, [r for pair in pairs for r in pair]
     )
-    (judged_pair,) = study_results.list_judged_pairs(document)
+    (judged_pair,) = study_page.list_judged_pairs(document)
     return document["pairs"][0]["objectives"][0], f"{judged_pair['verdict']}: {judged_pair['shown'][0]}"
 
 
@@ -261,8 +260,8 @@ def test_the_page_has_a_line_of_signs_for_each_method():
         for method, verdict in zip(("negclip", "clic"), two, strict=True)
     ]
     lines = [("negclip", ["dominates", "neither"]), ("clic", ["is dominated", "undecided"])]
-    assert study_results.list_verdicts({"pairs": pairs}) == (list(verdicts_of_trial), lines)
-    assert study_results.SIGNS.keys() == set(confirmation.VERDICTS)
+    assert study_page.list_verdicts({"pairs": pairs}) == (list(verdicts_of_trial), lines)
+    assert study_page.SIGNS.keys() == set(confirmation.VERDICTS)
 
 
 def rename(finished_run: FinishedRun, method: str) -> FinishedRun:

@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 
 from compclip.sweep import study_driver
 from compclip.sweep.study_driver import OtherDrivers
+from compclip.sweep.study_results import NOTED
 from tests import fake_sweep
 from tests.driven_sweep import Here, driver, project, states, trials  # noqa: F401
 from tests.sweep.test_sweep_processes import DEADLINE_S, start, wait_for
@@ -48,7 +49,7 @@ def test_a_trial_that_was_told_before_its_rung_was_noted(folder):
     asking = driver(pruner="dominated")
     trial = asking.opened.ask()
     asking.opened.tell(trial.number, state=TrialState.FAIL)
-    assert asking._unless_told(trial, lambda: asking._note_and_judge(trial, 1, [0.5]), True)
+    assert asking._unless_told(trial, lambda: trial.set_user_attr(NOTED, {"1": [0.5]}), True)
     assert states() == ["failed"]
 
 

@@ -19,10 +19,10 @@ from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
 from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_driver as sweep_driver
+from compclip.sweep import study_results
 from compclip.sweep.study_driver import open_study
+from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
-
-IMPORTANCE = sweep_driver.compute_importance
 
 
 @pytest.mark.parametrize(
@@ -70,48 +70,39 @@ def test_a_driver_that_dies_between_two_values(folder, sampler, monkeypatch):
     assert drawn(trials()) == drawn(once) and len(jobs.sent) == 1
 
 
-def learned(name, objectives, when=False):
-    """25 trials of one sampler: their values, and which of them the last draws together."""
-    make = plugins.load_plugin(plugins.SAMPLERS, name).sampler(seed=0, startup_trials=5)
-    optuna_study = optuna.create_study(directions=["maximize"] * objectives, sampler=make)
-    for _ in range(25):
-        trial = optuna_study.ask()
-        kind = trial.suggest_categorical("kind", ["a", "b"])
-        total = trial.suggest_float("x", 0, 1)
-        total += trial.suggest_float("y", 0, 1) if kind == "a" or not when else 0.0
-        optuna_study.tell(trial, [total] * objectives)
-    return [t.params for t in optuna_study.trials], set(trial.relative_params)
+def test_a_trial_costs_the_same_however_many_there_were(folder, monkeypatch):
+    """A finished one is read once; what is made of all of them waits until it is due, and for the end."""
+    counts = Counter()
+    for name in ("trial_to_json", "write_page"):
+        real = getattr(study_results, name)
+        counted = lambda *args, name=name, real=real: (counts.update([name]), real(*args))[1]  # noqa: E731
+        monkeypatch.setattr(study_results, name, counted)
+    monkeypatch.setattr(sweep_driver, "PAGES_APART", 1e9)
+    driver(sampler="random").drive(8)
+    assert counts["write_page"] == 2 and counts["trial_to_json"] <= 3 * 8
 
 
-@pytest.mark.parametrize("when", [False, True])
-@pytest.mark.parametrize("objectives", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_what_is_drawn_together(objectives, when):
-    """Parameters that every trial has; by tpe the conditional one as well, as its docstring says."""
-    assert learned("tpe", objectives, when)[1] == {"kind", "x", "y"}
-    assert learned("gp", objectives, when)[1] == {"kind", "x"} | (set() if when else {"y"})
+def test_a_long_trial_costs_few_looks(folder, monkeypatch):
+    """Ten minutes of one: the storage is asked once in ten seconds, and looks come the later the longer it takes."""
+    clock, looks, questions = [0.0], [], []
+    sender = Here(endless=True)
+    waiting = driver(sender)
+    real = waiting.opened.get_trials
 
+    def sleep(seconds):
+        clock[0] += seconds
+        looks.append(seconds)
+        if clock[0] > 600:
+            sender.endless = False
+            fake_sweep.leave(sender.jobs[-1].folder, {"sugarcrepe": {"metrics": {"swap": 0.7}}})
 
-@pytest.mark.parametrize("name", ["tpe", "gp"])
-def test_running_trials_are_counted(name):
-    """The next draw is another where trials run, though the sampler has drawn nothing since."""
-    unit = {"x": optuna.distributions.FloatDistribution(0, 1)}
-
-    def draw(running):
-        optuna_study = optuna.create_study(
-            sampler=plugins.load_plugin(plugins.SAMPLERS, name).sampler(seed=0, startup_trials=5)
-        )
-        for i in range(20):
-            optuna_study.add_trial(
-                optuna.trial.create_trial(params={"x": i / 20}, distributions=unit, value=abs(i / 20 - 0.5))
-            )
-        for i in range(running):
-            state = optuna.trial.TrialState.RUNNING
-            optuna_study.add_trial(
-                optuna.trial.create_trial(params={"x": 0.5 + i / 100}, distributions=unit, state=state)
-            )
-        return optuna_study.ask(unit).params["x"]
-
-    assert draw(0) == draw(0) != draw(5)
+    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(waiting.opened, "get_trials", lambda **how: questions.append(1) or real(**how))
+    waiting.poll_s = 0.5
+    waiting.drive(1)
+    assert states() == ["complete"] and clock[0] < 610
+    assert len(looks) < 400 and len(questions) < 100
 
 
 def test_conditional_values_are_drawn_only_then(folder):
@@ -205,14 +196,12 @@ def test_a_changed_study_is_refused(folder):
         open_study(study(), sweep_command.storage_url("", "s", Path(".")), "other")
 
 
-def test_two_objectives(folder, monkeypatch):
+def test_two_objectives(folder):
     """The front holds what nothing beats, the choice is on it, and NSGA-II and TPE both run."""
     two = ["sugarcrepe/swap", "retrieval/i2t"]
-    driver(objectives=two, sampler="nsga2", startup_trials=4).drive(11)
-    monkeypatch.setattr(sweep_driver, "compute_importance", IMPORTANCE)
     driver(objectives=two, sampler="nsga2", startup_trials=4).drive(12)
     document = json.loads(Path("studies/s/trials.json").read_text())
-    assert document["best"] in document["front"] and set(document["importance"]) == set(two)
+    assert document["best"] in document["front"]
     storage = optuna.storages.RDBStorage("sqlite:///.work/studies/s.db")
     native = {t.number for t in optuna.load_study(study_name="s", storage=storage).best_trials}
     assert set(document["front"]) == native

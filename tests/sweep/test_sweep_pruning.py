@@ -1,4 +1,4 @@
-"""Pruning: by the median of one objective, by dominance in two; what is stopped, and what never is."""
+"""Pruning by dominance, of one objective and of two: what is stopped, and what never is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from compclip.sweep import sampling_and_pruning, study_declaration
 from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
 
-PRUNING = {"pruner": "median", "startup_trials": 1, "space": {"gamma": {"float": [0, 5]}},
+PRUNING = {"pruner": "dominated", "startup_trials": 1, "space": {"gamma": {"float": [0, 5]}},
            "paper": [{"gamma": 1.0}, {"gamma": 5.0}]}  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def below(folder):
 
 
 def test_pruning_looks_rung_by_rung(below):
-    """A trial below the median of the finished ones at a rung is stopped there, whenever the driver looks."""
+    """A trial behind half of the finished ones at a rung is stopped there, whenever the driver looks."""
     sender = Here(endless=True)
     driver(sender, **PRUNING).drive(2)
     assert states() == ["complete", "pruned"]

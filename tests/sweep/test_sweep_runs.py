@@ -30,7 +30,7 @@ data: scenes
 space: {gamma: {float: [0, 5]}, train.lr: {float: [1.0e-3, 1.0e-2], log: true}}
 paper: [{gamma: 2.0, train.lr: 1.0e-3}]
 objectives: [sugarcrepe/replace]
-pruner: median
+pruner: dominated
 rungs: [0.4, 0.7]
 trials: 3
 """

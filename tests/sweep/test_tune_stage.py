@@ -80,7 +80,6 @@ def sender():
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     instant = Here()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_driver, "compute_importance", lambda study, opened: {})
         patch.setattr(study_results, "write_page", lambda *_: None)
         patch.setattr(study_results, "best_yaml", lambda *_: "")
         patch.setattr(sweep_command, "base_key", lambda study, params: "base")

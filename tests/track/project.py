@@ -31,7 +31,7 @@ def source(tmp_path, project="", **how):
         return sync.load_project(params(tmp_path, **grid), tmp_path, tmp_path / "studies", **how)
 
 
-def leave_header(client, entry, model, template, link):
+def leave_header(client, checkpoint, model, link):
     """Stand in for `fill_model`: of a model's files the one that says that they are there."""
     header = tracking_store.path_of_uri(model.artifact_location) / writer.MLMODEL
     header.parent.mkdir(parents=True)
@@ -45,7 +45,7 @@ def update(tmp_path, uri, **how):
 def tracked(uri):
     """The client and every run of ours by name; fails where a name stands twice."""
     with tracking_store.open_client(uri) as client:
-        runs = [run for of_key in StoreWriter(client, "compclip", None, None).tracked_runs.values() for run in of_key]
+        runs = [run for of_key in StoreWriter(client, "compclip", None).tracked_runs.values() for run in of_key]
         assert len({run.info.run_name for run in runs}) == len(runs)
         return client, {run.info.run_name: run for run in runs}
 

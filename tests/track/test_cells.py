@@ -12,7 +12,7 @@ from tests.track.project import HOME, params, tracked, update
 
 
 def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
-    assert update(tmp_path, uri) == {"added": 4, "skipped": 0}
+    assert update(tmp_path, uri) == {"added": 4}
     client, runs_by_name = tracked(uri)
     assert sorted(runs_by_name) == sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
     run = runs_by_name["clic-vit-scenes-1"]
@@ -47,7 +47,7 @@ def test_device_hours_count_every_life_and_every_run_once(tmp_path, runs, uri):
     assert runs_by_name["clic-vit-scenes-0"].data.metrics["system/device_hours"] == 1.5
     assert "system/device_hours" not in runs_by_name["pretrained-vit-scenes-1"].data.metrics
     note = client.get_experiment_by_name(HOME).tags["mlflow.note.content"]
-    assert "Training took 2.00 device-hours that 2 of 3 runs know of" in note
+    assert "Training took 2.00 device-hours" in note
 
 
 def test_the_summary_of_the_report_comes_first(tmp_path, runs, uri):

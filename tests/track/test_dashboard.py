@@ -7,11 +7,8 @@ import sqlite3
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, write_json
-from compclip.runs.result_files import list_files
-from compclip.track import dashboard, entries, sync, tracking_store
-from compclip.track.entries import list_published
-from tests import fake_runs
+from compclip.base.files import write_json
+from compclip.track import dashboard, tracking_store
 
 URI = "sqlite:///x.db"
 
@@ -79,16 +76,3 @@ def test_it_opens_the_list_of_methods(tmp_path):
     assert line.startswith(
         "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=methods&workflowType=machine_learning"
     )
-
-
-def test_it_counts_runs_newer_than_the_store(tmp_path, capsys):
-    root, uri = fake_runs.make(tmp_path, fake_runs.cells(("clic",))), f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert dashboard.count_new_runs(uri, root) == 2
-    contents = {entries.cell_name(run): fingerprint(*list_files(run, scores)) for run, scores in list_published(root)}
-    write_json(sync.synced_file(uri), contents)
-    assert dashboard.count_new_runs(uri, root) == 0
-    path = fake_runs.trained(root, "clic-vit-scenes-0").metrics
-    path.write_text(path.read_text().replace("\n", " \n"))
-    assert dashboard.count_new_runs(uri, root) == 1
-    dashboard.write_notes(uri, root, "127.0.0.1")
-    assert "note: the store lacks 1 run; bring it up to date with `compclip track`" in capsys.readouterr().err

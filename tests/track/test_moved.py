@@ -70,17 +70,6 @@ def test_a_copy_leaves_the_first_alone(project, tmp_path, monkeypatch):
     assert snapshot(project) == files
 
 
-def test_runs_whose_artifacts_are_gone_are_logged_again(project):
-    """A run's files, or its model's."""
-    client, runs = tracked(store())
-    names = sorted(runs)
-    shutil.rmtree(tracking_store.path_of_uri(runs[names[0]].info.artifact_uri))
-    [output] = runs[names[-1]].outputs.model_outputs
-    shutil.rmtree(tracking_store.path_of_uri(client.get_logged_model(output.model_id).artifact_location))
-    assert +update(Path(), store()) == {"replaced": 2, "unchanged": 2}
-    check_artifacts(project)
-
-
 def test_nothing_is_written_outside(tmp_path, runs, uri):
     """An experiment of our name that somebody made with a place of its own."""
     with tracking_store.open_client(uri) as client:

@@ -103,7 +103,7 @@ def test_what_people_logged_by_hand_stays(tmp_path, runs, uri):
 def test_a_version_registered_by_hand_keeps_its_model(tmp_path, logged_models, uri):
     update(tmp_path, uri)
     with tracking_store.open_client(uri) as client:
-        logged_run = StoreWriter(client, "compclip", None, None).tracked_runs["cell/clic-vit-scenes-0"][0]
+        logged_run = StoreWriter(client, "compclip", None).tracked_runs["cell/clic-vit-scenes-0"][0]
         model = client.get_logged_model(logged_run.outputs.model_outputs[0].model_id)
         folder = tracking_store.path_of_uri(model.artifact_location)
         (folder / "data").mkdir(parents=True)

@@ -132,21 +132,6 @@ def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     assert rows["clic-vit-scenes"].data.tags["reference"] == "negclip"
 
 
-def test_blind_rows_are_runs_and_tables_of_the_rows(reported, uri):
-    head = "backbone,data,method,benchmark,metric,mean,above,above_low,above_high,sighted,sighted_low,sighted_high\n"
-    (reported / "reports" / "blind.csv").write_text(
-        head + "vit,scenes,blind.length,sugarcrepe,swap,0.600000,,,,,,\n"
-        "vit,scenes,clic,sugarcrepe,swap,0.750000,0.150000,0.050000,0.250000,0.500000,0.300000,0.700000\n"
-    )
-    update(reported, uri, methods=METHODS)
-    runs = tracked(uri)[1]
-    blind = runs["blind.length-vit-scenes"]
-    assert (blind.data.metrics, blind.data.tags["kind"]) == ({}, "blind")
-    assert tables(blind)["tables/blind.json"]["data"][0][:2] == ["sugarcrepe/swap", 0.6]
-    assert tables(runs["clic-vit-scenes"])["tables/blind.json"]["data"][0][:3] == ["sugarcrepe/swap", 0.75, 0.15]
-    assert "tables/blind.json" not in tables(runs["pretrained-vit-scenes"])
-
-
 def test_the_notice_comes_before_any_number(tmp_path):
     """In the notes of the experiment, of the report and of its rows; without one nothing is there."""
     notes = {}

@@ -1,6 +1,5 @@
-"""Many writers, real servers, and models that load back: what only processes can show."""
+"""Many writers, real servers, and models that load back."""
 
-import json
 import os
 import shutil
 import signal
@@ -13,19 +12,16 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import open_clip
 import pytest
-import torch
-from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.evaluate import embed
 from compclip.model import backbone
 from compclip.track import __main__ as track_command
 from compclip.track import sync, tracking_store, writer
 from compclip.track.sync import StoreFollower
 from tests import fake_runs, tiny_project
-from tests.conftest import ROOT
 from tests.track import live
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -105,70 +101,16 @@ def model_address(run):
 
 
 def test_logged_models_share_their_files_with_the_runs_and_each_other(tmp_path, checkpoints, uri):  # noqa: F811
-    """One inode for each checkpoint's weights, wherever they are shown, and one for the code of all models."""
+    """One inode for each checkpoint's weights, wherever they are shown; open_clip loads a model's folder."""
     update(tmp_path, uri)
     weights = [path.stat().st_ino for path in tmp_path.rglob("open_clip_model.safetensors")]
     assert (len(weights), len(set(weights))) == (8, 4)
-    shared = [path.stat().st_ino for path in tmp_path.rglob("scorer.py")]
-    assert (len(shared), len(set(shared))) == (4, 1)
     heads = [path.read_text() for path in tmp_path.rglob("MLmodel")]
     assert len({line for head in heads for line in head.splitlines() if line.startswith("model_id:")}) == 4
-    assert not (tmp_path / "mlflow" / "template").exists()
-
-
-def test_a_large_checkpoint_is_named_and_not_uploaded(tmp_path, checkpoints, uri, capsys, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(tmp_path)
-    words = command_line(tmp_path, "--uri", uri, "--checkpoint-mib", "0.001")[3:]
-    assert track_command.main(words) == 0
-    assert "checkpoints above 0.001 MiB, named and not uploaded: 4;" in capsys.readouterr().out
     client, runs_by_name = tracked(uri)
-    run = runs_by_name["clic-vit-scenes-0"]
-    assert run.data.tags["checkpoint"] == "runs/clic/vit-scenes-0/checkpoint"
-    assert not run.outputs or not run.outputs.model_outputs
-
-
-LOAD = """
-import sys, importlib.util
-sys.path[:] = [p for p in sys.path if p not in ("", sys.argv[1])]
-sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower()]
-assert importlib.util.find_spec("compclip") is None, "the checkout is still in reach"
-import mlflow, pandas as pd
-mlflow.set_tracking_uri(sys.argv[2])
-model = mlflow.pyfunc.load_model(sys.argv[3])
-pictures = sys.argv[4:]
-rows = pd.DataFrame({"image": [pictures[0], open(pictures[1], "rb").read(), pictures[1]], "text": ["a", "b c", "b c"]})
-print([float(x) for x in model.predict(rows)])
-ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "compclip"}
-assert "compclip.track.scorer" in ours and not any(file.startswith(sys.argv[1]) for file in ours.values()), ours
-example = mlflow.pyfunc.load_model(sys.argv[3]).input_example
-print(len(model.predict(example)))
-try:
-    model.predict(pd.DataFrame({"image": [pictures[0], "gone.png"], "text": ["a", "b"]}))
-except Exception as error:
-    print(error)
-"""
-
-
-def test_a_logged_model_scores_pairs_far_from_the_checkout(tmp_path, checkpoints, uri):  # noqa: F811
-    update(tmp_path, uri)
-    model = model_address(tracked(uri)[1]["clic-vit-scenes-0"])
-    pictures = [str(tmp_path / name) for name in ("one.png", "two.png")]
-    for i, path in enumerate(pictures):
-        noise = torch.randint(0, 255, (40, 50, 3), generator=torch.Generator().manual_seed(i), dtype=torch.uint8)
-        Image.fromarray(noise.numpy()).save(path)
-    (tmp_path / "else").mkdir()
-    process = subprocess.run([sys.executable, "-c", LOAD, str(ROOT), uri, model, *pictures], cwd=tmp_path / "else",
-                          capture_output=True, text=True)  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    scores, example, error = process.stdout.strip().splitlines()[-3:]
-    ours = embed.encode(
-        backbone.load(fake_runs.trained(checkpoints, "clic-vit-scenes-0").checkpoint), pictures, ["a", "b c"]
-    )
-    expected = ours.matches([pictures[0], pictures[1], pictures[1]], ["a", "b c", "b c"])
-    assert json.loads(scores) == pytest.approx(expected.tolist(), abs=1e-5)
-    assert len(set(json.loads(scores))) == 2  # bytes and path of one picture are the same picture
-    assert example == "2"
-    assert "row 1: image missing (gone.png); give a picture's path or bytes" in error
+    [output] = runs_by_name[NAMES[0]].outputs.model_outputs
+    folder = tracking_store.path_of_uri(client.get_logged_model(output.model_id).artifact_location)
+    assert open_clip.create_model(f"local-dir:{folder}").visual.output_dim == TINY["embed_dim"]
 
 
 class Server:
@@ -248,7 +190,7 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
 
     mlflow.set_tracking_uri(server.uri)
     folder = Path(mlflow.artifacts.download_artifacts(model_address(tracked(server.uri)[1]["clic-vit-scenes-0"])))
-    assert (folder / "data" / "checkpoint" / "open_clip_model.safetensors").is_file()
+    assert (folder / "open_clip_model.safetensors").is_file()
 
 
 def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, server, monkeypatch):

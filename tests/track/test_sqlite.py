@@ -7,6 +7,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.track import sync, tracking_store
+from compclip.track.tracking_store import JOURNALS
 from tests.track.project import source, update
 
 
@@ -20,24 +21,14 @@ def run(file, script):
         database.executescript(script)
 
 
-def list_folder(file):
-    return sorted(p.name for p in file.parent.iterdir())
-
-
-def test_what_a_kill_left_beside_it_goes(tmp_path, runs, uri, file):
-    for name in (".mlflow.db.0123456789ab.new", ".mlflow.db.0123456789ab.new-journal", ".mlflow.db.0123456789ab.lock"):
-        file.with_name(name).write_text("x")
-    update(tmp_path, uri)
-    assert not [name for name in list_folder(file) if name.startswith(".")]
-
-
-def test_an_old_journal_is_not_played_into_a_new_database(tmp_path, runs, uri, file):
-    """SQLite would take it for the new one's."""
+def test_what_lies_beside_a_new_database_goes(tmp_path, runs, uri, file):
+    """SQLite would take an old journal for the new one's; the rest a killed process left."""
     file.unlink()
-    for suffix in tracking_store.JOURNALS:
-        file.with_name(file.name + suffix).write_bytes(b"x")
+    left_files = [file.with_name(name + suffix) for name in ("mlflow.db", ".mlflow.db.new") for suffix in JOURNALS]
+    for path in left_files:
+        path.write_bytes(b"x")
     assert update(tmp_path, uri)["added"] == 4
-    assert not any(file.with_name(file.name + suffix).exists() for suffix in tracking_store.JOURNALS)
+    assert not any(path.exists() for path in left_files)
 
 
 @pytest.mark.parametrize(

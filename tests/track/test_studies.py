@@ -13,13 +13,13 @@ from tests import fake_runs
 from tests.track.project import HOME, steps, tracked, update
 
 STUDY = {
-    "study": "gamma", "method": "clic", "objectives": ["retrieval/t2i_recall_at_1"],
+    "study": "gamma", "method": "clic", "objectives": [{"metric": "retrieval/t2i_recall_at_1", "direction": "maximize"}],
     "trials": [
-        {"number": 0, "state": "COMPLETE", "params": {"method.gamma": 2.0}, "values": [0.5], "run_key": "a"},
-        {"number": 1, "state": "COMPLETE", "params": {"method.gamma": 1.0}, "values": [0.7], "run_key": "b"},
-        {"number": 2, "state": "PRUNED", "params": {"method.gamma": 9.0}, "values": None, "folder": "store/c",
-         "intermediate": {"5": 0.5, "10": [0.25]}, "started": "2026-11-21T06:00:00+00:00", "ended": "2026-11-21T06:01:00+00:00"},
-        {"number": 3, "state": "RUNNING", "params": {"method.gamma": 3.0}, "values": None},
+        {"number": 0, "state": "complete", "params": {"method.gamma": 2.0}, "values": [0.5], "run_key": "a"},
+        {"number": 1, "state": "complete", "params": {"method.gamma": 1.0}, "values": [0.7], "run_key": "b"},
+        {"number": 2, "state": "pruned", "params": {"method.gamma": 9.0}, "values": None, "folder": "store/c",
+         "intermediate": {"5": [0.5], "10": [0.25]}, "started": "2026-11-21T06:00:00+00:00", "ended": "2026-11-21T06:01:00+00:00"},
+        {"number": 3, "state": "running", "params": {"method.gamma": 3.0}, "values": None},
     ],
 }  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
     update(tmp_path, uri)
     first_runs = tracked(uri)[1]
     raw = json.loads((sweep / "trials.json").read_text())
-    raw["trials"][3] |= {"state": "COMPLETE", "values": [0.9]}
+    raw["trials"][3] |= {"state": "complete", "values": [0.9]}
     write_json(sweep / "trials.json", raw)
     counts = update(tmp_path, uri)
     assert (counts["replaced"], counts["unchanged"], counts["added"]) == (2, 3 + 4, 0)
@@ -78,6 +78,6 @@ def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {name: t.number for name, t in studies.best_trials(studies.read_study(sweep, RunReader())).items()} == {
+    assert {name: t["number"] for name, t in studies.best_trials(studies.read_study(sweep, RunReader())).items()} == {
         "loss": 0
     }
