@@ -1,13 +1,12 @@
 """What commands cost at two sizes tenfold apart, in CPU seconds and MiB: nothing may grow faster than its input.
 
-    python -m perf.growth [report track status study look slices]
+    python -m perf.growth [report track status study look]
 
 Runs are made: finished in the store and published, with outcomes of two benchmarks. `report` is over 4 rows (10 cells)
 and 43 (98), `track` over 10 and 100 runs, `status` over 50 and 500 cells; `study` is the driver of 100 and 1,000 trials
-beside the runs; `look` are ten looks of `track --follow` at 10 and 100 runs that each gain a line, and ten idle ones;
-`slices` prepares and compares 250 slices of 2,000 and 20,000 pictures. Each size has a process of its own. The last
-line is a JSON document; exit code 1 where the large size takes more than 13 times the seconds or memory of the small
-one, or a trial more than 2 s.
+beside the runs; `look` are ten looks of `track --follow` at 10 and 100 runs that each gain a line, and ten idle ones.
+Each size has a process of its own. The last line is a JSON document; exit code 1 where the large size takes more than
+13 times the seconds or memory of the small one, or a trial more than 2 s.
 """
 
 from __future__ import annotations
@@ -23,20 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.report import slice_search
-from compclip.report.slice_tables import FLIPS, MOST
 from perf.process_memory import call_in_fresh_process
 from tests import driven_sweep, fake_runs, fake_store, fake_sweep
 from tests.track import live
 from tests.track.project import params
 
-SIZES = {"report": (10, 98), "track": (10, 100), "status": (50, 500), "study": (100, 1000), "look": (10, 100),
-         "slices": (2000, 20_000)}  # fmt: skip
+SIZES = {"report": (10, 98), "track": (10, 100), "status": (50, 500), "study": (100, 1000), "look": (10, 100)}  # fmt: skip
 ROWS = {10: 4, 98: 43, 100: 43, 50: 25, 500: 25}  # methods of so many cells
 ITEMS = {"swap_att": 2000, "swap_obj": 5000, "bad": 3000, "i2t": 1000, "t2i": 5000}  # outcomes of a run, by metric
 BENCHMARKS = "{sugarcrepe: {path: a, images: b}, hard_positives: {path: a, images: b}, retrieval: {path: a, images: b}}"
 LOOKS = 10
-EACH, SLICES = 7, 250  # records of a picture; slices
 MOST_TIMES, MOST_TRIAL_S = 13.0, 2.0
 
 
@@ -123,19 +118,6 @@ def measure_look(runs: int) -> dict[str, float]:
             follower.poll()
             seconds[kind] += cpu() - begun
     return {kind: round(total / LOOKS, 3) for kind, total in seconds.items()}
-
-
-def measure_slices(pictures: int) -> dict[str, float]:
-    """Prepare the slices of a benchmark, and compare two rows on them."""
-    rng = np.random.default_rng(0)
-    unit_I = np.repeat(np.arange(pictures), EACH)
-    members = {f"slice {k}": np.flatnonzero(rng.random(len(unit_I)) < rng.uniform(0.01, 0.3)) for k in range(SLICES)}
-    difference_I = rng.choice([-1.0, 0.0, 0.0, 1.0], len(unit_I))
-    begun = cpu()
-    candidates = slice_search.choose_candidates(unit_I, np.zeros(len(unit_I), np.int64), members, MOST)
-    prepared = cpu()
-    slice_search.score_slices(candidates, difference_I, rng, FLIPS)
-    return {"prepare_s": round(prepared - begun, 2), "compare_s": round(cpu() - prepared, 3)}
 
 
 def main() -> int:

@@ -135,7 +135,7 @@ class Slurm:
     profile: Profile
     root: Path = Path(".")
     module: str = jobs.SCORES
-    while_waiting: Callable[[], None] = lambda: None
+    while_waiting: Callable[[], object] = lambda: None
 
     def submit(self, run: StoredRun, params: str | Path) -> jobs.Worker:
         """Send one run; return who works on it by then."""

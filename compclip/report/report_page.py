@@ -268,7 +268,7 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     methods = list(dict.fromkeys(c.method for c in cells))
     trained = [run for run in runs if run.cell.method != PRETRAINED]
     split = page.settings.split
-    pairs: dict[str, list[str]] = {
+    pairs: dict[str, Sequence[str]] = {
         "methods": methods if len(methods) <= MANY else [f"{len(methods)}"],
         "backbone": [c.backbone for c in cells],
         "data": [c.data for c in cells],
