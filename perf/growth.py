@@ -27,7 +27,7 @@ from tests import driven_sweep, fake_runs, fake_store, fake_sweep
 from tests.track import live
 from tests.track.project import params
 
-SIZES = {"report": (10, 98), "track": (10, 100), "status": (50, 500), "study": (100, 1000), "look": (10, 100)}  # fmt: skip
+SIZES = {"report": (10, 98), "track": (10, 100), "status": (50, 500), "study": (100, 1000), "look": (10, 100)}
 ROWS = {10: 4, 98: 43, 100: 43, 50: 25, 500: 25}  # methods of so many cells
 ITEMS = {"swap_att": 2000, "swap_obj": 5000, "bad": 3000, "i2t": 1000, "t2i": 5000}  # outcomes of a run, by metric
 BENCHMARKS = "{sugarcrepe: {path: a, images: b}, hard_positives: {path: a, images: b}, retrieval: {path: a, images: b}}"
