@@ -13,11 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from compclip.base.errors import UserError
-from compclip.base.files import check_regular
 from compclip.benchmarks import _files
 from compclip.data import tables
 from compclip.data.sample import ImageLocation
@@ -152,13 +148,10 @@ def read_rows(path: str | Path, split: str = "") -> list[dict[str, Any]]:
 
 def class_names(table: Path, column: str) -> list[str]:
     """Return the names of a column's class numbers as the package datasets notes them in a schema; [] without them."""
-    if table.suffix == ".parquet":
-        schema = pq.read_schema(check_regular(table))
-    else:
-        with pa.memory_map(check_regular(table)) as file, pa.ipc.open_stream(file) as stream:
-            schema = stream.schema
     try:
-        names = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"][column]["names"]
+        names = json.loads((tables.read_schema(table).metadata or {}).get(b"huggingface", b"{}"))["info"]["features"][
+            column
+        ]["names"]
     except (ValueError, KeyError, TypeError, RecursionError):  # others' text: another column, or none of this form
         return []
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []

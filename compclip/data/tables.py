@@ -156,8 +156,8 @@ def choose_column(
         return name
     by_lower_case = {column.strip().lower(): column for column in reversed(names)}
     for candidate in usual:
-        if candidate in by_lower_case:
-            return by_lower_case[candidate]
+        if candidate.lower() in by_lower_case:
+            return by_lower_case[candidate.lower()]
     columns = ", ".join(map(repr, names[:20]))
     raise UserError(f"{path}: which column is it? set {option} to one of {columns}, or correct the separator")
 

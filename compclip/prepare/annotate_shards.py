@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,15 +99,16 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
         samples, counts = benchmark_overlap.exclude_images(load_samples(Path(task.inputs["samples"])), excluded)
         rewrites = rewrite_shards.load_rewrites(Path(task.inputs["rewrites"])) if task.inputs["rewrites"] else {}
         captions = [caption for sample in samples for caption in sample.captions]
-        complete = _add_rewrites(rewrites)
         balance = None
         if isinstance(balanced, BalancedTexts):
             balance = balanced_negatives.ShardBalance(balanced, task.inputs["language"])
-            complete = _chain(complete, balance.draw)
+
+        def complete(annotation: Annotation) -> Annotation:
+            whole = _add_rewrites(annotation, rewrites.get(annotation.text))
+            return balance.draw(whole) if balance else whole
+
         least = task.inputs["replacement_captions"]
-        vocabulary = None
-        if least:
-            vocabulary = read_vocabulary(tuple(task.inputs["vocabulary"]), least)
+        vocabulary = read_vocabulary(tuple(task.inputs["vocabulary"]), least) if least else None
         annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"], vocabulary)
         joined, text_counts = stored_lists.find_texts(lists, samples)
         joined |= _list_masked_texts(rewrites, captions, joined.get(DENSE, ()))
@@ -128,23 +129,13 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
     return write
 
 
-def _chain(*completions: Callable[[Annotation], Annotation]) -> Callable[[Annotation], Annotation]:
-    """Return the function that completes an annotation by one function after another."""
-    return lambda annotation: functools.reduce(lambda current, complete: complete(current), completions, annotation)
-
-
-def _add_rewrites(rewrites: Mapping[str, rewrite_shards.Rewrites]) -> Callable[[Annotation], Annotation]:
-    """Return the function that adds to an annotation the texts and words that models wrote for its caption."""
-
-    def complete(annotation: Annotation) -> Annotation:
-        texts = rewrites.get(annotation.text)
-        if texts is None:
-            return annotation
-        words = dict(texts.masked)
-        masked = tuple(words.get(start, ()) for start in annotation.starts) if words else ()
-        return replace(annotation, written_swap=texts.swap, written_replace=texts.replace, masked=masked)
-
-    return complete
+def _add_rewrites(annotation: Annotation, texts: rewrite_shards.Rewrites | None) -> Annotation:
+    """Return an annotation with the texts and words that models wrote for its caption, if any."""
+    if texts is None:
+        return annotation
+    words = dict(texts.masked)
+    masked = tuple(words.get(start, ()) for start in annotation.starts) if words else ()
+    return replace(annotation, written_swap=texts.swap, written_replace=texts.replace, masked=masked)
 
 
 def _list_masked_texts(

@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from compclip.base import files
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import check_regular, read_bytes
-from compclip.config.released_lists import BY_CAPTION, FROM, Captions
+from compclip.config.released_lists import BY_CAPTION, Captions
 from compclip.data import tables
 from compclip.data.tables import TableForm
 from compclip.text import sentences
@@ -83,36 +83,16 @@ def _clean_texts(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
     return (" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in cleaned),)
 
 
-def choose_columns(names: Iterable[str], cfg: Captions, path: Path) -> tuple[str, list[str]]:
-    """Return the columns of key and captions. Raises UserError for one that the list does not have."""
-    names = list(names)
-    key = cfg.key_column or next((name for name in cfg.JOINS[cfg.on] if name in names), "")
-    if not key:
-        option = f"{cfg.SECTION}.key_column"
-        raise UserError(f"{path}: which column holds the {cfg.on}? set {option} to one of {_quote(names)}")
-    _check_column_given(names, cfg, path)
-    for option, name in (("key_column", key), *(("column", name) for name in cfg.column)):
-        if name not in names and (cfg.header or not FROM.fullmatch(name)):
-            raise unknown("column", name, names, f"{path}: {cfg.SECTION}.{option}")
-    return key, cfg.column
-
-
-def _check_column_given(names: Sequence[str], cfg: Captions, path: Path) -> None:
-    if not cfg.column:
-        section = cfg.SECTION
-        raise UserError(f"{path}: which column holds the {section}? set {section}.column to one of {_quote(names)}")
-
-
-def _quote(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:20]))
-
-
 # --- tables -----------------------------------------------------------------------------------------------------
 
 
 def _read_table(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
     form = TableForm(header=cfg.header)
-    key, columns = choose_columns(tables.read_columns(path, form), cfg, path)
+    names = tables.read_columns(path, form)
+    usual = cfg.JOINS[cfg.on]
+    key = tables.choose_column(names, cfg.key_column, usual, f"{cfg.SECTION}.key_column", path, form)
+    option = f"{cfg.SECTION}.column"
+    columns = [tables.choose_column(names, name, (), option, path, form) for name in cfg.column or [""]]
     faults = Counter[str]()
     for _, values in tables.read_rows(path, list(dict.fromkeys([key, *columns])), faults, form):
         counts["captions_rows"] += 1
@@ -121,13 +101,6 @@ def _read_table(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]
         reason = name.partition("_rows")[0]
         if reason != "empty":
             counts.update({"captions_rows": number, f"captions_{reason}": number})
-
-
-def _parse_json(text: str, path: Path) -> Any:
-    try:
-        return files.parse_json(text, str(path))
-    except UserError:
-        return None
 
 
 def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
@@ -170,9 +143,13 @@ def _read_json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
     text = _read_text(path, counts)
     if text is None:
         return
-    content = _parse_json(text, path)
+    try:
+        content = files.parse_json(text, str(path))
+    except UserError:
+        content = None
     if isinstance(content, dict):
-        _check_column_given(list(content), cfg, path)
+        if not cfg.column:
+            tables.choose_column(list(content), "", (), f"{cfg.SECTION}.column", path)
         content = [text for name in cfg.column for text in _as_list(content.get(name))]
     if isinstance(content, list):
         yield from _build_row(path.stem, content, counts)

@@ -62,13 +62,17 @@ def store_small(
     a large picture the name is "" and no tar is written. Other pictures stay where they are, and so do pictures that
     cannot be read, for training to count.
     """
-    pictures = list(dict.fromkeys(picture for sample in samples for picture in _list_pictures(sample)))
+    pictures: dict[ImageLocation, None] = {}
+    for sample in samples:
+        pictures[sample.picture] = None
+        pictures.update({negative.picture: None for negative in sample.negatives if negative.image})
     counts = Counter[str]()
     copies = dict[ImageLocation, CopiedPicture]()
-    names = {sample.picture: _member_name(sample) for sample in reversed(samples)}
+    # the file's name, or within a tar the sample's
+    names = {s.picture: Path(s.id if s.length else s.image).stem for s in reversed(samples)}
     with atomic(path) as tmp:
         with open(tmp, "wb") as file:
-            for picture, small in _scale_all(pictures, short_side):
+            for picture, small in _scale_all(list(pictures), short_side):
                 counts[f"short_side_{small if isinstance(small, str) else 'scaled'}"] += 1
                 if isinstance(small, SmallPicture):
                     name = names.get(picture, f"{len(copies):06d}")
@@ -82,16 +86,6 @@ def store_small(
         path.unlink()
         return list(samples), "", counts
     return [_move(sample, copies, str(folder / name)) for sample in samples], name, counts
-
-
-def _list_pictures(sample: Sample) -> list[ImageLocation]:
-    """Return a sample's picture and its negative images, without missing ones."""
-    return [sample.picture, *(negative.picture for negative in sample.negatives if negative.image)]
-
-
-def _member_name(sample: Sample) -> str:
-    """Return the name of a sample's picture, without its ending: the file's, or within a tar the sample's."""
-    return Path(sample.id if sample.length else sample.image).stem
 
 
 def _scale_all(

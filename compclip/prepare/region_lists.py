@@ -141,10 +141,7 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
 
 
 def _find_key(record: Record, cfg: Regions) -> str:
-    key = next((name for name in cfg.JOINS[cfg.on] if name in record), "")
-    if not key:
-        names = ", ".join(map(repr, list(record)[:20]))
-        raise UserError(f"{cfg.file}: which field holds the {cfg.on}? set regions.key_column to one of {names}")
+    key = tables.choose_column(list(record), "", cfg.JOINS[cfg.on], "regions.key_column", Path(cfg.file))
     if cfg.column and cfg.column not in record:
         raise unknown("field", cfg.column, record, f"{cfg.file}: regions.column")
     return key
@@ -155,15 +152,13 @@ def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:
     if not isinstance(value, dict):
         return None
     box = value.get(cfg.box[0]) if len(cfg.box) == 1 else [value.get(name) for name in cfg.box]
-    if not isinstance(box, list) or len(box) < 4 or not all(_is_number(edge) for edge in box[:4]):
+    if not isinstance(box, list) or len(box) < 4:
+        return None
+    if not all(type(edge) in (int, float) and abs(edge) < LARGEST for edge in box[:4]):
         return None
     captions, negatives = (_list_texts(value, names) for names in (cfg.caption, cfg.negatives))
     true_texts = {caption.casefold() for caption in captions}  # tokenizers know no capitals
     return (box[:4], captions, [n for n in negatives if n.casefold() not in true_texts]) if captions else None
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < LARGEST
 
 
 def _list_texts(record: Record, names: Iterable[str]) -> list[str]:

@@ -153,14 +153,11 @@ class ShardWork:
 
 
 def load_work(folder: Path) -> ShardWork:
-    """Return the work that was saved in a folder. Raises UserError where it is damaged."""
+    """Return the work that was saved in a folder."""
     content = read_mapping(folder / LIST)
-    try:
-        section = load_section(Data, content["section"], f"{folder / LIST}: section")
-        tasks = tuple(ShardTask(**task) for task in content["items"])
-        return ShardWork(content["stage"], section, folder, tasks, content["counts"])
-    except (LookupError, TypeError) as error:
-        raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again") from error
+    section = load_section(Data, content["section"], f"{folder / LIST}: section")
+    tasks = tuple(ShardTask(**task) for task in content["items"])
+    return ShardWork(content["stage"], section, folder, tasks, content["counts"])
 
 
 # --- writing --------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_what_is_no_such_file_is_counted(tmp_path):
     texts_by_key, counts = read_texts(texts(tmp_path, on="key", column="caption"))
     assert not texts_by_key
     assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
-    with pytest.raises(UserError, match="which column holds the texts. set texts.column to one of 'other'"):
+    with pytest.raises(UserError, match="set texts.column to one of 'other'"):
         read_texts(texts(tmp_path, on="key"))
     with pytest.raises(UserError, match=".txt and .json from a folder alone"):
         read_texts(texts(tmp_path / "a.json", on="key"))

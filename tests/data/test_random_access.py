@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from compclip.data import prepared_dataset
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation, Sample
@@ -42,6 +43,15 @@ def crowd(tmp_path_factory) -> PreparedDataset:
     ]
     samples = [Sample(f"s{i}", f"{i}.png", (), "train", *SIZES[rng.integers(4)]) for i in range(30)]
     return prepared(tmp_path_factory.mktemp("crowd"), samples, annotations, 7)
+
+
+def test_few_shards_stay_open_and_all_are_read(crowd, monkeypatch):
+    """Twice over, so that closed ones are opened again."""
+    expected = all_annotations(crowd)
+    monkeypatch.setattr(prepared_dataset, "OPEN_SHARDS", 2)
+    data = PreparedDataset(crowd.folder)
+    assert all_annotations(data) == all_annotations(data) == expected
+    assert data._shard.cache_info().currsize == 2 and len(data.manifest.shards) == 5
 
 
 class Lists:

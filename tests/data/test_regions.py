@@ -152,7 +152,7 @@ def test_rows_of_one_picture_are_no_duplicate_captions_and_false_texts_differ_by
     ({"file": "object.json"}, "object.json: holds no list of rows"),
     ({"file": "cut.json"}, "cut.json: not JSON: .*; fix or fetch the file again"),
     ({"file": "bytes.json"}, "bytes.json: not JSON: .*; fix or fetch the file again"),
-    ({"file": "other.jsonl"}, "which field holds the image"),
+    ({"file": "other.jsonl"}, "set regions.key_column to one of"),
     ({"file": "list.jsonl", "column": "regoins"}, "unknown field 'regoins'; did you mean 'regions'"),
     ({"file": "list.jsonl", "column": "", "caption": ["x"]}, "no row holds a key and a region"),
 ])  # fmt: skip
