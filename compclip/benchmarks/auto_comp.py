@@ -40,7 +40,6 @@ SETS = {
 }  # fmt: skip
 TASKS = ("swap", "confusion")
 METRICS = tuple(f"{name}_{task}" for name in SETS for task in TASKS)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 PAIRS = frozenset({
     "sneakers", "glasses", "gloves", "leather shoes", "boots", "slippers", "sandals", "high heels", "scissors",
     "chopsticks", "headphones", "pliers", "binoculars", "earphone",

@@ -20,7 +20,6 @@ from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
 METRICS = winoground.METRICS
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -31,7 +31,6 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 
 FILES = {name: f"COLA_singleobjects_benchmark_{name.upper()}.json" for name in ("gqa", "clevr", "paco")}
 METRICS = tuple(FILES)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 Labels = Mapping[str, tuple[list[str], np.ndarray, np.ndarray]]  # of a set: classes, what is shown and what is hard, NC
 
 

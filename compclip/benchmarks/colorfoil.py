@@ -3,9 +3,8 @@
 Made from COCO's captions of val2017, as the authors' program makes it: of each picture the first caption with the name
 of a colour of CSS (which `snow`, `tan` and `wheat` are as well); each such word gives way to one of ten common colours,
 drawn at random, wherever its letters stand. The authors' draw has no seed, so that their foils cannot be repeated;
-ours has one (`options: {seed: 0}`). Their replacement of letters makes "coveblue" of "covered"; `options: {replace:
-word}` exchanges whole words, and `options: {colors: common}` looks for the ten alone. Right where the picture is nearer
-to its caption; a tie is wrong, as in the authors' code.
+ours has one (`options: {seed: 0}`). Their replacement of letters makes "coveblue" of "covered". Right where the
+picture is nearer to its caption; a tie is wrong, as in the authors' code.
 
 Checklist. Source: github.com/samin9796/ColorFoil, zero_shot_evaluation.ipynb; COCO's captions. Licence: none named;
 captions CC BY 4.0, pictures each their own. Compared with the authors' code: the choice of captions and the exchange,
@@ -16,7 +15,6 @@ behind the paper's numbers. The paper's part of Flickr30k is in no program and l
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.base.errors import unknown
 from compclip.base.files import read_json
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import images_folder, one_file, refuse_split
@@ -52,8 +49,7 @@ _NAMED = """
     slategrey snow springgreen steelblue tan teal thistle tomato turquoise violet wheat white whitesmoke yellow
     yellowgreen
 """
-COLORS = {"css": frozenset(_NAMED.split()), "common": frozenset((*COMMON, "gray"))}
-REPLACE = ("letters", "word")
+COLORS = frozenset(_NAMED.split())
 GREY_PICTURES = (550, 1164, 1752, 2236)  # places among the pictures chosen from the whole of val2017
 PICTURES = 5000  # of val2017
 SUBSET = "all"
@@ -64,17 +60,9 @@ HEADLINE = (METRIC,)
 
 @dataclass(frozen=True)
 class Config:
-    """How captions are chosen and changed; the defaults are the authors'."""
+    """Which draw."""
 
     seed: int = 0
-    replace: str = "letters"  # wherever the letters stand; word: whole words alone
-    colors: str = "css"  # CSS' 147 names; common: the ten that are put in
-
-    def __post_init__(self) -> None:
-        if self.replace not in REPLACE:
-            raise unknown("replacement", self.replace, REPLACE, "replace")
-        if self.colors not in COLORS:
-            raise unknown("colours", self.colors, COLORS, "colors")
 
 
 def load(
@@ -85,40 +73,39 @@ def load(
     Pictures are `<file_name>` in `images`. Raises UserError for a missing file or a record without a field.
     """
     refuse_split("colorfoil", split)
-    config = options or Config()
     file = one_file(Path(path), *FILES)
     pictures = images_folder(file.parent, images)
     entries = read_coco(file, read_json(file), Counter())
-    rng = np.random.default_rng(config.seed)
-    captions = _choose_captions(entries, COLORS[config.colors])
+    rng = np.random.default_rng((options or Config()).seed)
+    captions = _choose_captions(entries)
     records = [
-        Record(SUBSET, key, (str(pictures / name),), (caption, make_foil(caption, rng, config)))
+        Record(SUBSET, key, (str(pictures / name),), (caption, make_foil(caption, rng)))
         for key, name, caption in captions
     ]
-    grey = set(GREY_PICTURES) if config.colors == "css" and len(entries) == PICTURES else set()
+    grey = set(GREY_PICTURES) if len(entries) == PICTURES else set()
     coloured = tuple(record for index, record in enumerate(records) if index not in grey)
     dropped = {"without_color": len(entries) - len(records), "grey_picture": len(records) - len(coloured)}
     return Benchmark(coloured, (file,), evaluate, dropped=dropped, kind=COMPOSITION)
 
 
-def _choose_captions(pictures: Sequence[CaptionedPicture], colors: frozenset[str]) -> list[tuple[str, str, str]]:
+def _choose_captions(pictures: Sequence[CaptionedPicture]) -> list[tuple[str, str, str]]:
     """Return id, file name and first caption with a colour of each picture that has one, in the order of pictures."""
     chosen = []
     for key, name, captions in pictures:
-        caption = next((caption for caption in captions if colors & set(caption.split(" "))), None)
+        caption = next((caption for caption in captions if COLORS & set(caption.split(" "))), None)
         if caption is not None:
             chosen.append((key, name, caption))
     return chosen
 
 
-def make_foil(caption: str, rng: np.random.Generator, config: Config) -> str:
+def make_foil(caption: str, rng: np.random.Generator) -> str:
     """Exchange each word of a caption that names a colour for another colour; earlier exchanges may be exchanged."""
     foil = caption
     for word in caption.split(" "):
-        if word in COLORS[config.colors]:
+        if word in COLORS:
             number = int(rng.integers(len(COMMON)))
             color = COMMON[number - 1] if COMMON[number] == word else COMMON[number]
-            foil = foil.replace(word, color) if config.replace == "letters" else re.sub(rf"\b{word}\b", color, foil)
+            foil = foil.replace(word, color)
     return foil
 
 

@@ -44,7 +44,6 @@ SCORES = ("text", "image", "group")
 DATA_SETS = ("eqbenag", "eqbengebc", "eqbenkubric", "eqbensd", "eqbenyoucook2")
 MEANS = {score: tuple(f"{data_set}_{score}" for data_set in DATA_SETS) for score in SCORES}
 METRICS = (*(f"{name}_{score}" for name in dict.fromkeys((*SUBTASKS, *DATA_SETS)) for score in SCORES), *MEANS)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 MOST = 20_000  # samples of a sub-task, as FSC-CLIP has them
 SUFFIXES = (".png", ".jpg")  # in whose place another may stand
 PAIR = ("image0", "image1", "caption0", "caption1")

@@ -43,7 +43,6 @@ FILES = {
     "pattern": "pattern.json", "transparency": "transparency.json",
 }  # fmt: skip
 METRICS = tuple(FILES)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -30,7 +30,6 @@ TEXTS = ("anchor", "half_truth", "full_truth")
 METRICS = tuple(
     f"{name}{order}{kind}" for name in SETS for order in ("", "_ordered") for kind in ("", *(f"_{k}" for k in KINDS))
 )
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 Kinds = Mapping[tuple[str, str], str]  # set and id -> what the detail is
 
 

@@ -31,7 +31,6 @@ PATTERNS = {  # the first word of a Type, as the file, the README or the paper h
     "texts": "writing", "viewpoint": "viewpoint", "camera": "viewpoint",
 }  # fmt: skip
 METRICS = winoground.metrics_by_subset(dict.fromkeys(PATTERNS.values()))
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -39,7 +39,6 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 TESTS = ("all_swaps", "all_swaps_pick5", "base_swaps", "all_hardest")
 TASKS = ("match", "negative")
 METRICS = tuple(f"{test}_{task}" for test in TESTS for task in TASKS)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 BATCH = 8  # parts among whose summaries each part chooses
 PICK = 5  # summaries of a part in `all_swaps_pick5`
 LEAST_SIDE = 224  # pixels of a part

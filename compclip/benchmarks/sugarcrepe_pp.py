@@ -27,7 +27,6 @@ MEANS = {
     for kind in ("replace", "swap")
 } | {f"average_{task}": tuple(f"{s}_{task}" for s in SUBSETS) for task in ("itt", "tot")}  # CLIC's Tables 16 to 18
 METRICS = (*MEANS["average_itt"], *MEANS["average_tot"], *MEANS)
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 TEXTS = ("caption", "caption2", "negative_caption")
 
 

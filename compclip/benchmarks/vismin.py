@@ -26,7 +26,6 @@ from compclip.runs.item_outcomes import COMPOSITION
 SOLUTIONS = ("sim_solution.csv", "solutions/sim_solution.csv")
 STRAIGHT = {"Text": "T0_I0 > T1_I0 & T1_I1 > T0_I1", "Image": "T0_I0 > T0_I1 & T1_I1 > T1_I0"}
 METRICS = winoground.metrics_by_subset(["*"])  # the categories are those of the file
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 CATEGORY = re.compile(r"[a-z][a-z_ ]{0,40}")
 
 

@@ -25,7 +25,6 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 FILE = "examples.jsonl"
 SUBSET = "all"
 METRICS = ("text", "image", "group")
-HEADLINE: tuple[str, ...] = ()  # none by its authors: the mean of the columns that the report shows
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -57,8 +57,6 @@ def _check_column(params: Params, name: str, where: str) -> None:
     modules = {source: params.benchmarks[source].benchmark or source for source in sources}
     declared = {s: plugins.load_plugin(plugins.BENCHMARKS, module).METRICS for s, module in modules.items()}
     metric = metric.partition("/")[0]
-    scorer = next((s for s in params.evaluate.scorers[1:] if metric.endswith(f".{s}")), "")
-    metric = metric.removesuffix(f".{scorer}")
     # A column of a benchmark, or the mean over two or more
     if sum(_has(metric, metrics) for metrics in declared.values()) < (1 if benchmark in declared else 2):
         raise unknown("column", name, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, where)

@@ -73,8 +73,8 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         yield "backbone", name, section | {"code": hash_stage_code("backbone")}
     for name, benchmark in params.benchmarks.items():
         scored_by = hash_stage_code("benchmark", _benchmark_modules(params, [name]))
-        checked = {"columns": columns.select_metrics(params, name), "scorers": params.evaluate.scorers}
-        yield "benchmark", name, {"params": asdict(benchmark), **checked, "code": scored_by}
+        shown = columns.select_metrics(params, name)
+        yield "benchmark", name, {"params": asdict(benchmark), "columns": shown, "code": scored_by}
     all_runs = list(resolve_all(params))
     cells = (run.cell for run in all_runs if _shows_neighbours(run))
     pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})

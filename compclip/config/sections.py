@@ -23,7 +23,6 @@ FIRST = "first"
 HOLM = "holm"
 BENJAMINI_HOCHBERG = "benjamini_hochberg"
 WHOLE, VALIDATION, TEST = SPLITS = ("whole", "validation", "test")  # items of a benchmark that are read
-COSINE, LOCAL, ATTENDED = SCORERS = ("cosine", "local", "attended")
 
 
 @dataclass(frozen=True)
@@ -190,12 +189,6 @@ class Scoring:
     ties: Literal["wrong", "first"] = "wrong"  # first: of equal scores the first's wins (authors who compare strictly)
     pictures: Literal["plain", "upright"] = "plain"  # as Pillow converts; turned as EXIF says, transparency on white
     precision: Literal["float32", "bf16"] = "float32"  # bf16: autocast, on a GPU
-    # of benchmarks that compare pictures with texts
-    scorers: list[Literal["cosine", "local", "attended"]] = field(default_factory=lambda: ["cosine"])
-
-    def __post_init__(self) -> None:
-        if self.scorers[:1] != [COSINE] or len(set(self.scorers)) < len(self.scorers):
-            raise ValueError(f"scorers={self.scorers}: must begin with {COSINE}, and name no other twice")
 
     @property
     def upright(self) -> bool:

@@ -35,14 +35,14 @@ from compclip.runs.run_folder import Published, RunFolder
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.evaluate.score import LoadedBenchmarks
 
 PLAN = Path("plan/evaluate")
 
 
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Evaluate a method, a cell or checkpoints as the arguments say; 0, 1 where one failed, or UserError."""
-    args, overrides = _arguments(argv)
+    args, overrides = scoring_options.parse(_parser(), argv, "checkpoint")
+    _check_given(args, overrides)
     if args.method:
         return _evaluate_method(safe_names.parse_name(args.method, "--method"), root)
     if args.checkpoint:
@@ -96,9 +96,8 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
     report_metrics = columns.select_metrics(params, name)
-    scorers = params.evaluate.scorers
     section = params.benchmarks[name]
-    messages.print_counts(benchmark_module.write_census(name, section, root, report_metrics, scorers))
+    messages.print_counts(benchmark_module.write_census(name, section, root, report_metrics))
     return 0
 
 
@@ -173,19 +172,15 @@ def _score_foreign(
     params: Params, args: argparse.Namespace, device: str, root: Path
 ) -> Iterator[tuple[str, dict[str, dict] | UserError]]:
     """Yield the results, or the error, of each model that a plug-in opens."""
+    from compclip.evaluate import foreign_models
+
     loaded = scoring_options.load_benchmarks(params, args)
     for ref in dict.fromkeys(args.checkpoint):
         try:
-            yield ref, _score_by_loader(ref, args.loader, loaded, device)
+            model = foreign_models.load_model(args.loader, ref, device)
+            yield ref, foreign_models.score_model(model, loaded, {"path": ref, "loader": args.loader})
         except UserError as error:
             yield ref, error
-
-
-def _score_by_loader(ref: str, loader: str, loaded: LoadedBenchmarks, device: str) -> dict[str, dict]:
-    from compclip.evaluate import foreign_models
-
-    model = foreign_models.load_model(loader, ref, device)
-    return foreign_models.score_model(model, loaded, {"path": ref, "loader": loader})
 
 
 def _write_results(scored: Mapping[str, dict[str, dict] | UserError], out: Path) -> None:
@@ -196,13 +191,6 @@ def _write_results(scored: Mapping[str, dict[str, dict] | UserError], out: Path)
         names[ref] = name if name not in names.values() else f"{name}-{len(names) + 1}"
         if not isinstance(documents, UserError):
             result_store.write_documents(documents, out / names[ref] if len(scored) > 1 else out)
-
-
-def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Arguments, and the key=value parameters among them (also those that follow --benchmarks)."""
-    args, overrides = scoring_options.parse(_parser(), argv, "checkpoint")
-    _check_given(args, overrides)
-    return args, overrides
 
 
 def _parser() -> CommandParser:

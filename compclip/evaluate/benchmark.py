@@ -17,7 +17,7 @@ import numpy as np
 
 from compclip.base.errors import unknown
 from compclip.base.files import fingerprint
-from compclip.config.sections import FIRST, SCORERS
+from compclip.config.sections import FIRST
 from compclip.data.sample import ImageLocation
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import CAPTION, KINDS, Items
@@ -123,24 +123,6 @@ class Outcomes:
     counts: dict[str, int]
     coverage: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def add_scorer(self, other: Outcomes, scorer: str) -> Outcomes:
-        """Return these and those by another scorer as `<metric>.<scorer>`, `<metric>.<scorer>/<group>`."""
-        renamed = functools.partial(metric_by_scorer, scorer)
-        means = {renamed(name): list(map(renamed, members)) for name, members in other.means.items()}
-        return Outcomes(
-            self.metrics | {renamed(name): value for name, value in other.metrics.items()},
-            self.items | {renamed(name): value for name, value in other.items.items()},
-            self.means | means,
-            self.counts,
-            self.coverage | {renamed(name): records for name, records in other.coverage.items()},
-        )
-
-
-def metric_by_scorer(scorer: str, metric: str) -> str:
-    """Return a metric's name by a scorer other than the cosine."""
-    base, stroke, group = metric.partition("/")
-    return f"{base}.{scorer}{stroke}{group}"
-
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -239,8 +221,7 @@ class Benchmark:
 
         A headline of which a metric was not measured is none: another mean must not stand for the benchmark.
         """
-        by_scorer = re.compile(rf"\.({'|'.join(SCORERS)})$")  # a part's metric, or another scorer's, is as the whole is
-        base_of = {metric: by_scorer.sub("", metric.partition("/")[0]) for metric in metrics}
+        base_of = {metric: metric.partition("/")[0] for metric in metrics}  # a part's metric is as the whole is
         lower, scores = ([m for m, name in base_of.items() if name in those] for those in (self.lower, self.scores))
         headline = list(self.headline) if set(self.headline) <= set(metrics) else []
         return {"kind": self.kind, "lower": lower, "scores": scores, "headline": headline}

@@ -27,7 +27,7 @@ from compclip.config import benchmark_groups
 from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate import result_store
-from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, metric_by_scorer, parse_reference, with_box
+from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.metrics import Ranks
 from compclip.prepare import sample_cleaning
@@ -50,16 +50,16 @@ class BenchmarkModule:
 
     metrics (`METRICS`): every metric that it may measure; `*` stands for names that only its files tell.
     headline (`HEADLINE`): the metrics whose plain mean is the benchmark's one number, in the report's Comp and ZS and
-        in MLflow; () where its authors give none, then Comp takes the mean of its columns in the report. Which metrics
-        are better when lower says `Benchmark.lower`; none of them may stand here.
+        in MLflow; absent where its authors give none: then Comp takes the mean of its columns in the report. Those of
+        `Benchmark.lower` may not be among them.
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.benchmark_groups`).
     """
 
     metrics: tuple[str, ...]
-    headline: tuple[str, ...]
     load: Callable[..., Benchmark]
+    headline: tuple[str, ...] = ()
     config: type | None = None
     group: str = benchmark_groups.DEFAULT
 
@@ -204,7 +204,6 @@ def write_census(
     section: Section,
     root: Path = Path("."),
     report_metrics: Sequence[str] = (),
-    scorers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Count a benchmark and keep what was found, with the state of its files; gives the counts.
 
@@ -215,7 +214,6 @@ def write_census(
 
     benchmark = load_benchmark(name, section)
     names = metric_names(benchmark) if report_metrics else []
-    names += [metric_by_scorer(scorer, metric) for scorer in scorers[1:] for metric in names]
     for metric in columns.list_absent(report_metrics, names):
         where = f"{columns.WHERE}: not in the files of {name}"
         raise unknown("column", f"{name}/{metric}", [f"{name}/{metric}" for metric in names], where)

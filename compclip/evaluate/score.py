@@ -32,12 +32,11 @@ from compclip.model import backbone, clip_model, model_config, tokenizers, trans
 from compclip.model.clip_model import ClipModel
 from compclip.model.inference_towers import copy_models
 from compclip.runs import gpus
-from compclip.runs.item_outcomes import COMPOSITION, LOST_NAMES, PARTIAL, RETRIEVED, SMALLER, Items, is_partial
+from compclip.runs.item_outcomes import LOST_NAMES, PARTIAL, RETRIEVED, SMALLER, is_partial
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.config.sections import Params
-    from compclip.evaluate.embeddings import Embeddings
     from compclip.runs.run_folder import RunFolder
 
 T = TypeVar("T")
@@ -129,34 +128,16 @@ def score_models(
     `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
     devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
-    for model in models if how.scorers[1:] else ():
-        pair_scorers.check_common_space(model, "set evaluate.scorers: [cosine]")
     refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
     texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
     replicas = copy_models(models, devices)
     all_embeddings = embed.encode_all(models, refs, texts, how, pictures, replicas[1:])
-    return [
-        _score_embeddings(group, replace(embeddings, ties=how.ties), benchmarks, how, pictures or PreparedPictures())
-        for group, embeddings in zip(zip(*replicas, strict=True), all_embeddings, strict=True)
-    ]
-
-
-def _score_embeddings(
-    replicas: Sequence[ClipModel],
-    embeddings: Embeddings,
-    benchmarks: Mapping[str, Benchmark],
-    how: Scoring,
-    pictures: PreparedPictures,
-) -> dict[str, Outcomes]:
-    """Score all benchmarks by cosines, or by the model's head; by further scorers those of some texts a picture."""
-    targets = pair_scorers.by_head(embeddings, replicas, how, pictures)
-    outcomes = {name: benchmark.score(targets) for name, benchmark in benchmarks.items()}
-    for scorer in how.scorers[1:]:
-        pair_scores = pair_scorers.score_pairs(embeddings, scorer, replicas, how, pictures)
-        for name, benchmark in benchmarks.items():
-            if benchmark.kind == COMPOSITION:
-                outcomes[name] = outcomes[name].add_scorer(benchmark.score(pair_scores, benchmark.texts_alone), scorer)
-    return outcomes
+    pictures = pictures or PreparedPictures()
+    all_outcomes = []
+    for group, embeddings in zip(zip(*replicas, strict=True), all_embeddings, strict=True):
+        targets = pair_scorers.by_head(replace(embeddings, ties=how.ties), group, how, pictures)
+        all_outcomes.append({name: benchmark.score(targets) for name, benchmark in benchmarks.items()})
+    return all_outcomes
 
 
 def score_checkpoint(checkpoint: ScoredCheckpoint, loaded: LoadedBenchmarks) -> dict[str, dict]:
@@ -299,20 +280,21 @@ def _outcomes_as_json(scored: Outcomes) -> dict:
     retrieved = {}
     if first:
         retrieved = {"numbers": first.number_NK.ravel().tolist(), "scores": first.score_NK.ravel().round(4).tolist()}
+    items = {}
+    for name, of_metric in scored.items.items():
+        values = of_metric.values
+        integers = values.astype(np.int64)
+        outcomes = integers if np.array_equal(integers, values) else values
+        items[name] = {"ids": list(of_metric.ids), "outcomes": outcomes.tolist()}
     return {
         "metrics": scored.metrics,
         "counts": scored.counts,
         "coverage": {metric: list(records) for metric, records in scored.coverage.items()},
-        "items": {name: {"ids": list(i.ids), "outcomes": _outcome_numbers(i)} for name, i in scored.items.items()},
+        "items": items,
         "means": scored.means,
         "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
         "retrieved": retrieved,
     }
-
-
-def _outcome_numbers(items: Items) -> list[int | float]:
-    integers = items.values.astype(np.int64)
-    return (integers if np.array_equal(integers, items.values) else items.values).tolist()
 
 
 def metric_table(documents: Mapping[str, dict]) -> str:

@@ -45,7 +45,7 @@ _PLAIN = {
     "numpy.core.multiarray.scalar", "numpy.core.numeric._frombuffer",
     "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter",
 }  # fmt: skip
-_PEFT_FACTOR = re.compile(r"(.*\.lora_[AB])(?:\.\w+)?\.weight")
+_PEFT_FACTOR = re.compile(r"^(.*\.lora_[AB])(?:\.\w+)?\.weight\Z")
 
 
 def find_layout(path: Path) -> str:
@@ -397,7 +397,9 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
     [out k, r k], k its side); alpha is in no file, and is 1 in the three. Raises UserError for factors that belong
     to no weight, or do not fit it.
     """
-    state, names = {_factor_name(name): tensor for name, tensor in state.items()}, len(state)
+    names = len(state)
+    # a factor of PEFT's by loralib's name
+    state = {_PEFT_FACTOR.sub(r"\1", name): tensor for name, tensor in state.items()}
     if len(state) < names:
         raise UserError(f"{path}: has several adapters of one weight; merge those that are meant, and save it again")
     weights = {name: tensor for name, tensor in state.items() if not name.endswith((DOWN_FACTOR, UP_FACTOR))}
@@ -423,12 +425,6 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
         count = len(factors) // 2
         messages.note(f"{path}: {count} adapters merged with alpha {alpha:g} (released's lora_alpha gives another)")
     return weights
-
-
-def _factor_name(name: str) -> str:
-    """Return the name of a factor as loralib has it; other names as they are."""
-    match = _PEFT_FACTOR.fullmatch(name)
-    return match[1] if match else name
 
 
 def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) -> Tensor | None:

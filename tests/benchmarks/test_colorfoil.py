@@ -18,8 +18,8 @@ class Draws:
         return self.places.pop(0)
 
 
-def foil(caption, *colors, **options):
-    return colorfoil.make_foil(caption, Draws(*colors), Config(**options))
+def foil(caption, *colors):
+    return colorfoil.make_foil(caption, Draws(*colors))
 
 
 def test_foils_as_a_person_writes_them():
@@ -28,8 +28,7 @@ def test_foils_as_a_person_writes_them():
     assert foil("a blue cup", "blue") == "a brown cup"  # the last, before the first
     assert foil("a red cup and a blue hat", "blue", "pink") == "a pink cup and a pink hat"  # the first foil again
     assert foil("a covered red cup", "white") == "a covewhite white cup"
-    assert foil("a covered red cup", "white", replace="word") == "a covered white cup"
-    assert foil("skis in snow", "grey") == "skis in grey" and foil("skis in snow", colors="common") == "skis in snow"
+    assert foil("skis in snow", "grey") == "skis in grey"
 
 
 CONTENT = {
@@ -52,7 +51,6 @@ def test_the_first_caption_with_a_colour_of_each_picture(dump):
     assert colorfoil.load(file, "p").records == benchmark.records
     seeds = [colorfoil.load(file, "p", options=Config(seed=n)).records[0].texts[1] for n in range(8)]
     assert seeds[0] == benchmark.records[0].texts[1] and len(set(seeds)) > 1 and "one white cup" not in seeds
-    assert [r.id for r in colorfoil.load(file, "p", options=Config(colors="common")).records] == ["4", "2"]
 
 
 def test_grey_pictures_of_the_whole_set_are_left_out(dump, monkeypatch):
@@ -71,7 +69,7 @@ def test_no_foil_is_its_caption_on_real_captions(shared_data):
 def test_draws_are_even():
     """Each colour but its own is drawn, the one before it twice as often: the authors' rule."""
     rng = np.random.default_rng(0)
-    foils = [colorfoil.make_foil("red", rng, Config()) for _ in range(2000)]
+    foils = [colorfoil.make_foil("red", rng) for _ in range(2000)]
     share = {color: foils.count(color) / len(foils) for color in colorfoil.COMMON}
     assert share.pop("red") == 0 and share.pop("black") == pytest.approx(0.2, abs=0.03)
     assert list(share.values()) == pytest.approx([0.1] * 8, abs=0.03)

@@ -152,7 +152,7 @@ def test_all_gpus_share_the_work_and_the_results_are_those_of_one(checkpoint, pa
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     assert gpus.list_devices("cuda") == ["cuda:0", "cuda:1", "cuda:2"]
     assert gpus.list_devices("cuda:1") == ["cuda:1"] and gpus.list_devices("cpu") == ["cpu"]
-    loaded = replace(_loaded(params), how=Scoring(batch_size=1, scorers=["cosine", "local", "attended"]))
+    loaded = replace(_loaded(params), how=Scoring(batch_size=1))
     copy_models, sizes, documents = score.copy_models, [], []
     monkeypatch.setattr(score, "copy_models", lambda *args: sizes.append(len(copied := copy_models(*args))) or copied)
     for devices in (["cpu"], ["cpu", "cpu"]):

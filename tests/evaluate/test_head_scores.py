@@ -16,7 +16,7 @@ from compclip.config import grid, read
 from compclip.config.cell import Cell
 from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection, Scoring
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import attention, embed, pair_scorers, score, wise_ft
+from compclip.evaluate import embed, pair_scorers, score, wise_ft
 from compclip.evaluate.embeddings import NoVectorsError
 from compclip.model import backbone, class_tokens, clip_model, heads, lora, towers
 from compclip.publish import __main__ as publish_command
@@ -117,25 +117,6 @@ def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
     of_caption, of_foils = targets.matches(refs, [caption] * 2), targets.matches(refs, foils)
     assert (of_caption == of_foils).tolist() == [False, True]
     assert blocks == [2, 1]  # both pictures with the caption, and the one pair that was not compared
-
-
-def test_what_no_common_space_holds_is_compared_by_the_head_alone(trained, tmp_path, monkeypatch):
-    """Llip's class tokens, whose width is not the texts', and FDT's, whose texts have no projection: refused by name."""
-    monkeypatch.chdir(trained)
-    folder, picture = str(checkpoint(trained, "llip")), str(next((trained / "world" / "test").glob("*.png")))
-    with pytest.raises(UserError, match=r"in no common space, .*; set evaluate\.scorers: \[cosine\]"):
-        evaluate_command.main(["--checkpoint", folder, "evaluate.scorers=[cosine,local]"])
-    map_options = ["--image", picture, "--text", "a red star", "--out", str(tmp_path / "map.png")]
-    with pytest.raises(UserError, match="in no common space"):
-        attention.main([*map_options, "--checkpoint", folder, "--against", str(trained / "models" / "tiny")])
-    assert (
-        attention.main([*map_options, "--checkpoint", str(checkpoint(trained, "flair")), "--against", "models/tiny"])
-        == 0
-    )
-    plain = backbone.load(trained / "models" / "tiny")
-    pair_scorers.check_common_space(plain, "")
-    with pytest.raises(UserError, match="in no common space"):
-        pair_scorers.check_common_space(replace(plain, head=heads.FiniteTokens(16, 3, 77)), "")
 
 
 @pytest.mark.parametrize(("room", "encoded"), [(1 << 30, 3), (16 * 16 * 4, 7), (0, 9)])
