@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Data
@@ -60,27 +59,11 @@ def open_cache(path: str, alone: bool = False) -> Iterator[sqlite3.Connection]:
         raise UserError(f"{path}: no usable cache of answers ({error}); remove it or give another path") from error
 
 
-@contextmanager
-def open_shared_cache(path: str, shard_file: str) -> Iterator[sqlite3.Connection | None]:
-    """Open, for reading, the one file of all shards' answers that an earlier run may have left; None without it."""
-    if path == shard_file or not Path(path).is_file():
-        yield None
-        return
-    try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", timeout=60, uri=True)) as cache:
-            yield cache
-    except sqlite3.Error as error:
-        raise UserError(f"{path}: no usable cache of answers ({error}); remove it or give another path") from error
-
-
-def load_answer(key: str, *caches: sqlite3.Connection) -> Answer | None:
-    """Return the answer to a key of the first file that has one, None where none has."""
+def load_answer(cache: sqlite3.Connection, key: str) -> Answer | None:
+    """Return the answer to a key, None where there is none."""
     query = "SELECT text, cut_short, prompt_tokens, completion_tokens FROM answers WHERE key = ?"
-    for cache in caches:
-        row = cache.execute(query, (key,)).fetchone()
-        if row:
-            return Answer(row[0], bool(row[1]), row[2], row[3])
-    return None
+    row = cache.execute(query, (key,)).fetchone()
+    return Answer(row[0], bool(row[1]), row[2], row[3]) if row else None
 
 
 def store_answer(cache: sqlite3.Connection, key: str, answer: Answer) -> None:

@@ -12,13 +12,11 @@ aiohttp's `total` holds from the connection to the last byte, also where a serve
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compclip.base import environment_variables, files
@@ -33,7 +31,10 @@ from compclip.llm.chat_question import Question
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-RETRIED = (408, 425, 429, 500, 502, 503, 504, 529)
+# in the place of a status where there is no whole reply
+UNREACHED = 0
+TOO_LARGE = 1
+RETRIED = (UNREACHED, 408, 425, 429, 500, 502, 503, 504, 529)
 HOPELESS = (401, 403, 404)  # every further question would get the same reply
 TICK_S = 0.1  # between two calls of `watch`
 MAX_TOKENS = 2**31
@@ -72,8 +73,8 @@ def ask_questions(
 ) -> Replies:
     """Ask what the cache lacks, `parallel` questions at a time; equal questions are asked once.
 
-    `cache`: the file for these answers, where it is not the server's, which is then only read. `watch` is called while
-    answers are awaited, and may raise.
+    `cache`: the file for these answers, where it is not the server's. `watch` is called while answers are awaited, and
+    may raise.
 
     Raises UserError where the key is missing or refused, the model or address is unknown, or more than
     `failures_allowed` of the questions fail; answers received until then are in the cache.
@@ -83,12 +84,15 @@ def ask_questions(
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
     cache = cache or server.cache
     with answer_cache.open_cache(cache, alone=cache != server.cache) as connection:
-        with answer_cache.open_shared_cache(server.cache, cache) as shared:
-            caches = [connection, shared] if shared else [connection]
-            cached = {key: answer_cache.load_answer(key, *caches) for key in different}
-        answers = {key: answer for key, answer in cached.items() if answer}
+        answers: dict[str, Answer] = {}
+        missing: dict[str, Question] = {}
+        for key, question in different.items():
+            answer = answer_cache.load_answer(connection, key)
+            if answer:
+                answers[key] = answer
+            else:
+                missing[key] = question
         counts["cached"] = len(answers)
-        missing = {key: question for key, question in different.items() if key not in answers}
 
         def note(key: str, outcome: _Success | _QuestionFailed) -> None:
             _count_outcome(outcome, replace(server, cache=cache), len(different), counts)
@@ -158,30 +162,22 @@ async def _ask(question: Question, server: Server, session: ClientSession) -> _S
     body = json.dumps(request).encode()
     retries = 0
     reply = await _post(session, server, body)
-    while _may_be_asked_again(reply) and retries + 1 < server.attempts:
+    while reply.status in RETRIED and retries + 1 < server.attempts:
         await asyncio.sleep(_wait_s(reply, retries, server))
         retries += 1
         reply = await _post(session, server, body)
-    if isinstance(reply, NoReply):
-        raise _QuestionFailed(reply.reason, reply.detail, retries)
+    if reply.failure:
+        raise _QuestionFailed(reply.failure, reply.body.decode(), retries)
     if reply.status != 200:
         raise _refusal(reply, retries, server)
     return _parse(reply.body, retries)
 
 
-def _may_be_asked_again(reply: HttpReply | NoReply) -> bool:
-    return reply.reason != "oversized" if isinstance(reply, NoReply) else reply.status in RETRIED
-
-
-def _wait_s(reply: HttpReply | NoReply, retries: int, server: Server) -> float:
+def _wait_s(reply: HttpReply, retries: int, server: Server) -> float:
     """Return the seconds until the next attempt: as the server asks, else twice as long each time; bounded."""
-    header = "" if isinstance(reply, NoReply) else reply.headers.get("Retry-After") or ""  # a number or a date
-    try:
-        is_number = header.strip().isdecimal()
-        seconds = float(header) if is_number else email.utils.parsedate_to_datetime(header).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        seconds = server.backoff_s * (2.0 ** min(retries, 60) + random.random())
-    return min(max(seconds, 0.0), server.backoff_max_s)
+    header = reply.headers.get("Retry-After", "").strip()
+    seconds = float(header) if header.isdecimal() else server.backoff_s * (2.0 ** min(retries, 60) + random.random())
+    return min(seconds, server.backoff_max_s)
 
 
 def _refusal(reply: HttpReply, retries: int, server: Server) -> Exception:
@@ -235,20 +231,16 @@ def _read_api_key(server: Server) -> str:
 
 
 @dataclass(frozen=True)
-class NoReply:
-    """No reply: `reason` is "timeout", "unreached" or "oversized"."""
-
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True)
 class HttpReply:
-    """A status, its headers and the whole body."""
+    """A status, its headers and the whole body.
+
+    Without a reply `failure` is "timeout", "unreached" or "oversized", and the body says what happened.
+    """
 
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    failure: str = ""
 
 
 def _open_session(server: Server) -> ClientSession:
@@ -267,7 +259,7 @@ def _open_session(server: Server) -> ClientSession:
     )
 
 
-async def _post(session: ClientSession, server: Server, body: bytes) -> HttpReply | NoReply:
+async def _post(session: ClientSession, server: Server, body: bytes) -> HttpReply:
     """Return the server's whole reply, whose last byte comes within `timeout_s`, or why there is none."""
     import aiohttp
 
@@ -278,7 +270,8 @@ async def _post(session: ClientSession, server: Server, body: bytes) -> HttpRepl
             async for chunk in response.content.iter_any():
                 raw += chunk
                 if len(raw) > MAX_REPLY_BYTES:
-                    return NoReply("oversized", f"more than {MAX_REPLY_BYTES >> 20} MiB")
+                    return HttpReply(TOO_LARGE, body=b"more than 8 MiB", failure="oversized")
             return HttpReply(response.status, response.headers, bytes(raw))
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return NoReply("timeout" if isinstance(error, TimeoutError) else "unreached", type(error).__name__)
+        failure = "timeout" if isinstance(error, TimeoutError) else "unreached"
+        return HttpReply(UNREACHED, body=type(error).__name__.encode(), failure=failure)

@@ -61,7 +61,7 @@ def any_annotation(draw) -> Annotation:
     return replace(value, lemma=lemma, candidates=candidates, masked=masked, relatives=relatives, **odd)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(any_annotation(), max_size=4))
 def test_rows_of_anything(values):
     """A shard in which no token has a masked model's words has no column of them; relatives all of a shard have, or none.

@@ -19,11 +19,11 @@ from compclip.text.spacy_parser import annotate, find_relatives
 
 @pytest.fixture(scope="module")
 def captions(shared_data):
-    """1,000 annotated captions of photographs."""
+    """500 annotated captions of photographs."""
     coco = json.loads((shared_data / "coco" / "annotations" / "captions_val2017.json").read_text())["annotations"]
     with open(shared_data / "flickr8k" / "captions.txt", newline="") as file:
         texts = [a["caption"] for a in coco] + [row["caption"] for row in csv.DictReader(file)]
-    chosen = np.random.default_rng(0).permutation(len(texts))[:1000]
+    chosen = np.random.default_rng(0).permutation(len(texts))[:500]
     return annotate([texts[i] for i in chosen])
 
 

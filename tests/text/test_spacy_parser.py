@@ -100,7 +100,7 @@ def test_an_annotation_depends_on_its_caption_alone():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.text(st.sampled_from("aA dog.\n'-é😀1!"), max_size=30), max_size=6))
+@given(st.lists(st.text(max_size=30) | st.text(st.sampled_from("aA dog.\n'-é😀1!"), max_size=30), max_size=6))
 def test_any_text_is_analysed_as_alone(texts):
     assert same_analysis(texts)
 
@@ -143,26 +143,17 @@ def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
     monkeypatch.setattr(
         stage, "_make_document", lambda text, *arguments: sizes.append(len(text)) or original(text, *arguments)
     )
-    text = "The red dog sees a big cat. " * 1000 + "dog " * 3000
+    monkeypatch.setattr(stage, "PIECE", 300)
+    text = "The red dog sees a big cat. " * 30 + "dog " * 150
     a, short = annotate([text, "A dog."], replacements=False)
     assert max(sizes) <= stage.PIECE and sum(sizes) == len(text) + len("A dog.")
     assert "".join(a.word(t) for t in range(len(a))).replace(" ", "") == "".join(text.split())
-    assert len(a.sentences) == 1001
+    assert len(a.sentences) == 31
     assert a.chunks[-1][1] <= len(a) and max(a.heads) < len(a)
     assert short == annotate(["A dog."], replacements=False)[0]
     counts = Counter()
     annotate_columns([text, "A dog."], counts)
     assert (counts["long"], counts["empty"]) == (1, 0)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.text(max_size=30), max_size=4))
-def test_any_text_is_annotated(texts):
-    for text, a in zip(texts, annotate(texts, replacements=False), strict=True):
-        assert a.text == text
-        assert all(x <= y for x, y in zip(a.ends, a.starts[1:], strict=False))
-        columns = ("starts", "ends", "pos", "tag", "lemma", "dep", "heads", "candidates")
-        assert len({len(getattr(a, name)) for name in columns}) == 1
 
 
 def test_rules_need_neither_spacy_nor_nltk():

@@ -40,7 +40,7 @@ def test_waits_double(server):
     config = server("http://x/v1", backoff_s=2.0)
     assert [2.0 * 2**n <= wait(config, n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
     assert wait(config, 5000) == config.backoff_max_s == 60.0
-    assert 2.0 <= chat_client._wait_s(chat_client.NoReply("timeout", ""), 0, config) <= 4.0
+    assert 2.0 <= chat_client._wait_s(chat_client.HttpReply(chat_client.UNREACHED, failure="timeout"), 0, config) <= 4.0
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,11 @@ def test_waits_double(server):
         ("7", 7.0),
         ("999999999", 60.0),
         ("9" * 5000, 60.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 60.0),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        *((text, 1.0) for text in ("-1", "nan", "inf", "soon", "", "1e9", "Fri, 99 Dec 9999")),
+        *((text, 1.0) for text in ("-1", "nan", "inf", "soon", "", "1e9", "Fri, 31 Dec 9999 23:59:59 GMT")),
     ],
 )
 def test_a_server_decides_a_wait_within_the_most(server, monkeypatch, retry_after, seconds):
-    """Retry-After as a number or as a date goes before the back-off; what is neither is not there."""
+    """Retry-After in seconds goes before the back-off; what is none is not there."""
     monkeypatch.setattr(chat_client.random, "random", lambda: 0.0)
     assert wait(server("http://x/v1", backoff_s=1.0), Retry_After=retry_after) == seconds
 
