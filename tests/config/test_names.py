@@ -57,22 +57,21 @@ def add(params: Path, section: str, text: str) -> None:
     params.write_text(original.replace(f"\n{section}: {{", f"\n{section}: {{{text}, "))
 
 
-@pytest.mark.parametrize("name", BAD)
-@pytest.mark.parametrize("section", TABLES)
+@pytest.mark.parametrize(
+    ("section", "name"), [*(("data", name) for name in BAD), *((section, BAD[0]) for section in TABLES)]
+)
 def test_the_tables(params, section, name):
-    """Refused by every command, in one line, with nothing written."""
+    """Refused as they are read, in one line, with nothing written."""
     add(params, section, f"{json.dumps(name)}: {TABLES[section]}")
-    for argv in (["check"], ["plan"]):
-        with pytest.raises(UserError, match=f"params.yaml: {section.removesuffix('s')} .*{RULE}") as error:
-            config_command.main(argv)
-        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=f"params.yaml: {section.removesuffix('s')} .*{RULE}") as error:
+        config_command.main(["plan"])
+    assert "\n" not in str(error.value)
     assert os.listdir() == ["params.yaml"]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_variants(params, name):
+def test_variants(params):
     """They are in a method's name."""
-    add(params, "methods", f"clic: {{variants: {{{json.dumps(name)}: {{}}}}}}")
+    add(params, "methods", f"clic: {{variants: {{{json.dumps(BAD[0])}: {{}}}}}}")
     with pytest.raises(UserError, match=f"variant of clic .*{RULE}"):
         read.load_params(params)
 

@@ -132,31 +132,6 @@ def test_damage_in_a_csv_costs_a_few_rows(tmp_path):
     assert counts == {"captions_rows": 7, "captions_damaged": 3, "captions_not_utf8": 1}
 
 
-def test_parquet_that_is_not_utf8_and_of_other_types(tmp_path):
-    """Numbers are keys as they are written; texts may be a dictionary, or several in a list."""
-    bad = pa.array([b"ok", b"\xff"], pa.binary()).view(pa.binary())
-    table = pa.table(
-        {
-            "key": pa.array([7, 8]),
-            "c": pa.StringArray.from_buffers(2, *bad.buffers()[1:]),
-            "d": pa.array(["x", "y"]).dictionary_encode(),
-            "e": pa.array([["p", "q"], []]),
-            "f": [0.5, 1.5],
-        }
-    )
-    pq.write_table(table, tmp_path / "x.parquet")
-    assert read_captions(config(tmp_path / "x.parquet", on="key", column="c")) == (
-        {"7": ("ok",)},
-        {"captions_rows": 2, "captions_not_utf8": 1},
-    )
-    assert read_captions(config(tmp_path / "x.parquet", on="key", column=["d", "e"]))[0] == {
-        "7": ("x", "p", "q"),
-        "8": ("y",),
-    }
-    with pytest.raises(UserError, match="column 'f' holds double, no text"):
-        read_captions(config(tmp_path / "x.parquet", on="key", column="f"))
-
-
 BARE = {"on": "url", "header": False}
 FAULTS = [  # a file, its content, options, and what the error must name
     ("x.csv", "url,caption\nu,c\n", {"on": "url", "column": "captions"}, "'captions'.*'caption'"),

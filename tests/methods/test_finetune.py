@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from compclip.base.errors import UserError
 from compclip.interface.views import Views
 from compclip.methods import finetune, pretrained
-from tests import reference
-
-
-def test_loss_is_the_clip_loss(features):
-    f = features()
-    terms = finetune.loss(f, finetune.Config(), 0)
-    assert list(terms) == ["clip"]
-    torch.testing.assert_close(terms["clip"], reference.clip(f.image_BD, f.text_BD, f.scale))
 
 
 def test_views_are_the_caption_alone():

@@ -1,4 +1,4 @@
-"""Hard positives: the analogy term against loops, which rewrite it takes, and the variants by parameters."""
+"""Hard positives: which rewrite it takes, and the variants by parameters; test_variants.py has its terms."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from compclip.methods import hard_positives
 from compclip.text import positives, swap
 from compclip.text import replace as replacing
 from compclip.train import losses
-from tests import reference
 
 Config = hard_positives.Config
-
-
-def analogy(f) -> torch.Tensor:
-    return losses.analogy(f.image_BD, f.text_BD, f.positive_BPD, f.positive_mask_BP, f.scale)
 
 
 def with_mask(f, rows: list[list[bool]]):
@@ -28,34 +23,10 @@ def with_mask(f, rows: list[list[bool]]):
 MASK = [[True, True], [False, True], [True, False], [False, False]]
 
 
-def test_terms_with_negatives_in_the_contrast(features):
-    f = with_mask(features(K=2, P=2), MASK)
-    terms = hard_positives.loss(f, Config(lambda_s_neg=0.5, lambda_analogy=2.0), 0)
-    negatives = (f.negative_BKD, f.mask_BK, f.scale)
-    assert list(terms) == ["negclip", "s_neg", "analogy"]
-    torch.testing.assert_close(terms["negclip"], reference.negclip(f.image_BD, f.text_BD, *negatives))
-    torch.testing.assert_close(terms["s_neg"], 0.5 * reference.s_neg(f.image_BD, f.text_BD, *negatives))
-    torch.testing.assert_close(terms["analogy"], 2.0 * reference.analogy(f))
-
-
-def test_the_contrast_without_negatives_is_clip(features):
-    f = features(K=2, P=2)
-    terms = hard_positives.loss(f, Config(negatives_in_contrastive=False), 0)
-    assert list(terms) == ["clip", "s_neg", "analogy"]
-    torch.testing.assert_close(terms["clip"], reference.clip(f.image_BD, f.text_BD, f.scale))
-
-
 def test_the_first_valid_rewrite_is_taken_and_the_caption_where_there_is_none(features):
     f = with_mask(features(P=2), MASK)
     expected = [f.positive_BPD[0, 0], f.positive_BPD[1, 1], f.positive_BPD[2, 0], f.text_BD[3]]
     assert torch.equal(losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD), torch.stack(expected))
-
-
-def test_analogy_is_not_symmetric_in_caption_and_rewrite(features):
-    """Queries are images and captions, keys are rewrites: exchanging the roles gives another number."""
-    f = features(K=2, P=1, fill="all")
-    turned = replace(f, image_BD=f.positive_BPD[:, 0], text_BD=f.text_BD, positive_BPD=f.image_BD[:, None])
-    assert analogy(f) != analogy(turned)
 
 
 def test_hard_negatives_only_has_no_analogy_term(features):

@@ -1,23 +1,12 @@
-"""NegCLIP: the term, and which exchange makes its negatives."""
+"""NegCLIP: which exchange makes its negatives; test_variants.py has the term."""
 
 from __future__ import annotations
 
 import pytest
-import torch
 
 from compclip.base.errors import UserError
 from compclip.methods import negclip
 from compclip.text import swap
-from tests import reference
-
-
-def test_loss_is_eq_2_with_the_batchs_negatives(features):
-    f = features()
-    expected = reference.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)
-    terms = negclip.loss(f, negclip.Config(), 0)
-    assert list(terms) == ["negclip"]
-    torch.testing.assert_close(terms["negclip"], expected)
-    assert expected > reference.clip(f.image_BD, f.text_BD, f.scale)
 
 
 @pytest.mark.parametrize(

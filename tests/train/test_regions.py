@@ -5,7 +5,6 @@ B images, R regions, N patches, S side of the grid, D dim.
 
 import contextlib
 import functools
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -44,30 +43,6 @@ def test_pooling_equals_torchvision():
     grid_BDHW = patches().reshape(2, S, S, D).permute(0, 3, 1, 2)
     theirs = torchvision.ops.roi_align(grid_BDHW, list(boxes() * S), (1, 1), 1.0, -1, True)[..., 0, 0]
     torch.testing.assert_close(pooled.flatten(0, 1), theirs, rtol=0, atol=1e-12)
-
-
-def test_pooling_equals_loops_over_points():
-    """Points of a grid, each bilinear between the four patches around it."""
-    grid = patches().reshape(2, S, S, D)
-    pooled = encode.pool_regions(patches(), boxes())
-    for i in range(2):
-        for r, (left, upper, right, lower) in enumerate((boxes()[i] * S).tolist()):
-            across, down = math.ceil(right - left), math.ceil(lower - upper)
-            total = torch.zeros(D, dtype=torch.float64)
-            for a in range(down):
-                for b in range(across):
-                    y = upper - 0.5 + (a + 0.5) * (lower - upper) / down
-                    x = left - 0.5 + (b + 0.5) * (right - left) / across
-                    total += bilinear(grid[i], min(max(y, 0), S - 1), min(max(x, 0), S - 1))
-            torch.testing.assert_close(pooled[i, r], total / (across * down), rtol=0, atol=1e-12)
-
-
-def bilinear(grid, y: float, x: float):
-    above, before = int(y), int(x)
-    below, behind = min(above + 1, S - 1), min(before + 1, S - 1)
-    down, across = y - above, x - before
-    top = (1 - across) * grid[above, before] + across * grid[above, behind]
-    return (1 - down) * top + down * ((1 - across) * grid[below, before] + across * grid[below, behind])
 
 
 def test_a_box_of_one_patch_is_that_patch():
