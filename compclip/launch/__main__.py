@@ -69,10 +69,10 @@ def send(
         flush=True,
     )
     if dry:
-        print("\n".join(list_costs(profile, to_send, root)))
+        finished_costs = estimate.read_finished(to_send, root)
+        unfinished = estimate.list_unfinished(to_send)
+        print("\n".join(estimate.format_costs(unfinished, finished_costs, _has_gpus(profile))))
         _print_predictions(profile, card, [grid.resolve(params, run.cell) for run in to_send], root)
-    elif _has_gpus(profile) and to_send:
-        _print_float32(profile, card, [grid.resolve(params, run.cell) for run in to_send])
     if profile.executor == "slurm":
         return _send_slurm(profile, to_send, params_path, dry, root)
     if dry:
@@ -135,22 +135,8 @@ def _is_published(run: StoredRun, params: Params) -> bool:
     return all(run_folder.result_path(results, name).is_file() for name in names)
 
 
-def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
-    """Estimate what each remaining run will cost where the profile sends it, and their sum, as lines."""
-    return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), _has_gpus(profile))
-
-
 def _has_gpus(profile: Profile) -> bool:
     return bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
-
-
-def _print_float32(profile: Profile, card_name: str | None, runs: Sequence[Run]) -> None:
-    """Print once what runs in float32 leave of a GPU."""
-    from compclip.launch import card_costs  # loads torch, which takes seconds
-
-    card = card_costs.find_card(card_name) if card_name else card_costs.choose_card(profile.constraint)
-    for line in card_costs.describe_float32(card_costs.group_runs(runs), card):
-        print(line, flush=True)
 
 
 def _print_predictions(profile: Profile, card: str | None, runs: Sequence[Run], root: Path) -> None:

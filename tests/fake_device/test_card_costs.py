@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -165,24 +164,6 @@ def test_float32_on_a_card_with_faster_units_is_said(model):
     assert line.startswith("2 of 3 rows are trained with train.precision: float32") and "16.0 times" in line
     assert card_costs.describe_float32(groups[1:2], LARGE) == []
     assert card_costs.describe_float32(groups, card_costs.find_card("v100-32gb")) == []
-
-
-@pytest.mark.parametrize(("count", "lines"), [(2, 1), (0, 0)])
-def test_a_launch_says_so_once(model, monkeypatch, capsys, count, lines):
-    """Where a profile has GPUs, and before anything is sent."""
-    run, sent = make_run(model, max_steps=10), []
-    stored = SimpleNamespace(cell=run.cell, folder=None, adopt_if_finished=lambda: True)
-    for name, value in {"locate_runs": [stored], "list_stale": [stored]}.items():
-        monkeypatch.setattr(launch_command, name, lambda *_, value=value: value)
-    monkeypatch.setattr(
-        launch_command.read, "load_params", lambda _: SimpleNamespace(evaluate=SimpleNamespace(benchmarks=()))
-    )
-    monkeypatch.setattr(launch_command, "run_dvc_repro", lambda *_: None)
-    monkeypatch.setattr(launch_command.jobs, "find_worker", lambda _: None)
-    monkeypatch.setattr(launch_command.grid, "resolve", lambda *_: run)
-    monkeypatch.setattr(launch_command, "_send_slurm", lambda *_: sent.append(capsys.readouterr().out) or 0)
-    assert launch_command.send(Profile(gpus=count, constraint="a100"), "params.yaml", False, 1) == 0
-    assert sent[0].count("train.precision: bf16") == lines
 
 
 @pytest.fixture

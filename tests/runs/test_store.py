@@ -125,7 +125,7 @@ def test_a_relative_store_is_refused(here, monkeypatch, store_path):
     with pytest.raises(UserError, match=f"COMPCLIP_STORE='{store_path}': must be an absolute path"):
         fake_store.runs(Path("."))
     process = subprocess.run(
-        [sys.executable, "-m", "compclip.runs", "list"],
+        [sys.executable, "-m", "compclip.runs"],
         env={**tiny_project.environment(), run_store.VARIABLE: store_path},
         capture_output=True,
         text=True,
