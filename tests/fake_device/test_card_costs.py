@@ -13,10 +13,8 @@ from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.interface.method import load_method
-from compclip.launch import __main__ as launch_command
 from compclip.launch import card_costs, cost_table
 from compclip.launch.card_costs import GIB, Card, CostPredictor
-from compclip.launch.profiles import Profile
 from compclip.train import fitting_batch
 from tests.tiny_project import PARAMS
 
@@ -203,25 +201,11 @@ def test_what_cannot_be_predicted_is_said(small_grid, capsys, monkeypatch):
     assert "not predicted: its step cannot be simulated: " in broken and "yes" in predicted
 
 
-@pytest.mark.parametrize("command", ["config cost --card a100-80g", "launch --card a100-80g"])
-def test_an_unknown_card(small_grid, command):
+def test_an_unknown_card(small_grid):
     with pytest.raises(UserError, match=r"unknown card 'a100-80g'; did you mean 'a100-80gb'"):
-        if command.startswith("config"):
-            compclip_command.main(command.split())
-        else:
-            launch_command._print_predictions(Profile(gpus=1), "a100-80g", [make_run("small.json")], Path("."))
+        compclip_command.main(["config", "cost", "--card", "a100-80g"])
 
 
 def test_the_room_of_config_says_which_command_it_is():
     with pytest.raises(UserError, match="run `compclip config cost`"):
         config_command.main(["cost"])
-
-
-def test_a_dry_run_predicts_where_gpus_are_asked_for(model, capsys):
-    """With the profile's card and number of GPUs; a profile without GPUs has no card."""
-    profile = Profile(gpus=2, nodes=2, constraint="a100")
-    launch_command._print_predictions(profile, None, [make_run(model, max_steps=10)], Path("."))
-    out = capsys.readouterr().out
-    assert "predicted for 4 x a100-40gb, nothing measured" in out and "yes" in out.splitlines()[-1]
-    launch_command._print_predictions(Profile(), None, [make_run(model)], Path("."))
-    assert capsys.readouterr().out == ""
