@@ -29,7 +29,6 @@ from compclip.base.files import hold_exclusively
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
-from compclip.config.grid import Run
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.evaluate.result_store import EvaluationTask
@@ -50,10 +49,8 @@ LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
 SKIPPED = "didn't change, skipping"
 
 
-def send(
-    profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path("."), card: str | None = None
-) -> int:
-    """Send the stale runs of the grid; return 0 where nothing failed. `card`: of cards.yaml, for a dry run."""
+def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
+    """Send the stale runs of the grid; return 0 where nothing failed."""
     params = read.load_params(params_path)
     if not dry:
         run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
@@ -69,10 +66,10 @@ def send(
         flush=True,
     )
     if dry:
-        print("\n".join(list_costs(profile, to_send, root)))
-        _print_predictions(profile, card, [grid.resolve(params, run.cell) for run in to_send], root)
-    elif _has_gpus(profile) and to_send:
-        _print_float32(profile, card, [grid.resolve(params, run.cell) for run in to_send])
+        finished_costs = estimate.read_finished(to_send, root)
+        unfinished = estimate.list_unfinished(to_send)
+        has_gpus = bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
+        print("\n".join(estimate.format_costs(unfinished, finished_costs, has_gpus)))
     if profile.executor == "slurm":
         return _send_slurm(profile, to_send, params_path, dry, root)
     if dry:
@@ -133,33 +130,6 @@ def _is_published(run: StoredRun, params: Params) -> bool:
         return False
     names = [SafeName(name, "benchmark") for name in params.evaluate.benchmarks]
     return all(run_folder.result_path(results, name).is_file() for name in names)
-
-
-def list_costs(profile: Profile, todo: Sequence[StoredRun], root: Path) -> list[str]:
-    """Estimate what each remaining run will cost where the profile sends it, and their sum, as lines."""
-    return estimate.format_costs(estimate.list_unfinished(todo), estimate.read_finished(todo, root), _has_gpus(profile))
-
-
-def _has_gpus(profile: Profile) -> bool:
-    return bool(gpus.list_gpus() if profile.executor == "local" else profile.gpus)
-
-
-def _print_float32(profile: Profile, card_name: str | None, runs: Sequence[Run]) -> None:
-    """Print once what runs in float32 leave of a GPU."""
-    from compclip.launch import card_costs  # loads torch, which takes seconds
-
-    card = card_costs.find_card(card_name) if card_name else card_costs.choose_card(profile.constraint)
-    for line in card_costs.describe_float32(card_costs.group_runs(runs), card):
-        print(line, flush=True)
-
-
-def _print_predictions(profile: Profile, card: str | None, runs: Sequence[Run], root: Path) -> None:
-    """Print what the runs cost at least on a GPU; nothing of a profile without one."""
-    if _has_gpus(profile) and runs:
-        from compclip.launch import cost_table  # loads torch, which takes seconds
-
-        for line in cost_table.describe_costs(runs, profile, card, root):
-            print(line, flush=True)
 
 
 def _send_local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
@@ -259,7 +229,6 @@ def main(argv: list[str]) -> int:
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="processes at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
     parser.add_argument("--track", action="store_true", help="show the runs in MLflow while they run")
-    parser.add_argument("--card", help="with --dry-run: as h100-80gb; default: the profile's")
     parser.add_argument(
         "--stage", choices=STAGES, metavar="STAGE", help=f"send its shards, not runs: {', '.join(STAGES)}"
     )
@@ -283,7 +252,7 @@ def main(argv: list[str]) -> int:
                 return _send_shards(args, profile)
             if not args.dry_run and (args.track or follower.is_wanted()):
                 follower.start_follower(args.params)
-            return send(profile, args.params, args.dry_run, args.jobs or profile.jobs, card=args.card)
+            return send(profile, args.params, args.dry_run, args.jobs or profile.jobs)
         except KeyboardInterrupt:
             print("stopped; jobs that run go on: the same command attaches, `cancel` ends them", file=sys.stderr)
             return 130

@@ -66,7 +66,10 @@ def describe_costs(runs: Sequence[Run], profile: Profile, card_name: str | None,
     predictor = CostPredictor(card, profile.nodes * max(1, profile.gpus))
     yield from _describe_card(card, predictor.processes)
     yield from card_costs.describe_float32(groups, card)
-    names = [_name_group(group) for group in groups]
+    names = []
+    for group in groups:
+        data_names = dict.fromkeys(run.cell.data for run in group)
+        names.append((group[0].cell.method, group[0].cell.backbone, ",".join(data_names)))
     widths = [max(map(len, column)) for column in zip(NAMES, *names, strict=True)]
     yield _join(NAMES, widths, HEADS)
     for group, name in zip(groups, names, strict=True):
@@ -74,11 +77,6 @@ def describe_costs(runs: Sequence[Run], profile: Profile, card_name: str | None,
             yield _join(name, widths, _format_cost(predictor.predict(group[0]), card, group, root))
         except UserError as error:
             yield _join(name, widths, (f"{FAILED}{error}",))
-
-
-def _name_group(group: Sequence[Run]) -> tuple[str, str, str]:
-    cell = group[0].cell
-    return cell.method, cell.backbone, ",".join(dict.fromkeys(run.cell.data for run in group))
 
 
 def _describe_card(card: Card, processes: int) -> list[str]:

@@ -224,8 +224,6 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command")
     parser.add_json("print the list as JSON")
-    list_parser = commands.add_parser("list", help="a line a run (what happens without a command)")
-    list_parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     keep_parser = commands.add_parser("keep", help="mark runs that stay")
     remove_parser = commands.add_parser("remove", help="remove runs that nobody uses")
     gc_parser = commands.add_parser("gc", help="remove every run that nobody uses")
@@ -238,9 +236,9 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     gc_parser.add_argument(
         "--shared", action="store_true", help="also what other projects of a shared store made or use"
     )
-    for command, required in ((remove_parser, False), (gc_parser, True)):
-        help_text = "grids whose runs stay, besides params.yaml's"
-        command.add_argument("--keep-grids", nargs="*", default=[], required=required, metavar="FILE", help=help_text)
+    help_text = "grids whose runs stay, besides params.yaml's"
+    gc_parser.add_argument("--keep-grids", nargs="*", required=True, metavar="FILE", help=help_text)
+    for command in (remove_parser, gc_parser):
         command.add_argument("--dry-run", action="store_true", help="say what would be removed; touch nothing")
     parser.add_grid()
     for command in commands.choices.values():

@@ -200,7 +200,9 @@ def find_damage(root: Path) -> Iterator[Damage]:
         if not (entry.refused or entry.live):
             yield from _check_run(entry.folder)
     yield from _check_shards(root)
-    yield from _check_cache(root)
+    for path in sorted((root / CACHE).glob("??/*")):
+        if path.is_file() and _hash_file(path, "md5") != path.parent.name + path.name.removesuffix(".dir"):
+            yield Damage(path, "an object of DVC's cache that is not what its name says")
     yield from _check_databases(root)
 
 
@@ -208,7 +210,10 @@ def _check_run(run: RunFolder) -> Iterator[Damage]:
     snapshots = [RunFolder(path) for path in sorted((run.path / "snapshots").glob("*"))]
     for folder in (run, *snapshots):
         if folder.finished:
-            yield from _check_weights(folder.final, run)
+            try:
+                run_weights.check_recorded(folder.final.checkpoint)
+            except UserError:
+                yield Damage(folder.final.checkpoint, "its weights are not those that were trained", run=run)
         for results in sorted(folder.path.glob("scores/*")):
             for path in result_paths(results):
                 try:
@@ -222,13 +227,6 @@ def _check_run(run: RunFolder) -> Iterator[Damage]:
             yield Damage(path, f"an unfinished training's checkpoint: {error}")
 
 
-def _check_weights(trained: Trained, run: RunFolder) -> Iterator[Damage]:
-    try:
-        run_weights.check_recorded(trained.checkpoint)
-    except UserError:
-        yield Damage(trained.checkpoint, "its weights are not those that were trained", run=run)
-
-
 def _check_shards(root: Path) -> Iterator[Damage]:
     for manifest in sorted(root.glob(f"data/*/{shard_files.MANIFEST}")):
         try:
@@ -240,12 +238,6 @@ def _check_shards(root: Path) -> Iterator[Damage]:
             path = manifest.parent / shard_files.SHARDS / f"{shard.name}.arrow"
             if not path.is_file() or _hash_file(path, "sha256") != shard.sha256:
                 yield Damage(path, "missing, or not the shard that its manifest lists")
-
-
-def _check_cache(root: Path) -> Iterator[Damage]:
-    for path in sorted((root / CACHE).glob("??/*")):
-        if path.is_file() and _hash_file(path, "md5") != path.parent.name + path.name.removesuffix(".dir"):
-            yield Damage(path, "an object of DVC's cache that is not what its name says")
 
 
 def _hash_file(path: Path, algorithm: str) -> str:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,10 +13,8 @@ from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.interface.method import load_method
-from compclip.launch import __main__ as launch_command
 from compclip.launch import card_costs, cost_table
 from compclip.launch.card_costs import GIB, Card, CostPredictor
-from compclip.launch.profiles import Profile
 from compclip.train import fitting_batch
 from tests.tiny_project import PARAMS
 
@@ -167,24 +164,6 @@ def test_float32_on_a_card_with_faster_units_is_said(model):
     assert card_costs.describe_float32(groups, card_costs.find_card("v100-32gb")) == []
 
 
-@pytest.mark.parametrize(("count", "lines"), [(2, 1), (0, 0)])
-def test_a_launch_says_so_once(model, monkeypatch, capsys, count, lines):
-    """Where a profile has GPUs, and before anything is sent."""
-    run, sent = make_run(model, max_steps=10), []
-    stored = SimpleNamespace(cell=run.cell, folder=None, adopt_if_finished=lambda: True)
-    for name, value in {"locate_runs": [stored], "list_stale": [stored]}.items():
-        monkeypatch.setattr(launch_command, name, lambda *_, value=value: value)
-    monkeypatch.setattr(
-        launch_command.read, "load_params", lambda _: SimpleNamespace(evaluate=SimpleNamespace(benchmarks=()))
-    )
-    monkeypatch.setattr(launch_command, "run_dvc_repro", lambda *_: None)
-    monkeypatch.setattr(launch_command.jobs, "find_worker", lambda _: None)
-    monkeypatch.setattr(launch_command.grid, "resolve", lambda *_: run)
-    monkeypatch.setattr(launch_command, "_send_slurm", lambda *_: sent.append(capsys.readouterr().out) or 0)
-    assert launch_command.send(Profile(gpus=count, constraint="a100"), "params.yaml", False, 1) == 0
-    assert sent[0].count("train.precision: bf16") == lines
-
-
 @pytest.fixture
 def small_grid(model) -> None:
     """A grid of three methods, one of which trains nothing, in the current folder."""
@@ -222,25 +201,11 @@ def test_what_cannot_be_predicted_is_said(small_grid, capsys, monkeypatch):
     assert "not predicted: its step cannot be simulated: " in broken and "yes" in predicted
 
 
-@pytest.mark.parametrize("command", ["config cost --card a100-80g", "launch --card a100-80g"])
-def test_an_unknown_card(small_grid, command):
+def test_an_unknown_card(small_grid):
     with pytest.raises(UserError, match=r"unknown card 'a100-80g'; did you mean 'a100-80gb'"):
-        if command.startswith("config"):
-            compclip_command.main(command.split())
-        else:
-            launch_command._print_predictions(Profile(gpus=1), "a100-80g", [make_run("small.json")], Path("."))
+        compclip_command.main(["config", "cost", "--card", "a100-80g"])
 
 
 def test_the_room_of_config_says_which_command_it_is():
     with pytest.raises(UserError, match="run `compclip config cost`"):
         config_command.main(["cost"])
-
-
-def test_a_dry_run_predicts_where_gpus_are_asked_for(model, capsys):
-    """With the profile's card and number of GPUs; a profile without GPUs has no card."""
-    profile = Profile(gpus=2, nodes=2, constraint="a100")
-    launch_command._print_predictions(profile, None, [make_run(model, max_steps=10)], Path("."))
-    out = capsys.readouterr().out
-    assert "predicted for 4 x a100-40gb, nothing measured" in out and "yes" in out.splitlines()[-1]
-    launch_command._print_predictions(Profile(), None, [make_run(model)], Path("."))
-    assert capsys.readouterr().out == ""

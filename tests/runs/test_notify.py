@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,26 +67,11 @@ def test_what_is_posted(hook, tmp_path):
     )
 
 
-def test_a_server_that_drips(hook, capsys, monkeypatch):
-    """Each byte of its answer is in time: the whole is waited for as long as TIMEOUT_S says."""
-    ended = threading.Event()
-    opened = notify.urllib.request.urlopen
-    monkeypatch.setattr(
-        notify.urllib.request, "urlopen", lambda *args, **kwargs: ended.wait(20) and opened(*args, **kwargs)
-    )
-    monkeypatch.setattr(notify, "TIMEOUT_S", 0.1)
-    assert not notify.post("HOOK", News("ended"))
-    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: TimeoutError\n"
-    ended.set()
-
-
-@pytest.mark.parametrize("status", [400, 404, 500, 503])
-def test_a_server_that_refuses(hook, capsys, status):
+def test_a_server_that_refuses(hook, capsys):
     """One line of warning, which does not tell the secret."""
-    hook.status = status
+    hook.status = 503
     assert not notify.post("HOOK", News("ended"))
-    err = capsys.readouterr().err
-    assert err == f"warning: ended: not posted to $HOOK: HTTP {status}\n"
+    assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: HTTP 503\n"
 
 
 @pytest.mark.parametrize(
