@@ -152,11 +152,7 @@ class TrainingCurve:
 
 
 def collect_curves(
-    runs: Sequence[FinishedRun],
-    benchmarks: Sequence[str],
-    split: PictureSplit,
-    root: Path,
-    partial: bool = False,
+    runs: Sequence[FinishedRun], benchmarks: Sequence[str], split: PictureSplit, root: Path, partial: bool = False
 ) -> tuple[list[TrainingCurve], list[MissingResult]]:
     """Collect the curves of runs that have snapshots, of the items of `split`, and what is missing.
 
