@@ -255,7 +255,7 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     """List what the grid holds, as (name, values) pairs for the head of the page."""
     runs = page.results.runs
     cells = [run.cell for run in runs]
-    methods = list(dict.fromkeys(c.method for c in cells))
+    methods = list(dict.fromkeys(str(c.method) for c in cells))
     trained = [run for run in runs if run.cell.method != PRETRAINED]
     split = page.settings.split
     pairs: dict[str, list[str]] = {
