@@ -52,11 +52,6 @@ def describe_basis(statistic: Statistic) -> str:
     return statistics.describe_basis(statistic.basis)
 
 
-def _count_checkpoints(statistic: Statistic) -> str:
-    """Return how many checkpoints, or pairs of them, a number is the mean of."""
-    return format_count(statistic.seeds, "seed")
-
-
 def describe_head(group: ResultTable) -> dict[str, str]:
     """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
     head = {
@@ -164,7 +159,7 @@ def _make_headline_cell(statistic: Statistic | None, column: Column, reference: 
         return EMPTY
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
-    title = f"{column.name}: {value}{spread}, {_count_checkpoints(statistic)}"
+    title = f"{column.name}: {value}{spread}, {format_count(statistic.seeds, 'seed')}"
     if statistic.change is not None:
         change = format_number(statistic.change, column, sign=True)
         title += f"; {change} to {reference} {describe_interval(statistic, column)}".rstrip()

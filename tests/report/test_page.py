@@ -304,10 +304,7 @@ def test_published_numbers_stand_beside_ours(project):
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
     params = report_command.read.load_params("params.yaml")
-    params.report.reference, params.grid = (
-        "clik",
-        SimpleNamespace(methods=list(fake_runs.METHODS)),
-    )
+    params.report.reference, params.grid = ("clik", SimpleNamespace(methods=list(fake_runs.METHODS)))
     with pytest.raises(
         UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
     ):
