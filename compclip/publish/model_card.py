@@ -91,12 +91,7 @@ def write_card(source: SourceRun, licence: str, notes: list[str], converted: boo
 
 
 def make_head(
-    source: SourceRun,
-    numbers: list[CardNumber],
-    offers: list[Offer],
-    licence: str,
-    converted: bool,
-    library: str,
+    source: SourceRun, numbers: list[CardNumber], offers: list[Offer], licence: str, converted: bool, library: str
 ) -> str:
     """Return the YAML that the hub reads; `library` opens the model."""
     from huggingface_hub import ModelCardData

@@ -76,9 +76,7 @@ def main(argv: list[str]) -> int:
         root=root,
     )
     literature = report_page.Literature(
-        numbers=printed,
-        official=published_numbers.read_official_benchmarks(PUBLISHED),
-        claims=stated,
+        numbers=printed, official=published_numbers.read_official_benchmarks(PUBLISHED), claims=stated
     )
     settings = report_page.PageSettings(
         columns=params.report.columns,

@@ -19,7 +19,6 @@ from compclip.report import tables
 from compclip.report.escape import format_csv
 from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
 from compclip.runs import result_files, run_folder
-from compclip.runs.item_outcomes import Items
 from compclip.runs.picture_splits import select_items
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
@@ -82,20 +81,17 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
 
 def make_blind_rows(group: ResultTable, blind: Sequence[FinishedRun]) -> tuple[MethodRow, ...]:
     """Make a row of a table's columns for each blind row; a cosine has no number there."""
-    return tuple(
-        MethodRow(run.cell.method, (run,), tuple(_make_blind_statistic(column, run) for column in group.columns))
-        for run in blind
-    )
+    rows = []
+    for run in blind:
+        values = [None if column.score else tables.column_value(run, column) for column in group.columns]
+        statistics = tuple(None if value is None else Statistic(value, None, 1) for value in values)
+        rows.append(MethodRow(run.cell.method, (run,), statistics))
+    return tuple(rows)
 
 
 def is_compared(column: Column, blind: Sequence[FinishedRun]) -> bool:
     """Return whether a column is a share of which more is better, and some blind row has it."""
     return not (column.score or column.lower) and any(tables.column_value(run, column) is not None for run in blind)
-
-
-def _make_blind_statistic(column: Column, run: FinishedRun) -> Statistic | None:
-    value = None if column.score else tables.column_value(run, column)
-    return None if value is None else Statistic(value, None, 1)
 
 
 def compute_score(column: Column, runs: RunsBySeed) -> Statistic | None:
@@ -120,20 +116,14 @@ def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRu
     """
 
     def choose(benchmark: str, metric: str) -> frozenset[str] | None:
-        items_of_rows = filter(None, (_find_items(row, benchmark, metric) for row in blind))
-        wrong_ids = [_wrong_ids(items) for items in items_of_rows]
+        wrong_ids = []
+        for row in blind:
+            items = row.results[benchmark].items.get(metric) if benchmark in row.results else None
+            if items:
+                wrong_ids.append(frozenset(items.ids[index] for index in np.flatnonzero(items.values == 0)))
         return frozenset.intersection(*wrong_ids) if wrong_ids else None
 
     return select_items(run, choose)
-
-
-def _find_items(run: FinishedRun, benchmark: str, metric: str) -> Items | None:
-    result = run.results.get(benchmark)
-    return result.items.get(metric) if result else None
-
-
-def _wrong_ids(items: Items) -> frozenset[str]:
-    return frozenset(items.ids[index] for index in np.flatnonzero(items.values == 0))
 
 
 def _get_nothing(run: FinishedRun) -> FinishedRun:

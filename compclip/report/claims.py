@@ -263,16 +263,6 @@ def count_verdicts(judged: Sequence[Finding | Evidence]) -> dict[str, int]:
 
 # --- the claims table: the same verdicts, differences and intervals for the page, Markdown, CSV and LaTeX
 
-RULE = (
-    "An inequality holds if its 95 % interval lies on its side of the margin, and is refuted if it lies on the other; "
-    f"in between, or with fewer than {LEAST_SEEDS} shared seeds, it is undecided. The interval is over seeds and items "
-    "together: trainings and a benchmark's records are both samples, and every seed has the same records (Student's t; "
-    "the variance over seeds and that over records, both paired, add up). Where a column keeps no items it is over the "
-    "seeds alone, and with one seed over the items alone. A claim does not hold as soon as one inequality is refuted; "
-    "it holds if all do. Intervals are not simultaneous: of many inequalities a few are decided by luck, unless "
-    "report.correction names a correction. Differences are the first method minus the second, ± their standard "
-    "deviation over seeds, in points; the paper's are those of its own table, their range where it has several rows."
-)
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 CLAIM_FIELDS = (
     "group", "claim", "paper", "table", "claim_verdict", "inequality", "verdict", "column", "difference", "margin",

@@ -3,8 +3,7 @@
 Columns: paper, table, row, method, backbone, data, benchmark, metric, value, unit, and where there is one, deviation
 (over seeds) and activation (a wrong one, with which the weights were scored); values as printed. A row without a method
 is a model that we do not train: it is kept for the sums and left out of the comparison. benchmarks.yaml has the
-fingerprints of the official benchmarks. Below our difference of two methods in a column is the authors', as far as it
-is of the same two.
+fingerprints of the official benchmarks.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from compclip.base.files import read_text
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import load_section
 from compclip.report import table_heads
-from compclip.report.table_formats import PrintedRows, format_number
-from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report.table_formats import format_number
+from compclip.report.tables import Column, MethodRow, ResultTable
 
 FIELDS = ("paper", "table", "row", "method", "backbone", "data", "benchmark", "metric", "value", "unit")
 # columns that a file may have
@@ -323,98 +322,3 @@ def list_obstacles(group: ResultTable, names: Collection[str], official: Officia
             is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
             columns_by_reason.setdefault(reason, {})[column.name if is_mean else column.benchmark] = None
     return {reason: list(columns) for reason, columns in columns_by_reason.items()}
-
-
-# --- the authors' own differences beside ours
-
-TEXT_TOWER = "finetune.text"  # plain fine-tuning of the text tower alone
-# what papers call fine-tuned by the contrastive loss alone; CLIC trains the text tower
-PLAIN_FINE_TUNING = {"finetune": ("finetune", "c2lip.finetune"), TEXT_TOWER: ("clic.b1",)}
-
-
-@dataclass(frozen=True)
-class DifferenceBeside:
-    """Our difference of a method to `base` in a column, in its own unit, and those that a paper prints, in points."""
-
-    method: str
-    base: str
-    column: Column
-    paper: str
-    ours: float
-    printed: tuple[float, ...]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether our sign is that of the mean of the printed ones; a difference of 0 agrees with none."""
-        return self.ours * sum(self.printed) > 0
-
-    @property
-    def text(self) -> str:
-        """What is printed, from the least to the largest, and whether its sign is ours."""
-        unit = self.column.scale
-        ends = (min(self.printed) / unit, max(self.printed) / unit)
-        printed = " to ".join(dict.fromkeys(format_number(end, self.column, sign=True) for end in ends))
-        return f"{printed} {'same' if self.agrees else 'other'} sign"
-
-
-def list_differences(
-    contrasts: Sequence[ResultTable], base: str, numbers: Sequence[PublishedNumber]
-) -> list[DifferenceBeside]:
-    """List every difference to `base` that a paper prints too: a line a method, column and paper, over its tables.
-
-    `contrasts` are tables whose statistics have `change`, the difference to `base`. Means over benchmarks are left out,
-    since a paper's are over others, and so are weights that were scored with a wrong activation.
-    """
-    usable = drop_wrong_activations(numbers)
-    papers = list(dict.fromkeys(n.paper for n in usable))
-    lines = []
-    for method, column, statistic in _iterate_compared(contrasts):
-        for paper in papers:
-            printed = _list_printed(usable, paper, method, base, column.name)
-            if printed and statistic.change is not None:
-                lines.append(DifferenceBeside(method, base, column, paper, statistic.change, printed))
-    return lines
-
-
-def _iterate_compared(contrasts: Sequence[ResultTable]) -> Iterator[tuple[str, Column, Statistic]]:
-    """Iterate over the numbers of trained methods in columns of one benchmark."""
-    for group in contrasts:
-        for row, column, statistic in group.numbers():
-            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
-            if row.method != PRETRAINED and not is_mean:
-                yield row.method, column, statistic
-
-
-def _list_printed(
-    numbers: Sequence[PublishedNumber], paper: str, method: str, base: str, column: str
-) -> tuple[float, ...]:
-    """List what a paper's tables print of a method less `base` in a column, each difference once."""
-    of_paper = [n for n in numbers if n.paper == paper]
-    printed: list[float] = []
-    for left in _list_published_names(method):
-        tables = dict.fromkeys(n.table for n in of_paper if n.method.removeprefix(RELEASED) == left)
-        for table in tables:
-            for right in _list_published_names(base):
-                printed += list_printed_differences(of_paper, paper, table, left, right, column)
-    return tuple(dict.fromkeys(printed))
-
-
-def _list_published_names(method: str) -> tuple[str, ...]:
-    """List the names that papers' tables have for a method of ours: plain fine-tuning has several."""
-    return PLAIN_FINE_TUNING.get(method, (method,))
-
-
-def summarize_differences(lines: Sequence[DifferenceBeside]) -> str:
-    """Say of how many printed differences the sign is ours too; empty without any."""
-    if not lines:
-        return ""
-    agreeing = sum(line.agrees for line in lines)
-    return f"Of {len(lines)} differences to {lines[0].base} that the authors print, {agreeing} have the same sign here."
-
-
-def layout_printed(lines: Sequence[DifferenceBeside]) -> PrintedRows:
-    """Lay out what is printed as rows below ours."""
-    rows: dict[str, dict[str, dict[Column, str]]] = {}
-    for line in lines:
-        rows.setdefault(line.method, {}).setdefault(line.paper, {})[line.column] = line.text
-    return rows

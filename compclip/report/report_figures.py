@@ -1,4 +1,4 @@
-"""The report's figures, and the same series as CSV for `dvc plots`."""
+"""The report's figures, and the trade-off as CSV."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
-import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -31,13 +30,7 @@ from compclip.report.svg_plots import (
 )
 from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column, ResultTable, Statistic, format_summaries, summary_names
-from compclip.runs.result_files import FinishedRun
-from compclip.runs.run_folder import SHARE
 
-NOT_TERMS = {
-    "step", "epoch", "samples", "loss", "lr", "logit_scale", "scale", "bias", "grad_norm", "samples_per_second",
-    "matrix_share", "data_wait", "time", "loss_scale", "skipped_steps",
-}  # fmt: skip
 TRADEOFF_SIZE = (430, 330)  # pixels
 FOREST_WIDTH = 450
 FOREST_HEAD = 62  # above and below the rows
@@ -45,24 +38,6 @@ FOREST_ROW = 34
 CROWDED_ROW = 14.5  # of a plot of more rows than CROWD
 VERDICT_COLOURS = {1: BETTER, -1: WORSE, 0: SOFT}
 CROWD = 12  # a plot of more points has numbers in place of names
-
-
-def list_terms(runs: Sequence[FinishedRun]) -> list[str]:
-    """List the named loss terms in the curves, in the order of the files.
-
-    A method of one term has none beside the total.
-    """
-    names = [k for run in runs for line in run.curve for k, v in line.items() if isinstance(v, (int, float))]
-    terms = [n for n in dict.fromkeys(names) if n not in NOT_TERMS and not n.startswith(SHARE)]
-    return terms if len(terms) > 1 else []
-
-
-def collect_series(runs: Sequence[FinishedRun], term: str) -> tuple[list[int], np.ndarray]:
-    """Collect steps and values of one term, shape (S seeds, steps): only the steps that all seeds logged."""
-    tables = [{line["step"]: line[term] for line in run.curve if line.get(term) is not None} for run in runs]
-    tables = [t for t in tables if t]
-    steps = sorted(set.intersection(*map(set, tables))) if tables else []
-    return steps, np.array([[t[s] for s in steps] for t in tables], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -224,18 +199,8 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: s
     return plot.to_svg()
 
 
-def format_loss_csv(runs: Sequence[FinishedRun]) -> str:
-    """Format step, loss and each term, means over seeds, for `dvc plots`; empty without curves."""
-    curves = {name: collect_series(runs, name) for name in ["loss", *list_terms(runs)]}
-    rows = []
-    for step in curves["loss"][0]:
-        means = [f"{v[:, s.index(step)].mean():.6g}" if step in s else "" for s, v in curves.values()]
-        rows.append([step, *means])
-    return format_csv([["step", *curves], *rows]) if rows else ""
-
-
 def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
-    """Format one line a method: summary columns in percent, for `dvc plots`."""
+    """Format one line a method: summary columns in percent."""
     names = summary_names(groups)
     rows = []
     for group in groups:

@@ -37,7 +37,7 @@ from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding
 from compclip.report.escape import format_name, to_markdown
 from compclip.report.first_screen import ComparedTable
-from compclip.report.published_numbers import DifferenceBeside, OfficialBenchmarks, PaperComparison, PublishedNumber
+from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_details import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SHARED, SharedPictures
@@ -46,6 +46,7 @@ from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
 
+TEXT_TOWER = "finetune.text"  # plain fine-tuning of the text tower alone
 ITEMS = 3  # won, and lost, of each method
 MANY = 25  # methods; the head of the page counts more
 
@@ -141,16 +142,8 @@ class ReportPage:
         if self.settings.reference:
             contrasts[self.settings.reference] = self.tables.contrasts
         if self.tables.text_contrasts:
-            contrasts[published_numbers.TEXT_TOWER] = self.tables.text_contrasts
+            contrasts[TEXT_TOWER] = self.tables.text_contrasts
         return contrasts
-
-    def layout_printed(self, group: ResultTable, base: str) -> table_formats.PrintedRows:
-        """Lay out what papers print of the differences of a table, as rows below ours."""
-        return published_numbers.layout_printed(self.list_printed([group], base))
-
-    def list_printed(self, groups: Sequence[ResultTable], base: str) -> list[DifferenceBeside]:
-        """List what papers print of the differences of some tables."""
-        return published_numbers.list_differences(groups, base, self.literature.numbers)
 
     @property
     def notes(self) -> dict[str, list[str]]:
@@ -192,10 +185,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
 
 
 def _build_tables(
-    results: GridResults,
-    settings: PageSettings,
-    searches: Mapping[tables.RowName, str],
-    columns: Sequence[Column],
+    results: GridResults, settings: PageSettings, searches: Mapping[tables.RowName, str], columns: Sequence[Column]
 ) -> list[ResultTable]:
     """Build the tables of some columns, with the marks of their rows; none without columns."""
     if not columns:
@@ -209,10 +199,10 @@ def _build_tables(
 
 def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list[ResultTable]:
     """Build the differences of methods that train the text tower alone to plain fine-tuning of that tower."""
-    if reference == published_numbers.TEXT_TOWER:
+    if reference == TEXT_TOWER:
         return []
     contrasts = []
-    for group in tables.build_contrasts(groups, published_numbers.TEXT_TOWER):
+    for group in tables.build_contrasts(groups, TEXT_TOWER):
         rows = [row for row in group.rows if row.runs and row.runs[0].config["train"].get("trainable") == "text"]
         if rows:
             contrasts.append(replace(group, rows=tuple(rows)))
@@ -265,7 +255,7 @@ def list_facts(page: ReportPage) -> list[tuple[str, str]]:
     """List what the grid holds, as (name, values) pairs for the head of the page."""
     runs = page.results.runs
     cells = [run.cell for run in runs]
-    methods = list(dict.fromkeys(c.method for c in cells))
+    methods = list(dict.fromkeys(str(c.method) for c in cells))
     trained = [run for run in runs if run.cell.method != PRETRAINED]
     split = page.settings.split
     pairs: dict[str, Sequence[str]] = {
@@ -354,20 +344,12 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
     return joined
 
 
-def layout_contrasts(page: ReportPage, groups: Sequence[ResultTable], base: str) -> list[dict[str, Any]]:
-    """Lay out tables of differences to `base`, each row with what papers print of it; none without rows."""
-    laid_out = []
-    for group in groups:
-        laid_out.append(layout_differences(group) | {"printed": page.layout_printed(group, base)})
-    return [table for table in laid_out if table["rows"]]
-
-
 # What the template calls, by these names.
 TEMPLATE_MODULES = (
     claims, decisions, first_screen, item_gallery, published_numbers, run_details, table_formats, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
-    compare_tables, layout_contrasts, list_facts, describe_summaries, draw_wise_ft, draw_curves,
+    compare_tables, list_facts, describe_summaries, draw_wise_ft, draw_curves,
     compare_published, list_not_published, format_name,
 )  # fmt: skip
 
@@ -390,11 +372,7 @@ def write_report(page: ReportPage, out: Path) -> None:
         "report.csv": table_formats.format_results_csv(all_tables),
         "report.tex": table_formats.format_latex(groups, page.notes, blind)
         + table_formats.format_blind_latex(list(page.tables.blind.values()))
-        + "".join(
-            table_formats.format_contrasts_latex([group], base, page.layout_printed(group, base))
-            for base, of_base in page.contrasts.items()
-            for group in of_base
-        )
+        + "".join(table_formats.format_contrasts_latex(of_base, base) for base, of_base in page.contrasts.items())
         + claims.format_claims_latex(page.findings),
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
@@ -417,10 +395,6 @@ def _format_plots(page: ReportPage) -> dict[str, str]:
         "wise_ft.csv": trajectories.format_lines_csv(groups, page.results.lines),
         "training_curves.csv": trajectories.format_curves_csv(groups, page.results.curves),
     }
-    for group in groups:
-        for row in group.rows:
-            name = f"loss/{row.method}-{group.backbone}-{group.data}.csv"
-            plots[name] = report_figures.format_loss_csv(row.runs)
     return {name: text for name, text in plots.items() if text}
 
 

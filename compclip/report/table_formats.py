@@ -30,12 +30,10 @@ CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
     "difference", "low", "high", "over", "items", "verdict",
 )  # fmt: skip
-PRINTED = "{} prints"  # names the row of a paper's differences, below ours
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
 FormatCell = Callable[[Statistic | None, Column], str]
-PrintedRows = Mapping[str, Mapping[str, Mapping[Column, str]]]  # by method and paper a text for each column
 
 
 def format_number(value: float, column: Column, sign: bool = False) -> str:
@@ -52,11 +50,6 @@ def format_interval(interval: Interval, column: Column, sign: bool = True) -> st
 def describe_basis(statistic: Statistic) -> str:
     """Return the note beside an interval; empty for one over all that the table is over."""
     return statistics.describe_basis(statistic.basis)
-
-
-def _count_checkpoints(statistic: Statistic) -> str:
-    """Return how many checkpoints, or pairs of them, a number is the mean of."""
-    return format_count(statistic.seeds, "seed")
 
 
 def describe_head(group: ResultTable) -> dict[str, str]:
@@ -150,7 +143,6 @@ def _layout_table(
         "seen": {},
         "basis": "",
         "least": [],
-        "printed": {},
     }
 
 
@@ -167,7 +159,7 @@ def _make_headline_cell(statistic: Statistic | None, column: Column, reference: 
         return EMPTY
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
-    title = f"{column.name}: {value}{spread}, {_count_checkpoints(statistic)}"
+    title = f"{column.name}: {value}{spread}, {format_count(statistic.seeds, 'seed')}"
     if statistic.change is not None:
         change = format_number(statistic.change, column, sign=True)
         title += f"; {change} to {reference} {describe_interval(statistic, column)}".rstrip()
@@ -309,13 +301,13 @@ def format_latex(
     return LATEX_PACKAGES + "\n".join(latex_tables)
 
 
-def format_contrasts_latex(groups: Sequence[ResultTable], method: str, printed: PrintedRows | None = None) -> str:
-    """Format booktabs tables of differences, a group and section of columns each, `printed` below their rows."""
+def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
+    """Format booktabs tables of differences, a group and section of columns each."""
     caption = (
         rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
         r"together, unless it says less; $\ast$ marks one that excludes 0."
     )
-    return "".join(_latex_sections(group, _latex_contrast, caption, printed) for group in groups)
+    return "".join(_latex_sections(group, _latex_contrast, caption) for group in groups)
 
 
 def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
@@ -327,13 +319,10 @@ def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
     return "".join(_latex_sections(table.sighted, _latex_score, caption) for table in blind_tables)
 
 
-def _latex_sections(group: ResultTable, cell: FormatCell, caption: str, printed: PrintedRows | None = None) -> str:
+def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
     """Format a table for each section of a group's columns; empty without rows."""
     sections = split_sections(group).items() if group.rows else ()
-    return "".join(
-        "\n" + _latex_table(group.select(indices), cell, caption, section, printed=printed)
-        for section, indices in sections
-    )
+    return "".join("\n" + _latex_table(group.select(indices), cell, caption, section) for section, indices in sections)
 
 
 def split_sections(group: ResultTable) -> dict[str, list[int]]:
@@ -355,7 +344,6 @@ def _latex_table(
     caption: str,
     section: str,
     foot: ResultTable | None = None,
-    printed: PrintedRows | None = None,
 ) -> str:
     """Format a booktabs table: a line a row, `cell` of each statistic, and the rows of `foot` below a line, in italics.
 
@@ -370,23 +358,20 @@ def _latex_table(
         first += n
     marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.column_marks(group).items()}
     names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
-    rows = _latex_rows(group, cell, "{}", printed or {})
-    last_rows = _latex_rows(foot, cell, r"\textit{{{}}}", {}) if foot else []
+    rows = _latex_rows(group, cell, "{}")
+    last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []
     head = [["", *spans], ["Method", *names]]
     return layout_latex(
         "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules), last_rows
     )
 
 
-def _latex_rows(group: ResultTable, cell: FormatCell, label: str, printed: PrintedRows) -> list[list[str]]:
-    """Return each row's cells, the first its name in the form of `label`, with what papers print below."""
+def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[list[str]]:
+    """Return each row's cells, the first its name in the form of `label`."""
     rows = []
     for row in group.rows:
         cells = [cell(statistic, column) for statistic, column in zip(row.statistics, group.columns, strict=True)]
         rows.append([label.format(to_latex(table_heads.row_label(row, group))), *cells])
-        for paper, texts in printed.get(row.method, {}).items():
-            cells = [to_latex(texts.get(column, "")) for column in group.columns]
-            rows.append([to_latex(PRINTED.format(paper)), *cells])
     return rows
 
 

@@ -409,14 +409,7 @@ def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> S
         verdict = -interval.sign if column.lower else interval.sign
     change = mean_std(gaps)[0]
     return Statistic(
-        mean=mean,
-        std=std,
-        seeds=len(pairs),
-        rank=0,
-        difference=interval,
-        change=change,
-        verdict=verdict,
-        basis=basis,
+        mean=mean, std=std, seeds=len(pairs), rank=0, difference=interval, change=change, verdict=verdict, basis=basis
     )
 
 

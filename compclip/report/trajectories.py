@@ -77,17 +77,12 @@ def collect_lines(
     return lines, missing
 
 
-def format_alpha(alpha: float) -> str:
-    """Format the place of a mixture on its line."""
-    return f"α {alpha:g}"
-
-
 def build_trajectories(
     group: ResultTable,
     lines: Sequence[WiseFtLine],
     x: Column,
     y: Column,
-    describe_place: Callable[[float], str] = format_alpha,
+    describe_place: Callable[[float], str] = "α {:g}".format,
 ) -> list[Trajectory]:
     """Build the group's methods in the plane of two summary columns, means over seeds, in percent.
 
@@ -152,11 +147,7 @@ class TrainingCurve:
 
 
 def collect_curves(
-    runs: Sequence[FinishedRun],
-    benchmarks: Sequence[str],
-    split: PictureSplit,
-    root: Path,
-    partial: bool = False,
+    runs: Sequence[FinishedRun], benchmarks: Sequence[str], split: PictureSplit, root: Path, partial: bool = False
 ) -> tuple[list[TrainingCurve], list[MissingResult]]:
     """Collect the curves of runs that have snapshots, of the items of `split`, and what is missing.
 

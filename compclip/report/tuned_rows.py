@@ -249,21 +249,6 @@ def _format_value(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def describe_tuning(methods: Sequence[TunedMethod]) -> str:
-    """Describe in a paragraph what all of them were given."""
-    objectives = " + ".join(dict.fromkeys(name for method in methods for name in method.objectives))
-    minutes = sum(method.device_seconds for method in methods) / 60
-    return (
-        "All methods had the same number of trials of their schedule, then as many for each parameter of their own, "
-        "and half as many more each time that a space was widened, since its best trial lay at an edge. "
-        f"All had a seed of their own; {minutes:.0f} device-minutes in all. "
-        f"They were chosen by {objectives} on validation items. A gain is the sum over these columns less that of the "
-        "pretrained model, in points: before, of the values that the grid declares, and of the chosen ones. Flat are "
-        f"trials within {FLAT_POINTS:g} point of the best gain; behind each chosen value stand the one before and the "
-        "range that the flat trials had."
-    )
-
-
 def tabulate_tuning(methods: Sequence[TunedMethod]) -> list[list[str]]:
     """Tabulate a line a method: trials, minutes, the gain before and after, flat trials, and what was chosen."""
     lines = []

@@ -38,8 +38,7 @@ def test_official_files_have_the_fingerprint_that_is_declared(name, shared_data)
 
 
 @pytest.mark.parametrize(
-    ("grid", "beginning"),
-    [("fsc_clip_main", ""), ("clic_table12", "zeroshot_ten_"), ("clic_table3", "zeroshot_ten_")],
+    ("grid", "beginning"), [("fsc_clip_main", ""), ("clic_table12", "zeroshot_ten_"), ("clic_table3", "zeroshot_ten_")]
 )
 def test_means_are_over_the_benchmarks_that_the_papers_grids_declare(grid, beginning):
     """Of FSC-CLIP's four summary columns, and of CLIC's ZS-10."""

@@ -218,7 +218,7 @@ def test_the_command_writes_the_same_bytes_twice(project):
     first = files(project / "reports")
     assert sorted(first) == [
         "blind.csv", "claims.csv", "index.html", "metrics.json",
-        "plots/forest-vit-scenes.svg", "plots/loss/clic-vit-scenes.csv", "plots/loss/negclip-vit-scenes.csv", "plots/tradeoff.csv", "reference.csv", "report.csv", "report.md",
+        "plots/forest-vit-scenes.svg", "plots/tradeoff.csv", "reference.csv", "report.csv", "report.md",
         "report.tex",
     ]  # fmt: skip
     assert report_command.main([]) == 0
@@ -304,10 +304,7 @@ def test_published_numbers_stand_beside_ours(project):
 
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
     params = report_command.read.load_params("params.yaml")
-    params.report.reference, params.grid = (
-        "clik",
-        SimpleNamespace(methods=list(fake_runs.METHODS)),
-    )
+    params.report.reference, params.grid = ("clik", SimpleNamespace(methods=list(fake_runs.METHODS)))
     with pytest.raises(
         UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
     ):

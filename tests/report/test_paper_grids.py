@@ -27,12 +27,7 @@ def build_page(name, folder):
     )
     official = fake_grid.official(params, FOLDER)
     return made_page.build_page(
-        runs,
-        params.evaluate.benchmarks,
-        params.report.columns,
-        missing_results,
-        PRINTED,
-        official=official,
+        runs, params.evaluate.benchmarks, params.report.columns, missing_results, PRINTED, official=official
     )
 
 

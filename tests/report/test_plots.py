@@ -6,37 +6,11 @@ import pytest
 from matplotlib.text import Text
 
 from compclip.report import report_figures
-from compclip.report.run_details import collect_runs
 from compclip.report.svg_plots import SvgPlot
-from tests import fake_runs
 
 
 def texts(svg):
     return re.findall(r"<text [^>]*>([^<]*)</text>", svg)
-
-
-@pytest.fixture
-def clic(tmp_path):
-    return collect_runs(fake_runs.cells(("clic",)), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
-
-
-def test_terms_leave_out_what_is_no_loss(clic):
-    assert report_figures.list_terms(clic) == ["clip", "local"]
-
-
-def test_series_of_both_seeds(clic):
-    steps, values = report_figures.collect_series(clic, "clip")
-    assert steps == [10, 20, 30]
-    assert values.tolist() == [[2.5, 2.0, 1.5], [3.5, 3.0, 2.5]]
-
-
-def test_loss_csv_has_the_mean_over_seeds(clic):
-    assert report_figures.format_loss_csv(clic).splitlines() == [
-        "step,loss,clip,local",
-        "10,3.5,3,0.5",
-        "20,3,2.5,0.5",
-        "30,2.5,2,0.5",
-    ]
 
 
 @pytest.mark.parametrize("length", [1, 8])

@@ -49,13 +49,7 @@ def test_its_row_is_marked_in_every_table(tmp_path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(row | ({"grad_norm": 0.0} if i else {})) + "\n" for i, row in enumerate(rows)))
     runs, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    page = made_page.build_page(
-        runs,
-        fake_runs.BENCHMARKS,
-        None,
-        missing,
-        [],
-    )
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, missing, [])
     report_page.write_report(page, tmp_path / "reports")
     says = f"negclip: learned nothing with seed 1 from step {rows[1]['step']} on: the gradients were 0"
     for name, mark in (("index.html", "⊘"), ("report.md", "⊘"), ("report.tex", r"$\oslash$")):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compclip.report import report_figures, report_page, run_details, table_heads
+from compclip.report import report_page, run_details, table_heads
 from compclip.report.run_details import collect_runs
 from compclip.runs import progress
 from compclip.runs.run_folder import REPLACED
@@ -47,10 +47,3 @@ def test_replaced_samples_are_said(tmp_path, share, is_in_tables):
     for group in page.tables.main:
         assert (line in table_heads.describe_marks(group)) == is_in_tables
         assert (f"{group.name}: {line}" in table_heads.list_warnings(group)) == is_in_tables
-
-
-def test_shares_are_no_terms_of_a_loss(tmp_path):
-    runs = build_page(tmp_path, []).results.runs
-    for run in runs:
-        run.curve[:] = [line | {"share/captions": 1.0} for line in run.curve]
-    assert report_figures.list_terms(runs) == ["clip", "local"]

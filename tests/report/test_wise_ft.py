@@ -77,8 +77,7 @@ def test_the_table_has_every_run_and_alpha(runs):
 def test_a_benchmark_that_was_left_out(runs):
     """A line without a benchmark of the column is not drawn, rather than at a mean over fewer."""
     write_json(
-        Published(runs, CELLS[0]).line,
-        {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]},
+        Published(runs, CELLS[0]).line, {"points": [{"alpha": a, "metrics": {"sugarcrepe/swap": 0.5}} for a in (0, 1)]}
     )
     page, group = report(runs)
     columns = group.summaries
