@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import study_declaration, study_results
+from compclip.sweep import study_declaration, study_page
 from compclip.sweep.study_driver import StudyDriver, open_study
 from tests import fake_sweep
 
@@ -49,7 +49,7 @@ def project(tmp_path, monkeypatch):
     """A folder with parameters, inputs and the study `s`."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(study_results, "write_page", lambda *_: None)  # costs more than all else
+    monkeypatch.setattr(study_page, "write_page", lambda *_: None)  # costs more than all else
     return fake_sweep.make(tmp_path)
 
 

@@ -48,7 +48,7 @@ from compclip.runs import notify, run_store
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.notify import News
 from compclip.runs.run_folder import Inputs
-from compclip.sweep import confirmation, study_page, study_results
+from compclip.sweep import confirmation, study_results
 from compclip.sweep import study_declaration as studies
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_driver import RunSender, StudyDriver, open_study
@@ -109,7 +109,7 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         if args.retry_failed:
             print(f"{format_count(driver.retry_failed(), 'failed trial')} to be tried again", flush=True)
         drive_and_notify(driver, profile.notify, args.trials or study.trials)
-        print(f"studies/{study.name}/index.html: {study_page.format_counts(driver.document())}", flush=True)
+        print(f"studies/{study.name}/index.html: {study_results.format_counts(driver.document())}", flush=True)
         record_in_mlflow(study.name, args.params)
 
 
@@ -132,12 +132,14 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
 
 def confirm_verdict(study: Study, args: argparse.Namespace) -> None:
     """Judge a study's front by the runs of its confirmation, and write that beside the study."""
+    from compclip.sweep import study_page
+
     params = read.load_params(args.verdict)
     folder = Path("studies") / study.name
     runs, _ = collect_runs(list_cells(params), params.evaluate.benchmarks, Path("."))
     verdicts = confirmation.judge_front(study, params, runs)
     write_json(folder / study_results.CONFIRMED, verdicts)
-    study_results.write_page(read_mapping(folder / "trials.json"), folder)
+    study_page.write_page(read_mapping(folder / "trials.json"), folder)
     lines = confirmation.verdict_lines(verdicts)
     print("\n".join([*lines, f"{folder}/index.html: confirmed by seeds {verdicts['seeds']}"]), flush=True)
 

@@ -45,14 +45,10 @@ DOMINATES, DOMINATED, NEITHER, UNDECIDED = VERDICTS = ("dominates", "is dominate
 def load_front(study: Study, root: Path) -> list[dict[str, Any]]:
     """Load the trials of a study's front as trials.json has them. Raises UserError where there are none."""
     path = root / "studies" / study.name / "trials.json"
-    fix = f"run `compclip sweep --study {study.name}` first"
-    if not path.is_file():
-        raise UserError(f"{path}: is not there; {fix}")
-    study_json = read_mapping(path)
-    trials = [t for t in study_json.get("trials", ()) if t.get("number") in study_json.get("front", ())]
-    if not trials:
-        raise UserError(f"{path}: has no front yet; {fix}")
-    return trials
+    study_json = read_mapping(path) if path.is_file() else {"trials": [], "front": []}
+    if not study_json["front"]:
+        raise UserError(f"{path}: has no front yet; run `compclip sweep --study {study.name}` first")
+    return [trial for trial in study_json["trials"] if trial["number"] in study_json["front"]]
 
 
 def confirmation_grid(

@@ -432,7 +432,11 @@ class StudyDriver:
     def write(self) -> None:
         """Write the files of studies/<name>/."""
         began = time.monotonic()
-        study_results.write_files(self.document(), self.study, self.params, self.folder)
+        from compclip.sweep import study_page  # matplotlib: half a second for whoever only looks at parameters
+
+        document = self.document()
+        study_results.write_files(document, self.study, self.params, self.folder)
+        study_page.write_page(document, self.folder)
         ended = time.monotonic()
         self.page_due = ended + PAGES_APART * (ended - began)
 

@@ -9,20 +9,27 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from compclip.base.files import read_mapping, write_atomic
 from compclip.report.escape import format_tick
 from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.svg_plots import COLOURS, PAPER, SvgPlot
 from compclip.sweep.confirmation import VERDICTS
+from compclip.sweep.study_results import CONFIRMED, format_counts
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
-ORDER = ("complete", "pruned", "failed", "running", "waiting")
 SIZE = (410, 290)  # pixels
 STYLES: dict[str, dict[str, Any]] = {  # of a trial's mark, those on top last
     "trial": {"color": COLOURS[1], "alpha": 0.75, "markersize": 7},
     "paper": {"color": COLOURS[2], "marker": "D", "markersize": 8},
     "best": {"color": COLOURS[3], "markersize": 10, "markeredgecolor": PAPER},
 }
+
+
+def write_page(study_json: Mapping[str, Any], folder: Path) -> None:
+    """Write the page, with what the front's confirmation said where that is there."""
+    confirmed = read_mapping(folder / CONFIRMED) if (folder / CONFIRMED).is_file() else None
+    write_atomic(folder / "index.html", format_page(study_json, confirmed))
 
 
 def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,12 +60,6 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
         pareto=draw_pareto(study, complete) if len(study["objectives"]) == 2 and complete else "",
         slices=list(filter(None, slices)),
     )  # fmt: skip
-
-
-def format_counts(study: Mapping[str, Any]) -> str:
-    """Count the trials by state, as text."""
-    states = [t["state"] for t in study["trials"]]
-    return ", ".join(f"{states.count(s)} {s}" for s in ORDER if s in states) or "none yet"
 
 
 def list_facts(study: Mapping[str, Any]) -> list[tuple[str, str]]:

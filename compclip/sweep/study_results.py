@@ -1,4 +1,4 @@
-"""What a study found, as files in studies/<name>/: trials.json, best.yaml, index.html; and who may drive it."""
+"""What a study found, as files in studies/<name>/: trials.json and best.yaml; and who may drive it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from compclip.base import yaml_text
 from compclip.base.errors import one_line
-from compclip.base.files import hold_exclusively, read_mapping, write_atomic, write_json
+from compclip.base.files import hold_exclusively, write_atomic, write_json
 from compclip.base.messages import format_share
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
@@ -18,9 +18,9 @@ from compclip.report.tables import Column
 from compclip.runs import run_store
 from compclip.sweep.sampling_and_pruning import dominates
 from compclip.sweep.study_declaration import Study, trial_overrides
-from compclip.sweep.study_page import format_page
 
 CONFIRMED = "confirmation.json"
+ORDER = ("complete", "pruned", "failed", "running", "waiting")
 NOTED = "scores_at_rungs"  # of a trial: step -> the values of the objectives
 
 
@@ -82,18 +82,11 @@ def study_to_json(
 
 
 def write_files(study_json: dict, study: Study, params: Path, folder: Path) -> None:
-    """Write the three files, each whole; best.yaml as soon as a trial has finished."""
+    """Write trials.json, and best.yaml as soon as a trial has finished."""
     write_json(folder / "trials.json", study_json)
     if study_json["best"] is not None:
         best = next(t for t in study_json["trials"] if t["number"] == study_json["best"])
         write_atomic(folder / "best.yaml", best_yaml(study, params, best, format_values(study_json, best["values"])))
-    write_page(study_json, folder)
-
-
-def write_page(study_json: Mapping[str, Any], folder: Path) -> None:
-    """Write the page, with what the front's confirmation said where that is there."""
-    confirmed = read_mapping(folder / CONFIRMED) if (folder / CONFIRMED).is_file() else None
-    write_atomic(folder / "index.html", format_page(study_json, confirmed))
 
 
 def best_trial(study: Study, trials: list[dict], reference: list[float] | None) -> dict | None:
@@ -148,3 +141,9 @@ def _format_number(objective: Mapping[str, Any], value: float) -> str:
     if objective.get("score"):
         return format_share(value, is_cosine=True)
     return f"{format_share(value)} %"
+
+
+def format_counts(study: Mapping[str, Any]) -> str:
+    """Count the trials by state, as text."""
+    states = [t["state"] for t in study["trials"]]
+    return ", ".join(f"{states.count(s)} {s}" for s in ORDER if s in states) or "none yet"

@@ -27,7 +27,7 @@ from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, Trained
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
-KEY, CONTENT, FILES, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "files", "complete"))
+KEY, CONTENT, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete"))
 GRID = "grid"  # the tag of a run that the list of methods shows: a row, or a cell of the grid
 NOTE = "mlflow.note.content"  # the tag of a description, in Markdown
 NOTE_LIMIT = 8000  # characters of a tag in MLflow
@@ -155,11 +155,6 @@ class MlflowEntry:
                    self.tables]  # fmt: skip
         text = json.dumps(content, sort_keys=True) + self.content_of_files
         return hashlib.sha256(text.encode()).hexdigest()
-
-    @property
-    def files_stamp(self) -> str:
-        """The hash of its files and the way that they are shown in, whatever the grid's columns are."""
-        return f"{LAYOUT}:{self.content_of_files}"
 
     @cached_property
     def values(self) -> list[MetricPoint]:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_text
 from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
@@ -40,10 +39,7 @@ CsvLine = Mapping[str, str]
 
 
 def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryOptions) -> list[MlflowEntry]:
-    """Make an entry for the report and one for each of its rows; none where there is no report.
-
-    Raises UserError for a file that is none of a report's.
-    """
+    """Make an entry for the report and one for each of its rows; none where there is no report."""
     folder = root / REPORTS
     paths = [*(folder / name for name in FILES), *sorted(folder.glob(FIGURES))]
     files = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
@@ -88,10 +84,7 @@ def _read_rows(file: Path) -> dict[RowName, list[CsvLine]]:
     """Read a table of the report: its lines by row."""
     rows: dict[RowName, list[CsvLine]] = {}
     for line in csv.DictReader(io.StringIO(read_text(file))):
-        try:
-            rows.setdefault((line["method"], line["backbone"], line["data"]), []).append(line)
-        except KeyError as error:
-            raise UserError(f"{file}: has no column {error}; run `compclip report` again") from error
+        rows.setdefault((line["method"], line["backbone"], line["data"]), []).append(line)
     return rows
 
 

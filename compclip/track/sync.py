@@ -177,7 +177,7 @@ class StoreFollower:
     load: Callable[[], TrackedProject]
     uri: str
     root: Path = Path()
-    _project: TrackedProject | None = field(default=None, init=False)
+    project: TrackedProject | None = field(default=None, init=False)
     _version: frozenset[tuple[Any, ...]] = field(default=frozenset(), init=False)
     _logged: dict[str, tuple[Any, ...]] = field(default_factory=dict, init=False)
 
@@ -191,10 +191,10 @@ class StoreFollower:
         shown = {run.key: run for run in runs if run.is_shown}
         signatures = {key: run.signature for key, run in shown.items()}
         changed = [run for key, run in shown.items() if self._logged.get(key) != signatures[key]]
-        if self._project is None or version != self._version or self._logged.keys() - shown.keys():
+        if self.project is None or version != self._version or self._logged.keys() - shown.keys():
             if shown or run_folder.published_folders(self.root / run_folder.RUNS):
                 self.update()
-        elif changed and not append_live(changed, self._project, self.uri):
+        elif changed and not append_live(changed, self.project, self.uri):
             self.update()
         self._version = version
         self._logged = signatures
@@ -204,12 +204,7 @@ class StoreFollower:
         """Do what `compclip track` does."""
         project = self.load()
         update_store(project, self.uri)
-        self._project = project
-
-    @property
-    def has_logged(self) -> bool:
-        """Whether there was anything to log."""
-        return self._project is not None
+        self.project = project
 
 
 def follow(follower: StoreFollower, every_s: float, beside: int | None = None) -> int:
@@ -244,7 +239,7 @@ def _poll(follower: StoreFollower, is_awaited: Callable[[], bool]) -> tuple[bool
     try:
         if follower.poll() or not is_last:
             return False, ""
-        if follower.has_logged:
+        if follower.project:
             follower.update()  # studies, and what else a poll does not look at
         return True, ""
     except UserError as error:

@@ -32,7 +32,7 @@ from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.runs.result_files import FinishedRun
 from compclip.track import entries, live, tracking_store, views
-from compclip.track.entries import COMPLETE, CONTENT, FILES, KEY, NOTE, EntryOptions, MetricPoint, MlflowEntry
+from compclip.track.entries import COMPLETE, CONTENT, KEY, NOTE, EntryOptions, MetricPoint, MlflowEntry
 from compclip.track.live import LiveRun
 from compclip.track.tracking_store import PROJECT
 
@@ -156,15 +156,13 @@ class StoreWriter:
     def _is_current(self, run: Any, entry: MlflowEntry) -> bool:
         """Return whether a run was logged whole, from these files, and where it belongs.
 
-        A run outside of the grid stays as its own grid had it logged, with that one's columns and versions.
+        A run outside of the grid stays as its own grid had it logged.
         """
         tags = run.data.tags
         if tags.get(COMPLETE) != "true":
             return False
-        if entry.at_home:
-            is_there = run.info.experiment_id == self.experiment(entry.experiment)
-            return is_there and tags.get(CONTENT) == entry.content
-        return tags.get(FILES) == entry.files_stamp or tags.get(CONTENT) == entry.content
+        is_there = run.info.experiment_id == self.experiment(entry.experiment)
+        return not entry.at_home or (is_there and tags.get(CONTENT) == entry.content)
 
     def _refresh(self, run: Any, entry: MlflowEntry) -> None:
         """Update what can be changed in a logged run: its description, and the run above it."""
@@ -275,7 +273,6 @@ def logged_ids(run: Any) -> LoggedRun:
 def write_run(client: MlflowClient, entry: MlflowEntry, experiment: str, parent: str, link: bool) -> LoggedRun:
     """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
     tags = {**entry.tags, KEY: entry.key, PROJECT: entry.project, CONTENT: entry.content, NOTE: entry.note}
-    tags[FILES] = entry.files_stamp
     if parent:
         tags[PARENT] = parent
     info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info

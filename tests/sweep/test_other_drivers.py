@@ -35,7 +35,7 @@ class Interfering(Here):
 
 
 @pytest.mark.parametrize("failures", [0, 2])
-@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.PRUNED, TrialState.COMPLETE])
+@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.COMPLETE])
 def test_a_trial_that_somebody_else_told_stays_as_it_was_told(folder, capsys, state, failures):
     """Whether its own job was finished or had failed; the study goes on to its number of trials."""
     driver(Interfering(state, failures=failures)).drive(4)

@@ -26,7 +26,7 @@ from compclip.runs.picture_splits import is_validation
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
 from compclip.sweep import __main__ as sweep_command
-from compclip.sweep import study_driver, study_results, tune_stage
+from compclip.sweep import study_driver, study_page, study_results, tune_stage
 from tests import fake_sweep
 
 TUNE = "tune: {trials: 3, part_trials: 2, objectives: [sugarcrepe/swap], space: {train.lr: {factor: [0.5, 2]}}}\n"
@@ -80,7 +80,7 @@ def sender():
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     instant = Here()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_results, "write_page", lambda *_: None)
+        patch.setattr(study_page, "write_page", lambda *_: None)
         patch.setattr(study_results, "best_yaml", lambda *_: "")
         patch.setattr(sweep_command, "base_key", lambda study, params: "base")
         patch.setattr(sweep_command, "make_sender", lambda profile: instant)
