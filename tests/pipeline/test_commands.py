@@ -32,7 +32,6 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.launch.results_job",
     "compclip.launch.task",
     "compclip.launch.unsent",
-    "compclip.train.fitting_batch",
     "compclip.train.job",
 }
 
