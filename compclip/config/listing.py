@@ -2,7 +2,6 @@
 
 compclip list                      the kinds, with the names of each
 compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
-compclip list KIND --json          the same for programs
 
 Plug-ins of other packages stand with their package. Files of a benchmark are those of params.yaml, or else those of the
 package's grid of all benchmarks: where `compclip fetch` puts them.
@@ -16,7 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -182,21 +181,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
     parser.add_argument("names", nargs="*", metavar="name", help="default: all")
     parser.add_grid()
-    parser.add_json()
     args = parser.parse_args(argv)
     params = read.load_params(project_files.find_params(args.params))
     if args.kind:
         listed = list_kind(args.kind, args.names, params)
-        if args.json:
-            print(json.dumps([asdict(item) for item in listed], indent=1, default=str))
-        else:
-            width = max((len(item.name) for item in listed), default=0)
-            print(*(format_listed(item, width) for item in listed), sep="\n")
+        width = max((len(item.name) for item in listed), default=0)
+        print(*(format_listed(item, width) for item in listed), sep="\n")
         return 0
     names = {kind: list_names(kind, params) for kind in KINDS}
-    if args.json:
-        print(json.dumps(names, indent=1))
-        return 0
     for kind, members in names.items():
         print(kind, *_wrap(iter(members), 2), sep="\n")
     return 0

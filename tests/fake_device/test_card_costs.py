@@ -9,7 +9,6 @@ import pytest
 from compclip import __main__ as compclip_command
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.config import __main__ as config_command
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
@@ -229,11 +228,6 @@ def test_an_unknown_card(small_grid, command):
             compclip_command.main(command.split())
         else:
             launch_command._print_predictions(Profile(gpus=1), "a100-80g", [make_run("small.json")], Path("."))
-
-
-def test_the_room_of_config_says_which_command_it_is():
-    with pytest.raises(UserError, match="run `compclip config cost`"):
-        config_command.main(["cost"])
 
 
 def test_a_dry_run_predicts_where_gpus_are_asked_for(model, capsys):
