@@ -12,12 +12,11 @@ compclip config plan                    what each stage is to do, with which cod
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import entry
 from compclip.base.files import check_output_folder
 from compclip.base.messages import format_count
 
@@ -26,8 +25,6 @@ PARAMS = "params.yaml"
 
 def main(argv: list[str]) -> int:
     """Run check, show, use, ablate or plan."""
-    if argv[:1] == ["cost"]:
-        raise UserError("cost: is no word of `python -m compclip.config`; run `compclip config cost`")
     args = _parse_arguments(argv)
     from compclip.config import ablate, grid, least_memory, plan, read
 
@@ -50,11 +47,8 @@ def main(argv: list[str]) -> int:
             cells = [cell.name for cell in grid.list_cells(params)]
             least_memory.warn_of_memory([grid.resolve(params, cell) for cell in cells])
             benchmarks = params.evaluate.benchmarks
-            if args.json:
-                print(json.dumps({"cells": cells, "benchmarks": list(benchmarks)}, indent=1))
-            else:
-                counts = f"{format_count(len(cells), 'cell')}, {format_count(len(benchmarks), 'benchmark')}"
-                print(f"{args.params}: {counts}: OK")
+            counts = f"{format_count(len(cells), 'cell')}, {format_count(len(benchmarks), 'benchmark')}"
+            print(f"{args.params}: {counts}: OK")
     return 0
 
 
@@ -73,7 +67,6 @@ def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip config", description=__doc__, example="show fsc_clip-scenes-scenes-0")
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
-    check.add_json("print the names of cells and benchmarks as JSON")
     show = commands.add_parser("show", help="print a cell, resolved")
     show.add_argument("cell", help="method-backbone-data-seed of the grid")
     plan = commands.add_parser("plan", help="write what each stage is to do")
@@ -81,7 +74,7 @@ def _parser() -> CommandParser:
     ablate = commands.add_parser("ablate", help="write a grid that leaves out one part of a method at a time")
     ablate.add_argument("method", help="a method of the grid, whose parts are left out one by one")
     ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")
-    ablate.add_argument("--force", action="store_true", help="overwrite a file of somebody else's")
+    ablate.add_argument("--force", action="store_true", help="overwrite a file that is there")
     for command in (check, show, plan, ablate):
         command.add_grid("parameters to override")
     switch = commands.add_parser("use", help="make another grid the current one")

@@ -6,7 +6,7 @@ where `methods.<name>.train` says something else than `train`.
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any
 
 from compclip.base import ablation_parts, yaml_text
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import read_text, write_atomic
+from compclip.base.files import write_atomic
 from compclip.config import read
 from compclip.config.cell import PRETRAINED
 from compclip.config.grid import method_config
@@ -23,17 +23,15 @@ from compclip.config.sections import Params, Train
 from compclip.config.validation import mapping
 from compclip.interface.method import load_method
 
-SEAL = re.compile(r"# (\S+) as it was written\n")
 REFERENCE = re.compile(r"\$\{methods\.([\w+-]+)")
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A method, its overlays by variant, each of which leaves out one part, and the parts that it has not anyway."""
+    """A method, and its overlays by variant, each of which leaves out one part."""
 
     method: str
     variants: Mapping[str, dict[str, Any]]
-    already: tuple[str, ...]
 
     @property
     def base(self) -> str:
@@ -51,8 +49,7 @@ def write_grid(
 ) -> tuple[Path, Ablation, Params]:
     """Write the grid of a method's ablation, made of the parameters `source`: where, what it holds, and as checked.
 
-    Raises UserError for a method that is not there or has no part, and for a file of somebody else's in its place
-    unless `force`.
+    Raises UserError for a method that is not there or has no part, and for a file in its place unless `force`.
     """
     result = build_ablation(read.load_params(source, overrides), method)
     target = out or read.GRIDS / f"ablate_{method.replace('.', '_')}.yaml"
@@ -62,11 +59,10 @@ def write_grid(
         f"# Ablation of {method}: as it is, and without one part at a time.\n"
         f"# Made of {one_line(f'{source}{suffix}')} by `compclip config ablate {method}`.\n"
     )
-    body = yaml_text.dump_yaml(sections)
-    text = f"{header}# {_hash(header + body)} as it was written\n{body}"
+    text = header + yaml_text.dump_yaml(sections)
     params = read.check_params(yaml_text.parse_yaml(text, str(source), read.NO_SECTIONS), str(source), together=True)
-    if not force:
-        _check_free(target)
+    if not force and os.path.lexists(target):
+        raise UserError(f"{target}: is there already; give another --out, or --force")
     write_atomic(target, text)
     return target, result, params
 
@@ -89,11 +85,11 @@ def build_ablation(params: Params, method: str) -> Ablation:
     if not variants:
         why = f"left out already: {', '.join(already)}" if already else "declares no part to leave out"
         raise UserError(f"method {method!r}: {why}; name another method, or write its variants by hand")
-    return Ablation(method, variants, tuple(already))
+    return Ablation(method, variants)
 
 
 def describe(ablation: Ablation) -> list[str]:
-    """Return a line for each variant with what it changes, and one for parts that are left out already."""
+    """Return a line for each variant with what it changes."""
     wide = max(map(len, ablation.variants))
     lines = []
     for name, overlay in ablation.variants.items():
@@ -101,8 +97,6 @@ def describe(ablation: Ablation) -> list[str]:
         values = train | {key: value for key, value in overlay.items() if key != "train"}
         changes = ", ".join(f"{key}: {str(value).lower()}" for key, value in values.items())
         lines.append(f"  {ablation.base}.{name:<{wide}}  {changes}")
-    if ablation.already:
-        lines.append(f"Left out of {ablation.method} already: {', '.join(ablation.already)}")
     return lines
 
 
@@ -136,19 +130,3 @@ def _build_methods(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
         | referenced_methods
         | {ablation.base: method | {"variants": variants}}
     )
-
-
-def _check_free(path: Path) -> None:
-    """Raise UserError for what is there and was not written here, or was edited: the hash in it tells."""
-    if not path.exists() and not path.is_symlink():
-        return
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; give the name of a file")
-    text = read_text(path)
-    seal = SEAL.search(text)
-    if not seal or seal[1] != _hash(text.replace(seal[0], "", 1)):
-        raise UserError(f"{path}: is there, and is no ablation as it was written; give another --out, or --force")
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,10 +2,9 @@
 
 compclip list                      the kinds, with the names of each
 compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
-compclip list KIND --json          the same for programs
 
 Plug-ins of other packages stand with their package. Files of a benchmark are those of params.yaml, or else those of the
-package's grid of all benchmarks: where `compclip fetch` puts them. MIEB's names of compositional tasks stand with them.
+package's grid of all benchmarks: where `compclip fetch` puts them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,7 @@ LONGEST = 60  # characters of a default
 
 @dataclass(frozen=True)
 class Listed:
-    """One thing that a grid may name. `files`: path -> whether it is there; `package`: whose plug-in it is.
-
-    `mieb`: what MIEB calls it -> our metric.
-    """
+    """One thing that a grid may name. `files`: path -> whether it is there; `package`: whose plug-in it is."""
 
     name: str
     summary: str
@@ -44,7 +40,6 @@ class Listed:
     parameters: dict[str, Any] = field(default_factory=dict)
     files: dict[str, bool] = field(default_factory=dict)
     group: str = ""
-    mieb: dict[str, str] = field(default_factory=dict)
 
 
 def list_plugins(package: str) -> Iterator[Listed]:
@@ -71,8 +66,7 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
     for module in list_plugins(plugins.BENCHMARKS):
         group = benchmark_groups.find_group(module.name)
         paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
-        tasks = describe_tasks(module.name) if module.package == "compclip" else {}
-        yield replace(module, files=_look_for(paths), group=group, mieb=tasks)
+        yield replace(module, files=_look_for(paths), group=group)
 
 
 def _find_paths(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
@@ -143,14 +137,13 @@ def list_names(kind: str, params: Params) -> list[str]:
 
 
 def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
-    """Return what there is of a kind, or those of `names`; a benchmark may have MIEB's name.
+    """Return what there is of a kind, or those of `names`.
 
     Raises UserError for an unknown kind or name.
     """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     listed = {item.name: item for item in KINDS[kind](params)}
-    names = [find_benchmark(name) if kind == "benchmarks" else name for name in names]
     for name in names:
         if name not in listed:
             raise unknown(kind.removesuffix("s"), name, listed)
@@ -165,7 +158,6 @@ def format_listed(item: Listed, width: int) -> str:
     if item.parameters:
         values = (f"{name}={_shorten(json.dumps(value, default=str))}" for name, value in item.parameters.items())
         lines += _wrap(values, width + 2)
-    lines += [f"{'':<{width}}  MIEB's {task}: {metric}" for task, metric in item.mieb.items()]
     lines += [f"{'':<{width}}  {'+' if there else '-'} {path}" for path, there in item.files.items()]
     return "\n".join(lines)
 
@@ -189,21 +181,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
     parser.add_argument("names", nargs="*", metavar="name", help="default: all")
     parser.add_grid()
-    parser.add_json()
     args = parser.parse_args(argv)
     params = read.load_params(project_files.find_params(args.params))
     if args.kind:
         listed = list_kind(args.kind, args.names, params)
-        if args.json:
-            print(json.dumps([asdict(item) for item in listed], indent=1, default=str))
-        else:
-            width = max((len(item.name) for item in listed), default=0)
-            print(*(format_listed(item, width) for item in listed), sep="\n")
+        width = max((len(item.name) for item in listed), default=0)
+        print(*(format_listed(item, width) for item in listed), sep="\n")
         return 0
     names = {kind: list_names(kind, params) for kind in KINDS}
-    if args.json:
-        print(json.dumps(names, indent=1))
-        return 0
     for kind, members in names.items():
         print(kind, *_wrap(iter(members), 2), sep="\n")
     return 0
@@ -211,41 +196,3 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(entry(main))
-
-
-# --- names of MIEB --------------------------------------------------------------------------------------------------
-# What MIEB (Xiao et al., 2025, arXiv:2504.10471) calls the compositional tasks that are also benchmarks here.
-#
-# Its numbers are accuracies over all rows of its own copies on the hub, in which the first of equals is chosen and
-# the right one stands first, so that ties are right but for Winoground's, where one of the two choices is.
-# `evaluate.ties: first` counts so in ARO's two orders alone. Read in embeddings-benchmark/mteb,
-# AbsTaskImageTextPairClassification and its tasks.
-
-
-# MIEB's task -> our metric, and what differs beside ties.
-MIEB_TASKS = {
-    "AROCocoOrder": ("aro/coco_order", ""),
-    "AROFlickrOrder": ("aro/flickr30k_order", ""),
-    "AROVisualAttribution": (
-        "aro/visual_genome_attribution",
-        "over all cases; ours is the mean over pairs of attributes",
-    ),
-    "AROVisualRelation": ("aro/visual_genome_relation", "over all cases; ours is the mean over relations"),
-    "ImageCoDe": ("imagecode/average", ""),
-    "SugarCrepe": ("sugarcrepe/average", "over all records; ours is the mean over seven subsets"),
-    "Winoground": ("winoground/group", ""),
-}
-
-
-def describe_tasks(benchmark: str) -> dict[str, str]:
-    """Return MIEB's tasks that are this benchmark, with our metric and what differs."""
-    return {
-        task: f"{metric}{difference and f' ({difference})'}"
-        for task, (metric, difference) in MIEB_TASKS.items()
-        if metric.partition("/")[0] == benchmark
-    }
-
-
-def find_benchmark(name: str) -> str:
-    """Return the benchmark that is MIEB's task of this name; another name as it is."""
-    return MIEB_TASKS[name][0].partition("/")[0] if name in MIEB_TASKS else name

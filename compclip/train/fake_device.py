@@ -37,47 +37,14 @@ NAME = "card" if torch.__version__ >= "2.14" else "cpu"  # compared as versions
 BLOCK = 512  # bytes: CUDA's allocator gives no less, and multiples of it
 # Operators that autocast runs in the lower precision, and in float32 (torch's documentation of autocast on CUDA).
 LOWER = [
-    "linear",
-    "mm",
-    "bmm",
-    "addmm",
-    "matmul",
-    "baddbmm",
-    "addbmm",
-    "conv2d",
-    "conv1d",
-    "convolution",
-    "prelu",
-    "mv",
-]
+    "linear", "mm", "bmm", "addmm", "matmul", "baddbmm", "addbmm", "conv2d", "conv1d", "convolution", "prelu", "mv",
+]  # fmt: skip
 FLOAT32 = [
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "rsqrt",
-    "reciprocal",
-    "softplus",
-    "layer_norm",
-    "native_layer_norm",
-    "group_norm",
-    "nll_loss",
-    "mse_loss",
-    "cosine_similarity",
-    "logsumexp",
-    "softmax.int",
-    "log_softmax.int",
-    "sum",
-    "sum.dim_IntList",
-    "cumsum",
-    "pow.Tensor_Scalar",
-    "norm.Scalar",
-    "binary_cross_entropy_with_logits",
-    "kl_div",
-    "dist",
-    "cdist",
-]
+    "exp", "expm1", "log", "log1p", "log2", "rsqrt", "reciprocal", "softplus", "layer_norm", "native_layer_norm",
+    "group_norm", "nll_loss", "mse_loss", "cosine_similarity", "logsumexp", "softmax.int", "log_softmax.int", "sum",
+    "sum.dim_IntList", "cumsum", "pow.Tensor_Scalar", "norm.Scalar", "binary_cross_entropy_with_logits", "kl_div",
+    "dist", "cdist",
+]  # fmt: skip
 _simulating = threading.local()  # its `ledger`: that of the simulation in this thread
 PACKAGE = str(Path(__file__).resolve().parents[1])
 aten = torch.ops.aten
@@ -90,7 +57,6 @@ class Ledger:
     waits: Counter[str] = field(default_factory=Counter)  # by place: the host waited for a value of the device
     blocking_copies: Counter[str] = field(default_factory=Counter)  # by place: from memory that is not pinned
     launches: int = 0
-    casts: int = 0
     flops: int = 0
     bytes_in_use: int = 0
     peak_bytes: int = 0
@@ -99,7 +65,7 @@ class Ledger:
         """Forget counts and the peak; what is allocated stays allocated."""
         self.waits.clear()
         self.blocking_copies.clear()
-        self.launches = self.casts = self.flops = 0
+        self.launches = self.flops = 0
         self.peak_bytes = self.bytes_in_use
 
 
@@ -193,8 +159,6 @@ class _Recorder(TorchDispatchMode):
 
     def _count_kernel(self, func: Any, args: Any, kwargs: Any, outputs: Any) -> None:
         self.ledger.launches += 1
-        if func is aten._to_copy.default and _is_on_device(args[0]) and args[0].dtype != outputs.dtype:
-            self.ledger.casts += 1
         formula = flop_registry.get(func.overloadpacket)
         if formula:
             self.ledger.flops += formula(*args, **kwargs, out_val=outputs)

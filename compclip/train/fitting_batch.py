@@ -1,27 +1,16 @@
-"""The largest `train.micro_batch` whose step fits a card, by the step's own operators on tensors without contents.
-
-A run that is out of memory asks for it in a process of its own, since the simulated device is there for good once it is
-(`python -m compclip.train.fitting_batch`, the question as JSON on its input).
-"""
+"""The largest `train.micro_batch` whose step fits a card, by the peak of a step, and what a full GPU is told."""
 
 from __future__ import annotations
 
 import copy
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from compclip.base import environment_variables
-from compclip.base.errors import entry
-from compclip.config.grid import Run, parse_run
+from compclip.config.grid import Run
 from compclip.interface.features import Features, Kind, change_rows
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step
-from compclip.runs import gpus
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +20,6 @@ GIB = 2**30
 ALLOCATOR_SHARE = 0.05  # of a card's memory: what torch's allocator holds and cannot give, being in pieces
 CONTEXT_GIB = 0.5  # of CUDA's context and the libraries' kernels
 LONGEST_TURN = 4  # steps that a method may take in turn
-PATIENCE_S = 180.0  # for the simulated steps of a run that is out of memory
 
 
 def count_usable_bytes(total_bytes: int) -> int:
@@ -102,61 +90,13 @@ def _widen(f: Features, processes: int) -> Features:
     return replace(change_rows(f, widen), teacher=f.teacher and _widen(f.teacher, processes))
 
 
-def simulate_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_bytes: int) -> int:
-    """Return the largest `micro_batch` below the run's own that fits a card; 0: none does. Takes CPU seconds."""
-    from compclip.train.simulated_step import simulate_step
-
-    method = gather_rows(load_method(run.method_name), processes)
-    share = run.train.batch_size // processes
-
-    def peak(micro_batch: int) -> int:
-        train = replace(run.train, batch_size=share, micro_batch=micro_batch)
-        return simulate_step(replace(run, train=train), method, model_cfg, count_turns(method, run.method)).peak_bytes
-
-    rows = count_rows(run, processes)
-    return find_micro_batch(peak, rows, run.train.micro_batch or rows, count_usable_bytes(total_bytes))
-
-
-def describe_out_of_memory(
-    run: Run, model_cfg: Mapping[str, Any] | None, processes: int, total_bytes: int, error: torch.OutOfMemoryError
-) -> str:
-    """Return the line for a GPU that is out of memory, with the `micro_batch` that would fit.
-
-    Half of the current one where that cannot be computed: without a model yet, or in PATIENCE_S.
-    """
-    current = run.train.micro_batch or count_rows(run, processes)
-    fitting = ask_fitting(run, model_cfg, processes, total_bytes) if model_cfg and total_bytes else None
-    by = "half of it, not computed" if fitting is None else "the largest that fits by a simulated step"
-    micro_batch = current // 2 if fitting is None else fitting
-    advice = f"set train.micro_batch: {micro_batch} ({by})" if micro_batch else "no train.micro_batch fits"
+def describe_out_of_memory(run: Run, processes: int, total_bytes: int, error: torch.OutOfMemoryError) -> str:
+    """Return the line for a GPU that is out of memory, with half of the current `micro_batch`."""
+    micro_batch = (run.train.micro_batch or count_rows(run, processes)) // 2
+    advice = f"set train.micro_batch: {micro_batch} (`compclip config cost` says the largest that fits a card)"
     alternative = "" if run.train.checkpoint_activations else " or train.checkpoint_activations: true"
     reason = str(error).partition(". ")[0]
     return (
         f"out of memory of the GPU, {total_bytes / GIB:.1f} GiB, at train.micro_batch={run.train.micro_batch} of "
         f"train.batch_size={run.train.batch_size}: {advice}{alternative}, or lower train.batch_size ({reason})"
     )
-
-
-def ask_fitting(run: Run, model_cfg: Mapping[str, Any], processes: int, total_bytes: int) -> int | None:
-    """Return `simulate_fitting` of a process of its own; None where it fails or takes too long."""
-    question = {"run": run.plain, "model_cfg": model_cfg, "processes": processes, "total_bytes": total_bytes}
-    environment = environment_variables.without_place(os.environ)
-    environment[gpus.VISIBLE] = ""  # it computes nothing, and the GPU is full
-    try:
-        answer = subprocess.run([sys.executable, "-m", __spec__.name], input=json.dumps(question), env=environment,
-                                capture_output=True, text=True, timeout=PATIENCE_S, check=True)  # fmt: skip
-        return int(answer.stdout.split()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError):
-        return None
-
-
-def main(argv: list[str]) -> int:
-    """Print the answer to the question on the input."""
-    question = json.loads(sys.stdin.read())
-    run = parse_run(question.pop("run"), "run")
-    print(simulate_fitting(run, **question))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(entry(main))

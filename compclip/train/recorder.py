@@ -84,9 +84,7 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
     except torch.OutOfMemoryError as error:
         _, total_bytes = read_memory(torch.device(distributed.process_device()))
         processes = distributed.current_process().world
-        raise UserError(
-            fitting_batch.describe_out_of_memory(run, recorder.model_cfg, processes, total_bytes, error)
-        ) from None
+        raise UserError(fitting_batch.describe_out_of_memory(run, processes, total_bytes, error)) from None
     except Exception as error:
         if not type(error).__module__.startswith(COMPILERS):
             raise
@@ -115,7 +113,6 @@ class Recorder(Observer):
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
         self.log: MetricsLog | None = None
         self.writer = CheckpointWriter(work)
-        self.model_cfg: dict[str, Any] = {}
         self.arithmetic: dict[str, Any] = {}  # of the run's float32 products, as torch has it
 
     def handle_signal(self, _number: int, _frame: object) -> None:
@@ -139,7 +136,6 @@ class Recorder(Observer):
         dtype = (fine_tuning.AUTOCAST_TYPES | towers.WEIGHT_TYPES).get(cfg.precision, torch.float32)
         self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
-        self.model_cfg = state.model.model_cfg
         self.saved_at = read_clock()
         return header["step"]
 

@@ -51,13 +51,12 @@ FIRST_STEPS = 1  # behind it the optimiser's state is there; a second changes no
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step costs: bytes at the peak, floating point operations, kernels, casts among them, and host waits."""
+    """What a step costs: bytes at the peak, floating point operations, kernels, and host waits."""
 
     samples: int
     peak_bytes: int
     flops: int
     launches: int
-    casts: int
     waits: Mapping[str, int]  # by place in the code
     blocking_copies: Mapping[str, int]  # by place: copies to the device from memory that is not pinned
 
@@ -79,7 +78,6 @@ def simulate_step(run: Run, method: Method, model_cfg: Mapping[str, Any], turns:
             peak_bytes=ledger.peak_bytes,
             flops=ledger.flops // turns,
             launches=ledger.launches // turns,
-            casts=ledger.casts // turns,
             waits=dict(ledger.waits),
             blocking_copies=dict(ledger.blocking_copies),
         )

@@ -33,17 +33,6 @@ def test_a_method_with_its_parameters(params):
     assert listing.format_listed(clove, 8).splitlines()[1].strip() == 'replace="clove"  caption="full"'
 
 
-def test_mieb_s_names(params, monkeypatch):
-    """Each is a metric of ours; a task finds its benchmark."""
-    monkeypatch.chdir(ROOT)
-    (aro,) = listing.list_kind("benchmarks", ["AROVisualRelation"], params)
-    assert aro.name == "aro" and aro.mieb["AROCocoOrder"] == "aro/coco_order"
-    assert "MIEB's AROVisualRelation: aro/visual_genome_relation (over all cases; " in listing.format_listed(aro, 4)
-    for metric, _ in listing.MIEB_TASKS.values():
-        benchmark, name = metric.split("/")
-        assert name in plugins.load_plugin(plugins.BENCHMARKS, benchmark).METRICS
-
-
 def test_the_overview(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert listing.main([]) == 0

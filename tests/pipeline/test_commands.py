@@ -30,7 +30,6 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.doctor.gradient_accuracy",
     "compclip.launch.results_job",
     "compclip.launch.task",
-    "compclip.train.fitting_batch",
     "compclip.train.job",
 }
 

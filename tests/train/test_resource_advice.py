@@ -1,4 +1,4 @@
-"""A run says once what holds it back; a GPU that is out of memory is one line with the value that would fit."""
+"""A run says once what holds it back; a GPU that is out of memory is one line with a value to try."""
 
 import os
 from types import SimpleNamespace
@@ -8,10 +8,8 @@ import torch
 
 from compclip.base import worker_processes
 from compclip.base.errors import UserError
-from compclip.config import grid, read
 from compclip.config.sections import Train
-from compclip.model import backbone
-from compclip.train import accumulate, fitting_batch, recorder, throughput
+from compclip.train import accumulate, recorder, throughput
 from compclip.train.fitting_batch import GIB
 from compclip.train.throughput import Adviser
 from tests import small_training
@@ -64,7 +62,7 @@ def test_a_span_has_its_own_share(monkeypatch):
     assert [meter.span_wait(), meter.span_wait()] == [0.5, 0.0]
 
 
-def run_out(here, monkeypatch, fitting: int | None, *overrides: str) -> str:
+def run_out(here, monkeypatch, *overrides: str) -> str:
     """The line of a training whose second step is out of memory."""
     compute, steps = accumulate.GradientComputer.compute_gradients, []
 
@@ -76,25 +74,16 @@ def run_out(here, monkeypatch, fitting: int | None, *overrides: str) -> str:
 
     monkeypatch.setattr(accumulate.GradientComputer, "compute_gradients", compute_or_fail)
     monkeypatch.setattr(recorder, "read_memory", lambda _: (0, 16 * GIB))
-    monkeypatch.setattr(fitting_batch, "ask_fitting", lambda *_: fitting)
     with pytest.raises(UserError) as error:
         small_training.train(here, "finetune", here / "work", recorder.do_nothing, *overrides)
     return str(error.value)
 
 
-def test_out_of_memory_names_the_value_that_fits(here, monkeypatch):
-    line = run_out(here, monkeypatch, 2, "train.micro_batch=4")
+def test_out_of_memory_names_half_of_the_value(here, monkeypatch):
+    line = run_out(here, monkeypatch, "train.micro_batch=4")
     assert line.startswith("out of memory of the GPU, 16.0 GiB, at train.micro_batch=4 of train.batch_size=8: ")
-    assert "set train.micro_batch: 2 (the largest that fits by a simulated step)" in line
+    assert "set train.micro_batch: 2 (`compclip config cost`" in line
     assert "or train.checkpoint_activations: true" in line and "(CUDA out of memory)" in line
-
-
-@pytest.mark.long
-def test_the_value_is_simulated_in_a_process_of_its_own(here):
-    """The largest below the one that did not fit."""
-    run = grid.resolve(read.load_params("params.yaml", ["train.micro_batch=4"]), "fsc_clip-tiny-scenes-0")
-    model_cfg = backbone.load(here / "models" / "tiny").model_cfg
-    assert fitting_batch.ask_fitting(run, model_cfg, 2, 80 * GIB) == 2
 
 
 @pytest.fixture
