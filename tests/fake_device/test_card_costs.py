@@ -203,5 +203,3 @@ def test_what_cannot_be_predicted_is_said(small_grid, capsys, monkeypatch):
 def test_an_unknown_card(small_grid):
     with pytest.raises(UserError, match=r"unknown card 'a100-80g'; did you mean 'a100-80gb'"):
         compclip_command.main(["config", "cost", "--card", "a100-80g"])
-
-
