@@ -30,7 +30,7 @@ GROUPS: dict[str, Commands] = {
         "report": ("compclip.report.__main__", "compare all cells of the grid: page, tables, claims"),
         "field": ("compclip.field.__main__", "all published numbers: trade-off, conflicts, which findings come back"),
         "items": ("compclip.items.__main__", "where two rows differ on a benchmark: words, edits, items"),
-        "audit": ("compclip.audit.__main__", "what rules make of captions, and how much gives them away"),
+        "audit": ("compclip.audit.rule_audit", "what rules make of captions, and how much gives them away"),
         "track": ("compclip.track.__main__", "bring MLflow up to date with the run files"),
         "dashboard": ("compclip.track.dashboard", "open MLflow over all runs"),
     },

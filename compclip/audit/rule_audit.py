@@ -1,19 +1,28 @@
-"""Audit what methods show as negatives and positives: every rule's texts of a data set's captions.
+"""Audit training texts: what rules and released lists show beside captions, and how far they are told apart blindly.
 
-Texts are made by training's own `train.view_maker`, of epoch 0 and seed 0; no picture is opened. A row counts of each
-rule: coverage, how far a blind judge tells its texts from captions, and what is still true by rules.
+compclip audit DATA                      the texts of all methods of the grid
+compclip audit DATA --method NAME        of one method, name or name.variant; several may follow
+compclip audit DATA --json               print JSON
+
+Prints coverage, how often captions are told from the texts without the picture (cross-validated by picture), texts
+that are still true by rules, and samples of each rule. Texts are made by training's own `train.view_maker`, of epoch 0
+and seed 0; no picture is opened. Needs the annotated data set (`dvc repro annotate@DATA`).
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from compclip.config import grid
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, unknown
+from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.views import Views
@@ -83,12 +92,12 @@ def audit_data(
     data: str,
     methods: Sequence[str],
     root: Path,
-    pictures: int = PICTURES,
+    pictures: int,
 ) -> Audit:
     """Audit the texts that methods make of a data set. Raises UserError where it is not annotated."""
     dataset = PreparedDataset(root / "data" / data)
     indices = range(0, len(dataset), max(1, -(-len(dataset) // pictures)))
-    captions_of = {index: _texts_of(dataset, index) for index in indices}
+    captions_of = {i: [dataset.annotation(i, which).text for which in range(dataset.captions(i))] for i in indices}
     fold_of = {index: number % FOLDS for number, index in enumerate(indices)}
     flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
     language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
@@ -99,10 +108,6 @@ def audit_data(
         rule_texts += make_texts(dataset, indices, method, views)
     rules = [_audit_rule(texts, captions_of, fold_of, language) for texts in rule_texts]
     return Audit(data, len(dataset), len(indices), rules)
-
-
-def _texts_of(dataset: PreparedDataset, index: int) -> list[str]:
-    return [dataset.annotation(index, which).text for which in range(dataset.captions(index))]
 
 
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
@@ -225,3 +230,39 @@ def format_audit(audit: Audit) -> str:
             lines += [f"  {caption}", f"    {text}"]
     lines += ["", f"{audit.data}: {audit.looked_at} of {audit.samples} pictures' captions"]
     return "\n".join(lines)
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str], root: Path = Path(".")) -> int:
+    """Audit a data set and print what is found."""
+    args = _parser().parse_args(argv)
+    params = read.load_params(args.params)
+    if args.data not in params.data:
+        raise unknown("data", args.data, params.data, "data")
+    audit = audit_data(params, args.data, args.method or params.grid.methods, root, args.pictures)
+    if not audit.rules:
+        raise UserError(f"{args.data}: no method shows a text that a rule makes; name one with --method")
+    print(json.dumps(asdict(audit), indent=1) if args.json else format_audit(audit))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(prog="compclip audit", description=__doc__, example="scenes --method fsc_clip")
+    parser.add_argument("data", metavar="DATA", help="a data set of params.yaml")
+    parser.add_argument("--method", nargs="+", default=[], help="methods, name or name.variant; default: the grid's")
+    parser.add_argument("--pictures", type=_positive, default=PICTURES, help="how many are looked at, evenly spaced")
+    parser.add_grid()
+    parser.add_json()
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--pictures {text}: must be a whole number above 0, as 5000")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from compclip.audit import __main__ as command
 from compclip.audit import rule_audit
 from compclip.base.errors import UserError
 from compclip.config import grid, read
@@ -47,11 +46,11 @@ def project(tmp_path, monkeypatch):
 
 
 def run(*argv):
-    return command.main(["scenes", "--params", str(ROOT / "params.yaml"), "--method", "negclip", *argv])
+    return rule_audit.main(["scenes", "--params", str(ROOT / "params.yaml"), "--method", "negclip", *argv])
 
 
 def test_what_is_counted(project):
-    audit = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project)
+    audit = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project, 5)
     negative, positive = audit.rules
     assert (negative.role, negative.rule, negative.texts, negative.coverage) == (
         "negative", "test_rule_audit.tenterhook", 4, 0.8,
@@ -75,7 +74,7 @@ def test_foils_stand_beside_their_parts(project, monkeypatch):
     monkeypatch.setattr(
         grid, "first_views", lambda *_: Views(groups=(pair("red", red), pair("nothing", nothing)), caption="full")
     )
-    foils, none = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project).rules
+    foils, none = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project, 5).rules
     assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "red", 4, 0.8)
     belied_parts = [belied_part for belied_part, _ in foils.samples]
     assert belied_parts[1:] == ["a horse runs", "a cow sleeps", "a dog sleeps"] and belied_parts[0] in CAPTIONS[0]
@@ -100,7 +99,7 @@ def test_fewer_pictures_are_looked_at_where_asked(project, capsys):
 
 def test_mistakes_name_the_fix(project):
     with pytest.raises(UserError, match=r"unknown data 'scenery'; did you mean"):
-        command.main(["scenery", "--params", str(ROOT / "params.yaml")])
+        rule_audit.main(["scenery", "--params", str(ROOT / "params.yaml")])
     with pytest.raises(UserError, match=r"--pictures 0: must be a whole number above 0"):
         run("--pictures", "0")
 
