@@ -173,19 +173,18 @@ def test_scoring_refuses_it(here_finished, tmp_path):
     assert not list(victim.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("lock", ["status"]), ("job.json", ["runs"]), ("lease.1.json", ["runs", *GC])]
-)
-def test_a_pipe_blocks_nobody(grid, words, name):
+@pytest.mark.parametrize(("names", "words"), [(["lock"], ["status"]), (["job.json", "lease.1.json"], ["runs", *GC])])
+def test_a_pipe_blocks_nobody(grid, words, names):
     """Each command comes to its end and names it."""
-    path = grid[0].folder.path / name
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
+    paths = [run.folder.path / name for run, name in zip(grid, names, strict=False)]
+    for path in paths:
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
     process = subprocess.run(
         [sys.executable, "-m", "compclip", *words], capture_output=True, text=True, env=environment(), timeout=SECONDS
     )
     assert process.returncode == 0, process.stderr
-    assert f"{path}: is a pipe" in process.stdout + process.stderr
+    assert all(f"{path}: is a pipe" in process.stdout + process.stderr for path in paths)
 
 
 @pytest.fixture
