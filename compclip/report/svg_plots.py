@@ -157,7 +157,7 @@ def export_svg(figure: Figure, label: str, titles: Sequence[str], standalone: bo
     def slim(tag: re.Match[str]) -> str:
         """Return a tag without fonts, turns by 0 and ids that nothing refers to, and with digits that show."""
         slimmed = re.sub(r"\d+\.\d{2,}", lambda digits: f"{float(digits[0]):.4g}", tag[0].replace("\n", ""))
-        slimmed = re.sub(r'font-family: [^;]*; | transform="rotate\(-0 [^"]*"|(?<= )xlink:', "", slimmed)
+        slimmed = re.sub(r'font-family: [^;]*; |(?<=[;:]) +| transform="rotate\(-0 [^"]*"|(?<= )xlink:', "", slimmed)
         slimmed = re.sub(r' id="([^"]*)"', lambda i: f' id="{prefix}-{i[1]}"' if i[1] in used_ids else "", slimmed)
         return re.sub(r'(href="|url\()#', rf"\1#{prefix}-", slimmed)
 
