@@ -1,4 +1,4 @@
-"""Training speed of every method on a full-size model: samples/s, share of the matrix rate, share of time without data.
+"""Training speed of every method on a full-size model: samples/s, share of time without data.
 
     python perf/throughput.py [--model ViT-B-32-quickgelu] [--batch 256] [--workers 16] [--steps 60] [--methods ...]
 
@@ -160,8 +160,7 @@ def measure(root: Path, method: str, batch: int) -> dict[str, float]:
     facts = read_json(trained.environment)
     shutil.rmtree(trained.path)
     shutil.rmtree(root / "store")
-    share = late["matrix_share"] * speed / late["samples_per_second"]
-    return {"speed": speed, "share": share, "wait": late["data_wait"], "loss": late["loss"],
+    return {"speed": speed, "wait": late["data_wait"], "loss": late["loss"],
             "peak_mib": facts.get("peak_device_memory_mib", 0)}  # fmt: skip
 
 
@@ -181,7 +180,7 @@ def main(argv: list[str]) -> int:
     with contextlib.nullcontext(args.project) if args.project else tempfile.TemporaryDirectory() as folder:
         size = make(Path(folder), args)
         print(f"{args.model}, batch {args.batch}, {args.workers} workers, {device}; JPEGs of {size:.0f} KiB")
-        print(f"{'method':16}{'samples/s':>10}{'of matrix rate':>16}{'waiting':>9}{'loss':>8}{'device MiB':>12}")
+        print(f"{'method':16}{'samples/s':>10}{'waiting':>9}{'loss':>8}{'device MiB':>12}")
         failed = 0
         for method in args.methods:
             try:
@@ -191,7 +190,7 @@ def main(argv: list[str]) -> int:
                 print(f"{method:16}{error}", flush=True)
                 continue
             print(
-                f"{method:16}{m['speed']:10.1f}{m['share']:16.1%}{m['wait']:9.1%}{m['loss']:8.3f}{m['peak_mib']:12.0f}",
+                f"{method:16}{m['speed']:10.1f}{m['wait']:9.1%}{m['loss']:8.3f}{m['peak_mib']:12.0f}",
                 flush=True,
             )
     return int(failed > 0)

@@ -66,7 +66,8 @@ def check_step(job: StepJob, device: str) -> Iterator[CheckRow]:
         return
     seconds, measured_peak = time_steps(job, device, TIMED_S)
     rate = job.batch / seconds
-    share_of_rate = predicted["flops"] / seconds / measure_matrix_rate(device, job.precision)
+    dtype = torch.float32 if job.precision == "float32" else torch.bfloat16
+    share_of_rate = predicted["flops"] / seconds / throughput.matrix_rate(torch.device(device), dtype)
     value = f"{rate:.3g} samples/s, {share_of_rate:.0%} of the matrix rate"
     yield CheckRow(name, value, MEASURED)
     if device != "cpu":
@@ -87,11 +88,6 @@ def measure_free_memory(device: str, peak_bytes: int) -> str:
         return ""
     free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     return f"{free / 2**30:.1f} GiB" if free < ROOM * peak_bytes else ""
-
-
-def measure_matrix_rate(device: str, precision: str) -> float:
-    """Return the operations a second of a large product in the precision's type."""
-    return throughput.matrix_rate(torch.device(device), torch.float32 if precision == "float32" else torch.bfloat16)
 
 
 def time_steps(job: StepJob, device: str, timed_s: float) -> tuple[float, int]:

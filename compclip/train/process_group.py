@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -100,18 +98,6 @@ def _rendezvous_address() -> str:
         raise UserError("RANK and WORLD_SIZE without MASTER_ADDR and MASTER_PORT: start the processes with torchrun")
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", "")
     return f"tcp://{_first_host(nodes)}:{FIRST_PORT + int(env['SLURM_JOB_ID']) % PORTS}"
-
-
-def find_port() -> int:
-    """Return a free port for processes of this machine, of those that the system gives to nobody by itself.
-
-    Raises OSError where a hundred of them are taken.
-    """
-    for port in random.sample(range(FIRST_PORT, FIRST_PORT + PORTS), 100):
-        with socket.socket() as trial, contextlib.suppress(OSError):
-            trial.bind(("127.0.0.1", port))
-            return port
-    raise OSError(f"no port from {FIRST_PORT} to {FIRST_PORT + PORTS} is free")
 
 
 def _first_host(nodes: str) -> str:

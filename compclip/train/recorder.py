@@ -28,7 +28,6 @@ from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Step
-from compclip.model import towers
 from compclip.runs.run_folder import SHARE
 from compclip.train import checkpoint, distributed, fine_tuning, fitting_batch, throughput, view_shares
 from compclip.train.checkpoint import CheckpointWriter
@@ -133,8 +132,7 @@ class Recorder(Observer):
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             warn_of_phases(self.run, steps, per_epoch)
             warn_of_stages(self.run, steps, per_epoch)
-        dtype = (fine_tuning.AUTOCAST_TYPES | towers.WEIGHT_TYPES).get(cfg.precision, torch.float32)
-        self.meter = Meter(state.model.clip, state.frozen, dtype, cfg.checkpoint_activations, cfg.compile)
+        self.meter = Meter()
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
         self.saved_at = read_clock()
         return header["step"]
@@ -200,7 +198,6 @@ class Recorder(Observer):
 
     def after_step(self, step: int, batch: Batch, views: Views, numbers: StepNumbers | None, lr: float) -> None:
         """Log, check and save where due. Raises SystemExit after a signal; `recording` waits for the checkpoint."""
-        self.meter.add(batch, views)
         steps_done = step + 1
         cfg = self.run.train
         per_epoch = self.per_epoch
@@ -208,7 +205,8 @@ class Recorder(Observer):
         checks = view_shares.is_due(steps_done, cfg.batch_size, per_epoch, self.steps)
         total = sum_over_processes(self.counts) if self.logs or checks or self.saves else {}
         if self.logs and self.log and numbers:
-            shares = self.meter.shares() | {SHARE + part: x for part, x in view_shares.shares(total).items()}
+            part_shares = {SHARE + part: share for part, share in view_shares.shares(total).items()}
+            shares = {"data_wait": self.meter.share(), **part_shares}
             self.log.write(steps_done, numbers, lr, shares)
             self.adviser.look(self.meter.span_wait())
         if checks:
@@ -315,17 +313,14 @@ class MetricsLog:
             self.bar = tqdm(total=steps, initial=steps_done, unit="step", dynamic_ncols=True)
         text = read_text(path) if path.exists() else ""
         complete_lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may cut the last one
-        try:
-            lines = [line for line in complete_lines if json.loads(line)["step"] <= steps_done]
-        except (ValueError, TypeError, LookupError) as error:
-            raise UserError(f"{path}: damaged; remove the run and train it again") from error
+        lines = [line for line in complete_lines if json.loads(line)["step"] <= steps_done]
         write_atomic(path, "".join(line + "\n" for line in lines))
 
     def write(self, step: int, numbers: StepNumbers, lr: float, shares: dict[str, float] | None = None) -> None:
         """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed;
         in float16 the factor of the loss and how many steps were skipped.
 
-        `shares`: of the device's matrix rate that is used, and of the time spent waiting for data.
+        `shares`: of the time spent waiting for data, and of the samples that had each part.
         """
         speed = (step - self.first) * self.batch_size / (time.perf_counter() - self.started)
         row = {

@@ -1,26 +1,17 @@
-"""How well a run uses its device: the model's floating-point operations against the device's own matrix rate."""
+"""How well a run uses its machine: how long it waits for data, and what holds it back."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from compclip.base import messages, worker_processes
-from compclip.interface.features import list_rows
-from compclip.interface.views import Views
-from compclip.model import towers
-from compclip.model.clip_model import ClipModule
 from compclip.runs import gpus
-from compclip.train import encode, loader
-from compclip.train.batch import Batch
+from compclip.train import loader
 from compclip.train.fitting_batch import GIB
 
 if TYPE_CHECKING:
@@ -29,7 +20,6 @@ if TYPE_CHECKING:
 SIDES = {"cpu": 512, "cuda": 8192}  # of the square matrices that the rate is measured with
 REPEATS = 5
 ENOUGH_S = 0.1  # of time behind the first repeat: a CPU without units for bfloat16 takes seconds for one
-SAMPLES = 2  # whose operations are counted
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
@@ -51,23 +41,9 @@ def _time_call(work: Callable[[], object], device: torch.device) -> float:
 
 
 class Meter:
-    """Counts a process's work while it trains: operations, time, and time spent waiting for data.
+    """Measures how long a process waits for data while it trains."""
 
-    The operations are those of the two towers, forward and backward, on a step's images and texts: what gradient
-    caching or `checkpoint_activations` does twice counts once, and the losses' own products are left out.
-    """
-
-    def __init__(
-        self, clip: ClipModule, frozen: frozenset[str], dtype: torch.dtype, recomputes: bool = False,
-        compiles: bool = False,
-    ) -> None:  # fmt: skip
-        self._clip = clip
-        self._frozen = frozen
-        self._recomputes = recomputes
-        self._compiles = compiles
-        self.rate = matrix_rate(clip.logit_scale.device, dtype)
-        self._a_sample: dict[tuple[int, int, Views], float] = {}
-        self._done = 0.0
+    def __init__(self) -> None:
         self._waited = 0.0
         self._started = self._wait_started = self._span_started = time.perf_counter()
         self._waited_before_span = 0.0
@@ -80,28 +56,9 @@ class Meter:
         """Count the time since `begin_wait` as waiting for data."""
         self._waited += time.perf_counter() - self._wait_started
 
-    def add(self, batch: Batch, views: Views) -> None:
-        """Count a finished step on this batch. Its gradients are gone by now: counting makes others."""
-        kind = views.work_kind()
-        if kind not in self._a_sample:
-            started = time.perf_counter()
-            if self._recomputes:
-                towers.checkpoint_activations(self._clip, False)
-            # a compiled block's operators are not seen; without one torch's compiler is not even imported
-            with torch.compiler.set_stance("force_eager") if self._compiles else contextlib.nullcontext():
-                flops = count_flops(self._clip, batch, views, self._frozen)
-            self._a_sample[kind] = flops / min(SAMPLES, len(batch))
-            if self._recomputes:
-                towers.checkpoint_activations(self._clip)
-            self._started += time.perf_counter() - started
-        self._done += self._a_sample[kind] * len(batch)
-
-    def shares(self) -> dict[str, float]:
-        """Return the used share of the matrix rate, and the share of the time that waited for data."""
-        elapsed = time.perf_counter() - self._started
-        used = self._done / elapsed / self.rate
-        waited = self._waited / elapsed
-        return {"matrix_share": round(used, 4), "data_wait": round(waited, 4)}
+    def share(self) -> float:
+        """Return the share of the time that waited for data."""
+        return round(self._waited / (time.perf_counter() - self._started), 4)
 
     def span_wait(self) -> float:
         """Return the share of the time since the last call that waited for data."""
@@ -111,27 +68,6 @@ class Meter:
         self._span_started = now
         self._waited_before_span = self._waited
         return share
-
-
-def count_flops(clip: ClipModule, batch: Batch, views: Views, frozen: frozenset[str]) -> int:
-    """Count operations of the towers, forward and backward, on a batch's first two images and their texts.
-
-    Their gradients are dropped, and the means that a ResNet's norms keep of what they see are put back. Texts that a
-    rule could not make count as well, attention as its plain products.
-    """
-    buffers = [(buffer, buffer.clone()) for buffer in clip.buffers()]
-    first = batch.rows(0, SAMPLES).to(clip.logit_scale.device)
-    first = replace(first, texts={name: replace(block, encoded=None) for name, block in first.texts.items()})
-    counter = FlopCounterMode(display=False)
-    with sdpa_kernel(SDPBackend.MATH), counter:
-        features = encode.encode_features(clip, first, views, frozen)
-        ends = [tensor for tensor, _ in list_rows(features).values() if tensor.requires_grad]
-        if ends:
-            torch.autograd.backward([e.sum() for e in ends])
-    clip.zero_grad(set_to_none=True)
-    for buffer, before in buffers:
-        buffer.copy_(before)
-    return counter.get_total_flops()
 
 
 # What a run says once of the resources that hold it back, on stderr, with the options that help.

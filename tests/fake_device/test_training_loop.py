@@ -17,7 +17,7 @@ STEPS = 6
 
 
 def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]:
-    """Return where each step waited; the first one also counts operations, the last one saves."""
+    """Return where each step waited; the last one saves."""
     method, train = load_method(name), Train(batch_size=6, max_steps=STEPS, **options)
     run = SimpleNamespace(
         cell=Cell(name, "b", "d", 0), method_name=name, method=method.Config(), train=train, backbone=Backbone()

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,8 @@ from tests.tiny_project import cell, environment, steps, trained, wait_for
 
 def two(*command: str, cwd: Path) -> list[subprocess.Popen]:
     """The same command as two processes of one run."""
-    port = process_group.find_port()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     common = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [ForkedPopen([sys.executable, *command], cwd=cwd, text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, stdin=subprocess.PIPE, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
@@ -202,9 +204,7 @@ def test_gradient_caching_in_a_cell(here, one):
     cached = tiny_project.at(name, "train.micro_batch=3").folder.final.path / "metrics.jsonl"
     close(steps(cached), steps(trained(one, name) / "metrics.jsonl"))
     for line in cached.read_text().splitlines():
-        row = json.loads(line)
-        assert 0 < row["matrix_share"] < 1
-        assert 0 <= row["data_wait"] < 1
+        assert 0 <= json.loads(line)["data_wait"] < 1
 
 
 @pytest.mark.parametrize(("variables", "expected"), [
@@ -268,26 +268,3 @@ def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):
     tensors = [torch.zeros(size) for size in (3, 4, 20, 1, 1, 1)]
     buckets = distributed._split_into_buckets(tensors, 8)
     assert [[t.numel() for t in bucket] for bucket in buckets] == [[3, 4], [20], [1, 1, 1]]
-
-
-def test_counted_operations_are_those_of_the_model():
-    """Two images of 4 + 1 tokens through one layer, forward and backward, by hand."""
-    from compclip.interface.views import Views
-    from compclip.train.throughput import count_flops
-
-    clip, views = distributed_check.model(bias=False), Views()
-    W, D, T, patch = 32, 16, 5, 16 * 16 * 3
-    images = 2
-    # linear layers cost 2·in·out a token, twice that more backward; the pixels themselves need no slope
-    linear = 3 * 2 * T * (W * 3 * W + W * W + 2 * W * 4 * W)
-    attention = 3 * 2 * (T * T * W * 2)
-    stem = 2 * 2 * 4 * patch * W
-    by_hand = images * (linear + attention + stem + 3 * 2 * W * D)
-    with torch.no_grad():
-        batch = distributed_check.batch(views)
-    for name, parameter in clip.named_parameters():
-        parameter.requires_grad_(name.startswith("visual."))
-    both = count_flops(clip, batch, views, frozenset({"text"}))
-    text_forward = count_flops(clip, batch, views, frozenset({"text", "image"}))
-    image_forward = images * (linear // 3 + attention // 3 + stem // 2 + 2 * W * D)
-    assert both - text_forward == by_hand - image_forward

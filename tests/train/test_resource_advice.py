@@ -55,8 +55,7 @@ def test_a_span_has_its_own_share(monkeypatch):
     """Half of the first 10 s, nothing of the next 10 s."""
     clock = iter([0.0, 0.0, 5.0, 10.0, 20.0])
     monkeypatch.setattr(recorder.Meter.__init__.__globals__["time"], "perf_counter", lambda: next(clock))
-    monkeypatch.setitem(recorder.Meter.__init__.__globals__, "matrix_rate", lambda *_: 1.0)
-    meter = recorder.Meter(SimpleNamespace(logit_scale=torch.zeros(())), frozenset(), torch.float32)
+    meter = recorder.Meter()
     meter.begin_wait()
     meter.end_wait()
     assert [meter.span_wait(), meter.span_wait()] == [0.5, 0.0]
