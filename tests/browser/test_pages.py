@@ -44,7 +44,7 @@ def test_nothing_overlaps_overflows_or_is_fetched(request, browser, name, size, 
 def test_the_first_screen_has_the_verdicts_and_both_figures(browser, report):
     with seen.page_at(browser, "desk", report) as (page, _, _):
         height = seen.SIZES["desk"][1]
-        for selector in ("figure >> nth=0", "figure >> nth=1", "text=negclip >> nth=0"):
+        for selector in (".first svg >> nth=0", ".first svg >> nth=1", "text=negclip >> nth=0"):
             box = page.locator(selector).bounding_box()
             assert box and box["y"] + box["height"] <= height, f"{selector} is not on the first screen: {box}"
 
