@@ -72,6 +72,7 @@ def _captioned(name: str, model: str) -> None:
     from compclip.data.sample import Sample
 
     captioner = plugins.load_plugin(plugins.CAPTIONERS, name)
-    cfg = captioner.Config(model=model, max_new_tokens=2, device="cpu")
+    shorter = {} if name == "coca" else {"max_new_tokens": 2}
+    cfg = captioner.Config(model=model, device="cpu", **shorter)
     with captioner.opened(Data("karpathy", "d.json", ".", captioner=name), cfg) as caption:
         caption([Sample("a", "a.png", ("old",))], "00000")

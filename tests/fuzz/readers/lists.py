@@ -75,7 +75,7 @@ def _varied(_: random.Random) -> object:
     variations = caption_join.open_list(Texts("v.jsonl", "key", ["v"]), Path("index")).find(
         [row["key"] for row in ROWS]
     )
-    return [stored_lists.pack_variation(record) for records in variations.texts for record in records]
+    return [stored_lists.pack_variation(record) for records in variations for record in records]
 
 
 def _rewritten(_: random.Random) -> object:
