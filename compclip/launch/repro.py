@@ -145,7 +145,7 @@ def estimate_time(params: Params) -> str:
         return f"How long training takes is not known yet: {error}."
     cores = len(os.sched_getaffinity(0))
     minutes = max(1, round(seconds / cores / 60))
-    steps = f"The steps of training take about {format_count(minutes, 'minute')} on {format_count(cores, 'core')}"
+    steps = f"The steps of training take at most {format_count(minutes, 'minute')} on {format_count(cores, 'core')}"
     return f"{steps}; starting, reading and scoring come on top."
 
 
@@ -165,7 +165,7 @@ def _count_steps(run: Run, params: Params) -> int:
 
 
 def time_step(run: Run) -> float:
-    """Return the seconds of a core that a step of a run takes on made-up samples; others may work on these cores."""
+    """Return the seconds of a core that a step of a run takes at most: made-up captions fill the model's context."""
     from compclip.model import backbone
     from compclip.train import simulated_step
 
