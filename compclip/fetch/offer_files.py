@@ -127,8 +127,8 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
         address = offer.address(name)
         with _with_advice(offer, f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"):
             file = offer.files[name]
-            has_checksums = file.unpack and not name.endswith(".tar")  # its members have none of their content
-            is_compared = bool(file.sha256) or has_checksums
+            # members of a plain tar have no checksums of their content
+            is_compared = bool(file.sha256) or (file.unpack and not name.endswith(".tar"))
             _download(http_transfer.Download(address, file.size, MOST, is_compared), name, part_file)
         yield name, part_file
         part_file.unlink(missing_ok=True)
