@@ -161,8 +161,8 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
             writable.append(run)
     if writable:
         names = {run.key: run.cell.name for run in writable}
-        for sent in Slurm(profile, root).send(writable):
-            for job in sent:
+        for array_jobs in Slurm(profile, root).send(writable):
+            for job in array_jobs:
                 print(f"{names[job.folder.key]}: {job.label()}", flush=True)
         print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1

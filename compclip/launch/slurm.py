@@ -140,8 +140,8 @@ class Slurm:
     def submit(self, run: StoredRun, params: str | Path) -> jobs.Worker:
         """Send one run; return who works on it by then."""
         jobs.write_inputs(run, params)
-        sent = [job for batch in self.send([run]) for job in batch]
-        return sent[0] if sent else jobs.Holder(run.folder, "another process")
+        new_jobs = [job for batch in self.send([run]) for job in batch]
+        return new_jobs[0] if new_jobs else jobs.Holder(run.folder, "another process")
 
     def attach(self, run: StoredRun) -> jobs.Worker | None:
         """Return who works on a run, wherever that is."""

@@ -154,10 +154,10 @@ def format_blind_csv(
         for row, column, statistic in replace(group, rows=tuple(rows[group.name])).numbers():
             cells = (group.backbone, group.data, row.method, column.benchmark, column.metric, 1, statistic.mean)
             lines.append(cells + ("",) * (len(FIELDS) - len(cells)))
-        place = {column: index for index, column in enumerate(table.sighted.columns)}
+        column_index = {column: index for index, column in enumerate(table.sighted.columns)}
         for index, row in enumerate(group.rows):
             own = dict(zip(group.columns, row.statistics, strict=True))
-            for column, i in place.items():
+            for column, i in column_index.items():
                 mean = own[column]
                 if mean is None:
                     continue

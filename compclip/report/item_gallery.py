@@ -79,8 +79,8 @@ def make_galleries(
                 if {method, PRETRAINED} <= items.outcome_I.keys():
                     won += int((items.difference(method) > 0).sum())
                     lost += int((items.difference(method) < 0).sum())
-            shown = [_choose_items(joined, method, is_won, count) for is_won in (True, False)]
-            described = [[_describe_item(*pick, method, root, results) for pick in side] for side in shown]
+            picked_sides = [_choose_items(joined, method, is_won, count) for is_won in (True, False)]
+            described = [[_describe_item(*pick, method, root, results) for pick in side] for side in picked_sides]
             galleries.append(MethodGallery(group.name, method, (won, lost), *described))
     return galleries
 
@@ -107,7 +107,7 @@ def _choose_items(
     joined: Mapping[str, Sequence[RowItems]], method: str, is_won: bool, count: int
 ) -> list[tuple[RowItems, int]]:
     """Choose items of each kind, the benchmarks in turn, none of a picture twice."""
-    chosen: list[tuple[RowItems, int]] = []
+    picks: list[tuple[RowItems, int]] = []
     for benchmarks in joined.values():
         queues = []
         for items in benchmarks:
@@ -115,8 +115,8 @@ def _choose_items(
                 order = items.order_decided(method, PRETRAINED, is_won, count)
                 queues.append([(items, index) for index in order])
         turns = [pick for turn in zip_longest(*queues) for pick in turn if pick]
-        chosen += turns[:count]
-    return chosen
+        picks += turns[:count]
+    return picks
 
 
 def _describe_item(items: RowItems, index: int, method: str, root: Path, results: Path) -> GalleryItem:

@@ -73,11 +73,11 @@ class RowItems:
         gain_I = self.difference(method, reference) * (1 if is_won else -1)
         rng = named_generator("gallery", self.benchmark, method)
         order = np.lexsort((rng.random(len(gain_I)), -gain_I))
-        chosen: dict[int, int] = {}
+        item_of_picture: dict[int, int] = {}
         for index in order[: 20 * count]:
             if gain_I[index] > 0:
-                chosen.setdefault(int(self.unit_I[index]), int(index))
-        return list(chosen.values())[:count]
+                item_of_picture.setdefault(int(self.unit_I[index]), int(index))
+        return list(item_of_picture.values())[:count]
 
     def retrieved(self, index: int, method: str, count: int) -> list[RetrievedCaption]:
         """Return the first captions that a method's first run retrieves for a picture; none where no file has them."""
