@@ -4,8 +4,8 @@
 # must pass, and its files in dist/. All work on a fresh machine.
 PYTHON ?= python3
 VENV := .venv
-# The tests that take longest wait for a cluster, a server, another process: two of them a core; each imports for 20 s.
-WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# One more than cores: some tests wait for a cluster, a server, another process. Each worker imports for 20 s.
+WORKERS ?= $(shell echo $$((1 + $$(getconf _NPROCESSORS_ONLN))))
 BIN := $(abspath $(VENV))/bin
 # Set in some containers, it makes every one of hundreds of processes compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE

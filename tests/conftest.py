@@ -24,8 +24,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of few tests start whole commands: they go first, so that no core waits for the last of them."""
-    count = Counter(item.path for item in items)
+    """Files of few test functions start whole commands: they go first, so that no core waits for the last of them.
+
+    A function with many parameters counts once: its files would else come last, and some of them take a minute.
+    """
+    functions = {(item.path, getattr(item, "originalname", item.name)) for item in items}
+    count = Counter(path for path, _ in functions)
     items.sort(key=lambda item: count[item.path])
 
 

@@ -186,6 +186,7 @@ def cluster_profile(here):
             cluster.run_command("scancel", line.partition("|")[0])
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     """A killed driver's jobs go on and are attached; each trial was one job and has its values."""
     killed_when(sweep("s", "--profile", cluster_profile), lambda: len(list(here.glob("store/*/job.json"))) >= 3)
