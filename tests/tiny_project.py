@@ -120,9 +120,14 @@ def finish(root: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for name in map(cell, METHODS):
-            assert train_command.main(["--cell", name]) == 0
-            assert evaluate_command.main(["--cell", name]) == 0
+            collect(name)
     return root
+
+
+def collect(name: str) -> None:
+    """What `dvc repro` does with a cell."""
+    assert train_command.main(["--cell", name]) == 0
+    assert evaluate_command.main(["--cell", name]) == 0
 
 
 def cell(method: str) -> str:

@@ -13,9 +13,10 @@ from PIL import Image
 from compclip.base import code_hash, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
+from compclip.config import __main__ as config_command
 from compclip.config import read
 from compclip.config.training_code import hash_training_code
-from compclip.prepare import shard_writer
+from compclip.prepare import shard_stages, shard_writer
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
 from tests.tiny_project import at, steps, trained
@@ -61,11 +62,11 @@ def installed(tmp_path_factory) -> Path:
     return target
 
 
-def run(*argv: str | Path, site: Path | None = None, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(*argv: str | Path, site: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A Python process that finds this checkout, and the packages of `site`."""
     path = os.pathsep.join(map(str, (ROOT, *([site] if site else []))))
     env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=cwd, env=env)
+    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=ROOT, env=env)
 
 
 @pytest.fixture
@@ -115,20 +116,17 @@ def test_found_by_name(kind, installed, on_path):
     assert plugins.load_plugin(kind, name) is sys.modules[module]
 
 
-def test_the_command_checks_it(installed):
+def test_the_command_checks_it(installed, on_path, monkeypatch):
     """`config check` takes its method, and refuses an impossible value in one line; without the package it is unknown."""
-    check = ("-m", "compclip.config", "check", *GRID)
-    good = run(*check, site=installed)
-    assert (good.returncode, good.stderr) == (0, "")
-    wrong = run(*check, "methods.margin.margin=3", site=installed)
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == (
-        "error: params.yaml: methods.margin.margin=3.0: must be >= 0 and <= 2, it is between cosines\n"
-    )
-    absent = run(*check)
-    assert (absent.returncode, absent.stdout) == (2, "")
-    assert absent.stderr.startswith("error: params.yaml: unknown method 'margin'; ")
-    assert len(absent.stderr.splitlines()) == 1
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(UserError, match="^params.yaml: unknown method 'margin'; "):
+        config_command.main(["check", *GRID])
+    on_path(installed)
+    assert config_command.main(["check", *GRID]) == 0
+    with pytest.raises(
+        UserError, match="^params.yaml: methods.margin.margin=3.0: must be >= 0 and <= 2, it is between"
+    ):
+        config_command.main(["check", *GRID, "methods.margin.margin=3"])
 
 
 def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
@@ -154,7 +152,7 @@ def test_ours_for_every_method_hold_for_it(installed):
     assert " passed" in done.stdout
 
 
-def test_its_source_and_captioner_prepare_data(installed, tmp_path):
+def test_its_source_and_captioner_prepare_data(installed, on_path, tmp_path, monkeypatch):
     """The stage `recaption`, as its command."""
     Image.new("RGB", (8, 6)).save(tmp_path / "a.png")
     (tmp_path / "captions.txt").write_text("a.png\ta red star\nno tab here\n")
@@ -163,8 +161,9 @@ def test_its_source_and_captioner_prepare_data(installed, tmp_path):
         "methods: {margin: {}}\nbackbones: {b: {model: ViT-B-32}}\n"
         "grid: {methods: [margin], backbones: [b], data: [web], seeds: [0]}\n"
     )
-    done = run("-m", "compclip.prepare.shard_stages", "--data", "web", site=installed, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    on_path(installed)
+    assert shard_stages.main(["--data", "web"]) == 0
     (sample,) = shard_writer.load_samples(tmp_path / "data" / "web" / "samples" / "00000.arrow")
     assert (sample.id, sample.captions, sample.width, sample.height) == ("a", ("seen: a red star",), 8, 6)
     counts = read_json(tmp_path / "data" / "web" / "counts.json")

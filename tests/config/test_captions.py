@@ -51,7 +51,6 @@ def test_as_one_writes_them(params):
 
 @pytest.mark.parametrize("override,fault", [
     ("data.d.captions.on=uri", "data.d.captions.on: unknown on 'uri'; did you mean 'url'"),
-    ("data.d.captions.colum=x", "data.d.captions: unknown key 'colum'; did you mean 'column'"),
     ("data.d.captions.file=''", "data.d.captions.file: must be given"),
     ("data.d.captions.column={a: b}", "data.d.captions.column"),
     ("data.d.rewrites.swap=''", "data.d.rewrites.swap: names no file"),
@@ -59,10 +58,6 @@ def test_as_one_writes_them(params):
     ("data.d.captions.on=caption", "data.d.captions.on: unknown on 'caption'"),
     ("data.d.texts={negatives: {file: x.csv, on: url}}", "unknown kind of texts 'negatives'; did you mean 'negative'"),
     ("data.d.texts.negative.on=captions", "data.d.texts.negative.on: unknown on 'captions'; did you mean 'caption'"),
-    ("data.d.texts.dense.file=''", "data.d.texts.dense.file: must be given"),
-    ("data.d.texts={dense: x.csv}", "data.d.texts.dense='x.csv': must be a mapping"),
-    ("data.d.masked.model=''", "data.d.masked.model: must be given"),
-    ("data.d.masked.modle=m", "data.d.masked: unknown key 'modle'; did you mean 'model'"),
     ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
     ("data.d.masked.rank=6", "data.d.masked.rank=6: is not among the top 5; raise top"),
     ("data.d.relative_weights=path", "unknown relative_weights 'path'; did you mean 'paths'"),

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import functools
+import re
+import shutil
 from dataclasses import asdict
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
+import networkx
 import open_clip
 import pytest
+from dvc.repo import Repo
 
+from compclip.base.errors import UserError
 from compclip.config import grid as config_grid
 from compclip.config import read
 from compclip.config import tuning as config_tuning
 from compclip.config.sections import Params
 from compclip.fetch import catalogue
+from compclip.launch import card_costs
 from compclip.report import published_numbers
+from compclip.train.fitting_batch import GIB
 from tests.conftest import ROOT
 
 # without ablations, which `config ablate` puts beside them
@@ -286,3 +294,89 @@ def test_numbers_are_the_papers(grid, cell, train, method):
 def test_data_are_made_as_the_authors_made_them(grid, data, expected):
     section = asdict(load(grid).data[data])
     assert {key: section[key] for key in expected} == expected
+
+
+HEAD = re.compile(r"^# Card: (\S+), ([\d.]+) GiB of (\S+)\.$", re.MULTILINE)
+# of a table, or of what authors ran; all others are ours, or files that are scored alone
+PAPERS = sorted(name for name in GRIDS if name in TABLES or name.endswith(("_released", "_reduced")))
+
+
+class Claim(NamedTuple):
+    """What a head says: the card, the GiB of the largest step, and its cell."""
+
+    card: str
+    gib: float
+    cell: str
+
+
+def read_claim(name: str) -> Claim:
+    """The claim of a grid's head."""
+    match = HEAD.search(read.read_head(GRIDS[name].read_text(encoding="utf-8")))
+    assert match, "no line `# Card: CARD, GIB GiB of CELL.`: write what `compclip config cost` predicts"
+    return Claim(match[1], float(match[2]), match[3])
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_step_fits_the_card_that_the_head_names(name):
+    """Of a paper's grid; tests/fake_device/test_grid_steps.py predicts the step."""
+    claim = read_claim(name)
+    assert claim.gib * GIB <= card_costs.find_card(claim.card).usable_bytes
+    assert claim.cell in {cell.name for cell in config_grid.list_cells(load(name))}
+
+
+@pytest.mark.parametrize("name", [f"clic_table{number}" for number in (1, 6, 10, 11, 12, 13, 16)])
+def test_no_cell_of_clic_encodes_a_whole_batch_of_composites(name):
+    """Four positives of 800 composites at once are 85 GiB; a part at a time leaves the loss that of the whole batch."""
+    runs = [run for run in config_grid.resolve_all(load(name)) if run.method_name == "clic"]
+    assert {run.train.micro_batch for run in runs} == {400}
+
+
+WORLD = "data/scenes_world"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    Repo.init(str(tmp_path), no_scm=True).close()
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    return tmp_path
+
+
+def find_needed(repository, grid):
+    """By target, the names of the stages that `dvc repro` of it would look at."""
+    (repository / "params.yaml").write_text(read.write_out(grid))
+    with Repo(str(repository)) as repo:
+        graph = repo.index.graph
+        return {
+            stage.name: {s.name for s in networkx.descendants(graph, stage)}
+            for stage in graph
+            if stage.name in ("report", "track", "look")
+        }
+
+
+def find_places(params) -> tuple[bool, bool]:
+    """Whether data lie in the world, and whether benchmarks read of it."""
+    tables = (params.data, params.benchmarks)
+    places = [[place for section in table.values() for place in (section.path, section.images)] for table in tables]
+    has_data, has_benchmarks = (any(WORLD in place for place in of_table) for of_table in places)
+    return has_data, has_benchmarks
+
+
+def test_a_grid_makes_the_world_where_it_has_a_part_in_it(repository):
+    """And then before its files are listed: of all grids, one of each kind of places in the world."""
+    grids = {find_places(load(name)): path for name, path in GRIDS.items()}
+    assert {has_data for has_data, _ in grids} == {True, False}
+    for (has_data, _), grid in grids.items():
+        stages = find_needed(repository, grid)
+        assert ("scenes" in stages["report"] | stages["track"]) == has_data, grid
+        assert ("scenes" in stages["look"]) == has_data, grid
+
+
+def test_data_of_the_world_needs_a_benchmark_of_it(tmp_path):
+    """By which DVC knows that the world is to be made: the files of data sets are no dependency of any stage."""
+    shutil.copytree(ROOT / "experiments" / "grids", tmp_path, dirs_exist_ok=True)
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("base: c2lip_checkpoints\n")  # whose `world` it does not name
+    with pytest.raises(
+        UserError, match=r"data.scenes: lies in data/scenes_world, .*add benchmarks.world: \{benchmark: "
+    ):
+        read.load_params(grid, together=True)

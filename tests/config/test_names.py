@@ -32,7 +32,7 @@ from compclip.train import job as train_job
 from tests.conftest import ROOT
 from tests.tiny_project import PARAMS, environment
 
-BAD = ["y$(touch X)", "../../x", "/abs", "a b", "x;y", "-rf", ".hidden", "x" * 65, "a|b", "a'b"]
+BAD = "y$(touch X)"
 TABLES = {
     "data": "{source: karpathy, path: a, images: b, captioner: none}",
     "backbones": "{model: tiny.json}",
@@ -57,12 +57,10 @@ def add(params: Path, section: str, text: str) -> None:
     params.write_text(original.replace(f"\n{section}: {{", f"\n{section}: {{{text}, "))
 
 
-@pytest.mark.parametrize(
-    ("section", "name"), [*(("data", name) for name in BAD), *((section, BAD[0]) for section in TABLES)]
-)
-def test_the_tables(params, section, name):
-    """Refused as they are read, in one line, with nothing written."""
-    add(params, section, f"{json.dumps(name)}: {TABLES[section]}")
+@pytest.mark.parametrize("section", TABLES)
+def test_the_tables(params, section):
+    """Refused as they are read, in one line, with nothing written; which names are: tests/base/test_safe_names.py."""
+    add(params, section, f"{json.dumps(BAD)}: {TABLES[section]}")
     with pytest.raises(UserError, match=f"params.yaml: {section.removesuffix('s')} .*{RULE}") as error:
         config_command.main(["plan"])
     assert "\n" not in str(error.value)
@@ -71,7 +69,7 @@ def test_the_tables(params, section, name):
 
 def test_variants(params):
     """They are in a method's name."""
-    add(params, "methods", f"clic: {{variants: {{{json.dumps(BAD[0])}: {{}}}}}}")
+    add(params, "methods", f"clic: {{variants: {{{json.dumps(BAD)}: {{}}}}}}")
     with pytest.raises(UserError, match=f"variant of clic .*{RULE}"):
         read.load_params(params)
 
@@ -148,7 +146,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", ["../../x", "/abs", "a\nb", "x" * 300])
+@pytest.mark.parametrize("name", ["../../x", "a\nb"])
 def test_options_that_name_something(params, name):
     """Before anything is read or written."""
     for option, command in COMMANDS.items():

@@ -66,11 +66,11 @@ def scratch(tmp_path, monkeypatch) -> dict[str, Path]:
 COUNTED = ("__init__", "base.errors", "methods.clic", "launch.slurm", "__main__", "runs.run_table")
 
 
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [100, pytest.param(1, marks=pytest.mark.long)])
 def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch, every):
     """Each module in turn, against a transitive analysis of its own: exactly those files, and for most modules not all.
 
-    Every fortieth, and those of which the number of files is known.
+    Every hundredth, and those of which the number of files is known.
     """
     with monkeypatch.context() as patch:
         patch.setattr(plan, "_hash_entries", lambda *entries: (entries, ()))

@@ -62,9 +62,7 @@ STATES = {  # what was done with params.yaml, and whether something would be los
     "committed": ([], False),
     "edited": ([lambda: edit()], True),
     "staged": ([lambda: edit(), lambda: git("add", "params.yaml")], True),
-    "staged, then edited again": ([lambda: edit(), lambda: git("add", "params.yaml"), lambda: edit()], True),
     "edited and committed": ([lambda: edit(), lambda: git("commit", "-qam", "mine")], False),
-    "edited and taken back": ([lambda: edit(), lambda: git("checkout", "params.yaml")], False),
     "untracked": ([lambda: git("rm", "-q", "--cached", "params.yaml"), lambda: git("commit", "-qm", "gone")], True),
     "ignored": (
         [

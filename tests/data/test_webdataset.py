@@ -81,12 +81,11 @@ def test_what_cannot_be_used_is_counted(tmp_path):
     assert counts.items() >= expected.items()
 
 
-@pytest.mark.parametrize("cut", [100, 1500, 4000])
-def test_a_tar_that_ends_too_early(tmp_path, cut):
+def test_a_tar_that_ends_too_early(tmp_path):
     """What was before the damage is kept, and the tar is counted; the others are whole."""
     write(tmp_path / "1.tar", sample("x", "A dog."))
     path = write(tmp_path / "0.tar", [m for i in range(9) for m in sample(f"{i}", "A cat.")])
-    (tmp_path / "0.tar").write_bytes(path.read_bytes()[:cut])
+    (tmp_path / "0.tar").write_bytes(path.read_bytes()[:1500])
     samples, counts = read_folder(tmp_path)
     assert counts["damaged_tars"] == 1
     assert samples[-1].captions == ("A dog.",)

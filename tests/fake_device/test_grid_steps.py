@@ -10,8 +10,7 @@ from compclip.config.sections import Params
 from compclip.launch import card_costs
 from compclip.model import t5
 from compclip.train.fitting_batch import GIB
-from tests.config.test_grids import GRIDS
-from tests.launch.test_grid_cards import PAPERS, read_claim
+from tests.config.test_grids import GRIDS, PAPERS, read_claim
 
 
 def describe_step(run: Run) -> str:

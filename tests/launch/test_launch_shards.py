@@ -74,8 +74,9 @@ class Cluster:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
-    """Five shards to be: two pictures each."""
+    """Five shards to be: two pictures each. They are made in this process: another one imports for seconds."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shard_work.ShardWork, "can_share_machine", lambda _work: False)
     monkeypatch.setattr(shard_writer, "ROWS", 2)
     records = []
     for index in range(PICTURES):

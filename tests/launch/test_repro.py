@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import messages
 from compclip.config import read
 from compclip.launch import repro
 from tests.conftest import ROOT
@@ -55,27 +54,6 @@ def test_every_stage_is_counted_and_described(monkeypatch):
     stages = repro.list_stages()
     assert stages["train"][0] == 7 and stages["plan"][0] == 1
     assert all(what for _, what in stages.values())
-
-
-def test_counts_are_words_on_a_terminal(monkeypatch, capsys):
-    counts = {"records": 1420, "missing_images": 0, "fingerprint": "a1"}
-    messages.print_counts(counts)
-    assert capsys.readouterr().out == '{"records": 1420, "missing_images": 0, "fingerprint": "a1"}\n'
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    messages.print_counts(counts)
-    messages.print_counts({"captions": 0})
-    assert capsys.readouterr().out == "records 1,420\nnothing to do\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "summary"),
-    [('{"records": 4, "images": 0}', "records 4"), ("{'records': 4}", "{'records': 4}"), ("7", "7"), ("3/12", "3/12")],
-)
-def test_a_stage_may_print_what_is_no_count(line, summary):
-    lines = repro.StageLines(1)
-    lines.begin("train")
-    lines.show(line)
-    assert lines.summary == summary
 
 
 @pytest.mark.parametrize(

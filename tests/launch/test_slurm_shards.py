@@ -15,7 +15,7 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
 from compclip.launch import shard_jobs as stage_command
 from compclip.llm import local_server
-from compclip.prepare import shard_stages
+from compclip.prepare import shard_stages, shard_work
 from compclip.report import __main__ as report_command
 from compclip.runs import cluster, jobs, shard_tasks
 from compclip.train import __main__ as train_command
@@ -46,6 +46,8 @@ def here(slurm_there, here, monkeypatch):
     """The project with three tars for its data; its jobs are cancelled at the end."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv(local_server.ALLOW, "1")
+    # another process imports for seconds
+    monkeypatch.setattr(shard_work.ShardWork, "can_share_machine", lambda _work: False)
     cluster.queue.cache_clear()
     for tar in range(TARS):
         members = [

@@ -24,7 +24,7 @@ from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from tests import tiny_project
 from tests.conftest import ROOT
-from tests.tiny_project import at, cell, outcome, steps, wait_for
+from tests.tiny_project import at, cell, collect, outcome, steps, wait_for
 
 NAME = cell("finetune")
 OTHER = cell("pretrained")
@@ -103,12 +103,6 @@ def remount(folder: Path, options: str) -> None:
     """Give a disk other options: the cause is gone, or begins."""
     process = mount("-o", f"remount,{options}", str(folder.resolve()))
     assert process.returncode == 0, process.stderr
-
-
-def collect(name: str) -> None:
-    """What `dvc repro` does with a cell."""
-    assert train_command.main(["--cell", name]) == 0
-    assert evaluate_command.main(["--cell", name]) == 0
 
 
 def launch() -> int:

@@ -95,8 +95,7 @@ def done(project, tmp_path_factory):
         shutil.copytree(project / name, root / name)
     shutil.copy(project / "tiny.json", root)
     commands = [["config.__main__", "check"], ["config.__main__", "plan"], ["runs.keys"]]
-    commands += [["train.__main__", "--cell", cell] for cell in CELLS]
-    commands += [["evaluate.__main__", "--method", method] for method in METHODS]
+    commands += [[f"{stage}.__main__", "--cell", cell] for cell in CELLS for stage in ("train", "evaluate")]
     ran = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps([*commands, ["report.__main__"]])],
         cwd=root,

@@ -91,35 +91,17 @@ def attack(run: RunFolder, name: str, victim: Path) -> str:
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
-def test_gc_names_it_and_goes_on(grid, victim, capsys, name):
-    """Once, counted; the run beside it goes, and nothing is written through the link."""
-    original_state, words = state(victim), attack(grid[0].folder, name, victim)
-    assert command.main([*GC]) == 0
-    out, err = capsys.readouterr()
-    assert err.count(words) == 1 and "1 entry of the store refused" in err
-    assert f"removed {grid[1].key}" in out and grid[0].key not in out
-    assert state(victim) == original_state
-
-
-@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
-def test_the_lists_name_it(grid, victim, capsys, name):
-    """`runs` and `status` show a row of it, and the others as ever."""
-    original_state, words = state(victim), attack(grid[0].folder, name, victim)
+def test_a_link_in_a_run_is_named_and_never_followed(grid, victim, capsys, name):
+    """The lists show a row of it, who would write refuses it, gc counts it; the run beside it is as ever, and goes."""
+    run, original_state = grid[0].folder, state(victim)
+    words = attack(run, name, victim)
     assert command.main([]) == 0
     *rows, _, total = capsys.readouterr().out.splitlines()
     lines = {row.split()[0]: row for row in rows}
-    assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "finished" in lines[grid[1].key]
+    assert "refused" in lines[run.key] and words in lines[run.key] and "finished" in lines[grid[1].key]
     assert total.endswith("; 1 refused")
     page = status.format_page(*run_table.list_runs("params.yaml"), 10_000)
-    assert (words in page and "1 damaged" in page) or not os.path.lexists(grid[0].folder.lock)
-    assert state(victim) == original_state
-
-
-@pytest.mark.parametrize("name", [*FILES, *FOLDERS])
-def test_who_would_write_refuses_it(grid, victim, name):
-    """Training, scoring, publishing, keeping, removing."""
-    run = grid[0].folder
-    original_state, words = state(victim), attack(run, name, victim)
+    assert (words in page and "1 damaged" in page) or not os.path.lexists(run.lock)
     task = result_store.task_from_params(read.load_params("params.yaml"))
     for call in (
         lambda: work(run),
@@ -127,11 +109,16 @@ def test_who_would_write_refuses_it(grid, victim, name):
         lambda: result_store.find_results(task, run),
         lambda: result_store.store_results(task, run, {}),
         grid[0].publish,
-        lambda: command.main(["keep", grid[0].key]),
-        lambda: command.main(["remove", "--force", grid[0].key]),
+        lambda: command.main(["keep", run.key]),
+        lambda: command.main(["remove", "--force", run.key]),
         lambda: inventory.remove(run),
     ):
         assert words in refuse(call)
+    capsys.readouterr()
+    assert command.main([*GC]) == 0
+    out, err = capsys.readouterr()
+    assert err.count(words) == 1 and "1 entry of the store refused" in err
+    assert f"removed {grid[1].key}" in out and run.key not in out
     assert state(victim) == original_state
 
 

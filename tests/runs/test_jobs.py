@@ -15,7 +15,6 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config import read
-from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store
 from compclip.launch import results_job as launch_job
 from compclip.runs import cluster, jobs, lock, progress, run_store
@@ -26,7 +25,7 @@ from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning
 from compclip.train import job as train_job
 from tests import fake_slurm
-from tests.tiny_project import METHODS, at, cell, outcome, wait_for
+from tests.tiny_project import METHODS, at, cell, collect, outcome, wait_for
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -45,12 +44,6 @@ def find_run(method: str, *overrides: str) -> StoredRun:
 def submit(stored_run: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
     """Start a job for a cell."""
     return jobs.Local(module).submit(stored_run, "params.yaml")
-
-
-def collect(name: str) -> None:
-    """What `dvc repro` does with a cell."""
-    assert train_command.main(["--cell", name]) == 0
-    assert evaluate_command.main(["--cell", name]) == 0
 
 
 def test_results_of_another_evaluation_are_not_taken_over(here_finished):

@@ -34,7 +34,7 @@ def test_a_killed_process_of_the_same_machine_is_gone_at_once(run):
     assert claim(run, "a").take(locked=True)
 
 
-@pytest.mark.parametrize("ahead", [-1e9, -DEAD_S, 0.0, 1800.0, 1e9])
+@pytest.mark.parametrize("ahead", [-1e9, 0.0, 1e9])
 def test_a_dead_machine(run, ahead):
     """It is seen to stand still for DEAD_S, whatever its clock said of its last beat."""
     clock = Clock()
@@ -76,7 +76,7 @@ def test_the_next_command_knows_since_when(run, monkeypatch):
     assert Lease(run, clock=clock).take()
 
 
-@pytest.mark.parametrize("note", ["", "{", "null", '{"since": "1"}', '{"lease": 1, "since": -1e9}'])
+@pytest.mark.parametrize("note", ["{", '{"lease": 1, "since": -1e9}'])
 def test_a_note_that_is_damaged(run, note):
     """Is written anew: nobody is taken for dead by it."""
     clock = Clock()
@@ -100,7 +100,7 @@ def test_a_holder_that_stood_still(run):
     assert successor.beat() and not claim(run, "c").take()
 
 
-@pytest.mark.parametrize("lease_text", ["", "{", "null", "[]", '{"pid": 1}'])
+@pytest.mark.parametrize("lease_text", ["", '{"pid": 1}'])
 def test_a_holder_that_died_while_it_wrote(run, lease_text):
     """Half a lease is somebody's until it was silent for long; nothing breaks over it."""
     run.lease(1).write_text(lease_text)
@@ -138,7 +138,7 @@ def _stale(_self: RunFolder) -> list[int]:
     raise OSError(errno.ESTALE, "Stale file handle")
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     order=st.lists(st.integers(0, 5), min_size=100, max_size=100),
     machines=st.lists(st.sampled_from("abc"), min_size=2, max_size=4),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from compclip.config import read
 from compclip.sweep import study_results
+from tests import postgres_server
 from tests.conftest import ROOT
 from tests.driven_sweep import drawn, driver, forget, project, study, trials  # noqa: F401
 
@@ -74,30 +73,9 @@ def test_a_second_driver_is_told(folder):
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """The address of a fresh PostgreSQL server on a socket of its own, or a skip that says what lacks."""
-    initdb_paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not initdb_paths or shutil.which("runuser") is None:
-        pytest.skip("no PostgreSQL server; apt-get install postgresql to run this test")
-    pytest.importorskip("psycopg", reason="no psycopg; pip install 'psycopg[binary]' to run this test")
-    if os.geteuid() != 0:
-        pytest.skip("PostgreSQL is started as the user postgres, which needs root")
-    home = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
-    shutil.chown(home, "postgres", "postgres")
-    as_postgres, binaries = ["runuser", "-u", "postgres", "--"], initdb_paths[-1].parent
-    subprocess.run([*as_postgres, binaries / "initdb", "-D", home / "data", "-A", "trust"], check=True, capture_output=True,
-                   cwd=home)  # fmt: skip
-    control = [*as_postgres, binaries / "pg_ctl", "-D", home / "data", "-w"]
-    options = f"-k {home} -c listen_addresses='' -c fsync=off"
-    subprocess.run(
-        [*control, "-o", options, "-l", home / "log", "start"], check=True, stdout=subprocess.DEVNULL, cwd=home
-    )
-    try:
-        subprocess.run([*as_postgres, binaries / "createdb", "-h", home, "sweeps"], check=True, cwd=home)
+def postgres():
+    with postgres_server.run_server("sweeps") as home:
         yield f"postgresql+psycopg://postgres:secret@/sweeps?host={home}"
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL, cwd=home)
-        shutil.rmtree(home)
 
 
 @pytest.mark.long

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base.errors import one_line
 from compclip.base.files import fingerprint, write_json
 from compclip.config import read
 from compclip.runs import cluster, jobs, run_store
@@ -167,17 +166,8 @@ def test_a_killed_job_scores_each_rung_once(here):
 
 
 @pytest.fixture
-def cluster_profile(here):
-    """A profile of a SLURM that answers, or a skip that says why not; its jobs are cancelled at the end."""
-    ping = cluster.run_command("scontrol", "ping")
-    if ping.returncode or "DOWN" in ping.stdout:
-        pytest.skip(
-            f"no SLURM answers here ({one_line(ping.stderr or ping.stdout)}); start one with "
-            "`slurm/local-cluster.sh up`"
-        )
-    wait_for(
-        lambda: cluster.run_command("sinfo", "-h", "-o", "%T").stdout.split()[0] in ("idle", "mixed", "allocated"), 30
-    )
+def cluster_profile(slurm_there, here):
+    """A profile of a SLURM that answers; its jobs are cancelled at the end."""
     Path("profile.yaml").write_text("{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, jobs: 2}")
     yield "profile.yaml"
     ours = cluster.run_command("squeue", "--me", "-h", "-o", "%i|%Z").stdout.split()

@@ -104,9 +104,9 @@ STORY = (
 )
 
 
-@pytest.mark.parametrize("every", [3, 5, 8, 13])
+@pytest.mark.parametrize("every", [3, 8])
 def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, empty_database, monkeypatch, every):
-    """One that dies at every third, fifth … call to MLflow, before or behind it; each time another one begins."""
+    """One that dies at every third or eighth call to MLflow, before or behind it; each time another one begins."""
     from mlflow import MlflowClient
 
     call_count = [0]

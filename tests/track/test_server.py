@@ -1,12 +1,10 @@
 """Many writers, real servers, and models that load back."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +19,7 @@ from compclip.model import backbone
 from compclip.track import __main__ as track_command
 from compclip.track import sync, tracking_store, writer
 from compclip.track.sync import StoreFollower
-from tests import fake_runs, tiny_project
+from tests import fake_runs, postgres_server, tiny_project
 from tests.track import live
 from tests.track.project import HOME, params, source, steps, tracked, update
 
@@ -31,7 +29,6 @@ TINY = {
     "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
 }
 NAMES = sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
-POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 def free_port() -> int:
@@ -77,6 +74,7 @@ def test_four_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, ru
     assert all(steps(client, run) == [10, 20, 30] for run in runs_by_name.values())
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_a_second_driver_says_whom_it_waits_for(tmp_path, runs, uri):  # noqa: F811
     file = tracking_store.sqlite_file(uri).with_suffix(".lock")
     with tracking_store.lock_store(file):
@@ -145,52 +143,22 @@ class Server:
             self.process.wait()
 
 
-@pytest.fixture
-def server(tmp_path, empty_database, monkeypatch):  # noqa: F811
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server" / "mlflow.db").write_bytes(empty_database)
-    mlflow_server = Server(tmp_path / "server")
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory, empty_database):  # noqa: F811
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "mlflow.db").write_bytes(empty_database)
+    mlflow_server = Server(folder)
     mlflow_server.start()
-    monkeypatch.chdir(tmp_path)  # its lock lies below the checkout
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.uri)
     yield mlflow_server
     mlflow_server.kill()
 
 
-def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, monkeypatch):
-    """Killed in the middle of a run's files; the next call goes on, and the model loads through the server."""
-    from mlflow import MlflowClient
-
-    real, calls = MlflowClient.log_artifact, []
-
-    def vanishing(self, *args, **kwargs):
-        calls.append(args)
-        if len(calls) == 9:
-            server.kill()
-        return real(self, *args, **kwargs)
-
-    monkeypatch.setattr(MlflowClient, "log_artifact", vanishing)
-    with pytest.raises(UserError, match="no server answers .*nothing is lost: start it and run") as lost:
-        update(tmp_path, tracking_store.store_uri(None))
-    assert "\n" not in str(lost.value)
-    monkeypatch.undo()
+@pytest.fixture
+def server(one_server, tmp_path, monkeypatch):
+    """One for all tests here, which have projects of their own; the current folder is where locks lie."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="no server answers"):
-        update(tmp_path, server.uri)
-    server.start()
-    counts = update(tmp_path, server.uri)
-    assert counts["added"] + counts["replaced"] + counts["unchanged"] == 4
-    assert counts["replaced"] == 1  # the one that was cut short
-    client, runs_by_name = tracked(server.uri)
-    assert len(runs_by_name) == 4
-    assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
-    assert sync.update_store(source(tmp_path), server.uri, anew=True)["added"] == 4
-    assert len(tracked(server.uri)[1]) == 4
-    import mlflow.artifacts
-
-    mlflow.set_tracking_uri(server.uri)
-    folder = Path(mlflow.artifacts.download_artifacts(model_address(tracked(server.uri)[1]["clic-vit-scenes-0"])))
-    assert (folder / "open_clip_model.safetensors").is_file()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", one_server.uri)
+    return one_server
 
 
 def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, server, monkeypatch):
@@ -241,31 +209,46 @@ def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, s
     assert len(contents) == 2 * (2 + 1 + 1)
 
 
+def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, monkeypatch):
+    """Killed in the middle of a run's files; the next call goes on, and the model loads through the server."""
+    from mlflow import MlflowClient
+
+    real, calls = MlflowClient.log_artifact, []
+
+    def vanishing(self, *args, **kwargs):
+        calls.append(args)
+        if len(calls) == 9:
+            server.kill()
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "log_artifact", vanishing)
+    with pytest.raises(UserError, match="no server answers .*nothing is lost: start it and run") as lost:
+        update(tmp_path, tracking_store.store_uri(None))
+    assert "\n" not in str(lost.value)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no server answers"):
+        update(tmp_path, server.uri)
+    server.start()
+    counts = update(tmp_path, server.uri)
+    assert counts["added"] + counts["replaced"] + counts["unchanged"] == 4
+    assert counts["replaced"] == 1  # the one that was cut short
+    client, runs_by_name = tracked(server.uri)
+    assert len(runs_by_name) == 4
+    assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
+    assert sync.update_store(source(tmp_path), server.uri, anew=True)["added"] == 4
+    assert len(tracked(server.uri)[1]) == 4
+    import mlflow.artifacts
+
+    mlflow.set_tracking_uri(server.uri)
+    folder = Path(mlflow.artifacts.download_artifacts(model_address(tracked(server.uri)[1]["clic-vit-scenes-0"])))
+    assert (folder / "open_clip_model.safetensors").is_file()
+
+
 @pytest.fixture
 def postgres():
-    """The address of a real server in a folder of its own, which the user postgres owns."""
-    if not POSTGRES:
-        pytest.skip("no PostgreSQL server here: apt-get install postgresql")
-    pytest.importorskip("psycopg", reason="no PostgreSQL driver: pip install psycopg[binary]")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start a server as the user postgres")
-    folder = Path(tempfile.mkdtemp(prefix="compclip-pg-", dir="/tmp"))
-    shutil.chown(folder, "postgres", "postgres")
-    port, data = free_port(), folder / "data"
-
-    def as_postgres(tool, *words):
-        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", str(POSTGRES[-1].parent / tool)]
-        subprocess.run([*command, *map(str, words)], check=True, cwd=folder, stdout=subprocess.DEVNULL)
-
-    as_postgres("initdb", "-D", data, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
-    settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    as_postgres("pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", settings, "start")
-    try:
-        as_postgres("createdb", "-h", "127.0.0.1", "-p", port, "mlflow")
-        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/mlflow"
-    finally:
-        as_postgres("pg_ctl", "-D", data, "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+    with postgres_server.run_server("mlflow") as home:
+        yield f"postgresql+psycopg://postgres@/mlflow?host={home}"
 
 
 @pytest.mark.long

@@ -79,7 +79,7 @@ def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
     assert not Path(old).exists()
 
 
-@pytest.mark.parametrize("hurt", ["set_terminated", "link_or_copy", "set_tag"])
+@pytest.mark.parametrize("hurt", ["set_terminated", "link_or_copy"])
 def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, hurt):
     """Whatever call is the last one that arrives, the next sync leaves one run a cell with every step once."""
     from mlflow import MlflowClient

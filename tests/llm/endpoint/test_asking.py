@@ -86,20 +86,9 @@ def test_a_refused_question_is_not_repeated(server):
     assert result.counts["failed_http_400"] == len(at.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "no json",
-        "[]",
-        "{}",
-        '{"choices": []}',
-        '{"choices": [{"message": {"content": null}}]}',
-        '{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": "many"}}',
-    ],
-)
-def test_malformed_answers_are_counted(server, body):
-    """A 200 that is no chat answer."""
-    with serve(lambda _: body) as at:
+def test_malformed_answers_are_counted(server):
+    """A 200 that is no chat answer; test_hostile.py has any."""
+    with serve(lambda _: "{}") as at:
         result = chat_client.ask_questions(questions(1), server(at.url))
     assert result.answers == (None,)
     assert result.counts["failed_malformed"] == 1

@@ -212,6 +212,3 @@ def test_any_answer_is_one_or_is_counted(content, usage, raw):
             and 0 <= parsed_answer.prompt_tokens < 2**31
             and 0 <= parsed_answer.completion_tokens < 2**31
         )
-
-
-# --- the captioner --------------------------------------------------------------------------------------------
