@@ -61,9 +61,8 @@ def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
     points_by_name: dict[str, list[TradeoffPoint]] = {}
     for name, column in columns.items():
         for row in group.rows:
-            statistics = dict(zip(group.columns, row.statistics, strict=True))
-            x = statistics[column]
-            y = statistics[comp]
+            x = row.statistics.get(column)
+            y = row.statistics.get(comp)
             if x and y:
                 widths = _half_width(x), _half_width(y)
                 point = TradeoffPoint(row.method, 100 * x.mean, 100 * y.mean, *widths, y.verdict)
@@ -205,7 +204,7 @@ def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
     rows = []
     for group in groups:
         for row in group.rows:
-            means = {c: s.mean if s else None for c, s in zip(group.columns, row.statistics, strict=True)}
+            means = {column: statistic.mean for column, statistic in row.statistics.items()}
             name = f"{row.method}-{group.backbone}-{group.data}"
-            rows.append([name, *format_summaries(group, names, means.__getitem__)])
+            rows.append([name, *format_summaries(group, names, means.get)])
     return format_csv([["method", *names], *rows])

@@ -172,9 +172,9 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
-        main=_correct_tables(uncorrected, correction),
-        subsets=_correct_tables(build([c for c in remaining if "/" in c.metric]), correction),
-        other_metrics=_correct_tables(build([c for c in remaining if "/" not in c.metric]), correction),
+        main=_mark_tables(uncorrected, correction),
+        subsets=_mark_tables(build([c for c in remaining if "/" in c.metric]), correction),
+        other_metrics=_mark_tables(build([c for c in remaining if "/" not in c.metric]), correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
         whole=tuple(whole),
@@ -210,9 +210,13 @@ def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list
 
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
-    """Return tables with the marks and ranks that are decided after the correction, each table by itself."""
-    corrected = (decisions.correct_table(table, correction) for table in group_tables)
-    return tuple(decisions.mark_order(table, correction) for table in corrected)
+    """Return tables with the verdicts that are decided after the correction, each table by itself."""
+    return tuple(decisions.correct_table(table, correction) for table in group_tables)
+
+
+def _mark_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
+    """Return tables with the verdicts and ranks that are decided after the correction, each table by itself."""
+    return tuple(decisions.mark_order(table, correction) for table in _correct_tables(group_tables, correction))
 
 
 def _compare_blind(
@@ -337,9 +341,10 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
     for group in page.tables.main:
         for table in (*page.tables.subsets, *page.tables.other_metrics):
             if table.name == group.name:
-                rows = zip(group.rows, table.rows, strict=True)
-                both = tuple(replace(a, statistics=a.statistics + b.statistics) for a, b in rows)
-                group = replace(group, columns=group.columns + table.columns, rows=both)
+                rows = []
+                for row, other in zip(group.rows, table.rows, strict=True):
+                    rows.append(replace(row, statistics={**row.statistics, **other.statistics}))
+                group = replace(group, columns=group.columns + table.columns, rows=tuple(rows))
         joined.append(group)
     return joined
 

@@ -162,18 +162,6 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def rank_values(values: Sequence[float | None], lower: bool = False, digits: int = 3) -> list[int]:
-    """Rank values: 1 for the best, 2 for the second best, 0 otherwise; values equal to `digits` decimals share a rank.
-
-    None has no rank, and a single value has nothing to be better than.
-    """
-    rounded = [None if v is None else round(v, digits) for v in values]
-    order = sorted({v for v in rounded if v is not None}, reverse=not lower)
-    if sum(v is not None for v in rounded) < 2:
-        return [0] * len(rounded)
-    return [0 if v is None or v not in order[:2] else order.index(v) + 1 for v in rounded]
-
-
 def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
     """Return the first seed's items that all seeds have, and each seed's outcomes of them, shape S x I.
 

@@ -105,7 +105,7 @@ def layout_scores(group: ResultTable) -> dict[str, Any]:
 
 def layout_differences(group: ResultTable) -> dict[str, Any]:
     """Lay out a table of differences with their intervals; rows without a difference are left out."""
-    rows = [row for row in group.rows if any(e and e.change is not None for e in row.statistics)]
+    rows = [row for row in group.rows if any(s.change is not None for s in row.statistics.values())]
     bases = {describe_basis(statistic) for _, _, statistic in group.numbers() if statistic.difference}
     basis = bases.pop() if len(bases) == 1 else ""  # what holds for all is said once
 
@@ -114,20 +114,17 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
         return cell._replace(small=cell.small.removesuffix(f" {basis}") if basis else cell.small)
 
     table = _layout_table(group, rows, show)
-    return table | {"basis": basis, "least": list_least_differences(group) if rows else []}
-
-
-def list_least_differences(group: ResultTable) -> list[str]:
-    """List the least difference that each column decides in about 8 of 10 repeats; empty without any."""
-    least = [decisions.least_of_column(group.rows, place) for place in range(len(group.columns))]
-    texts = ["" if v is None else f"±{format_number(v, c)}" for v, c in zip(least, group.columns, strict=True)]
-    return texts if any(texts) else []
+    least = decisions.list_least(group) if rows else {}
+    texts = [f"±{format_number(least[column], column)}" if column in least else "" for column in group.columns]
+    return table | {"basis": basis, "least": texts if least else []}
 
 
 def _layout_table(
     group: ResultTable, rows: Sequence[MethodRow], show: Callable[[Statistic | None, Column], TableCell]
 ) -> dict[str, Any]:
-    lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
+    lines = []
+    for row in rows:
+        lines.append((row.method, row.seeds, [show(row.statistics.get(column), column) for column in group.columns]))
     return {
         "name": group.name,
         "rows": lines,
@@ -196,7 +193,7 @@ def format_markdown_table(group: ResultTable) -> str:
     names = [" ".join(filter(None, (to_markdown(labels[c]), c.arrow, marks.get(c)))) for c in group.columns]
     rows = []
     for row in group.rows:
-        cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+        cells = [_markdown_cell(row.statistics.get(column), column) for column in group.columns]
         rows.append([to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells])
     return escape.layout_markdown(["method", "seeds", *names], rows, {"seeds", *names})
 
@@ -294,9 +291,9 @@ def format_latex(
         if blind_rows:
             caption += " Rows in italics see no picture."
         sections = split_sections(group)
-        for section, indices in sections.items():
-            foot = replace(group, rows=tuple(blind_rows)).select(indices)
-            latex_tables.append(_latex_table(group.select(indices), _latex_cell, caption, section, foot))
+        for section, columns in sections.items():
+            foot = replace(group, rows=tuple(blind_rows)).select(columns)
+            latex_tables.append(_latex_table(group.select(columns), _latex_cell, caption, section, foot))
             caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
     return LATEX_PACKAGES + "\n".join(latex_tables)
 
@@ -322,20 +319,17 @@ def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
 def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
     """Format a table for each section of a group's columns; empty without rows."""
     sections = split_sections(group).items() if group.rows else ()
-    return "".join("\n" + _latex_table(group.select(indices), cell, caption, section) for section, indices in sections)
+    return "".join("\n" + _latex_table(group.select(columns), cell, caption, section) for section, columns in sections)
 
 
-def split_sections(group: ResultTable) -> dict[str, list[int]]:
-    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own.
-
-    Returns the columns' indices by section.
-    """
+def split_sections(group: ResultTable) -> dict[str, list[Column]]:
+    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own."""
     kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
-    indices: dict[str, list[int]] = {}
-    for index, column in enumerate(group.columns):
+    sections: dict[str, list[Column]] = {}
+    for column in group.columns:
         section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
-        indices.setdefault(section, []).append(index)
-    return indices
+        sections.setdefault(section, []).append(column)
+    return sections
 
 
 def _latex_table(
@@ -370,7 +364,7 @@ def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[list[s
     """Return each row's cells, the first its name in the form of `label`."""
     rows = []
     for row in group.rows:
-        cells = [cell(statistic, column) for statistic, column in zip(row.statistics, group.columns, strict=True)]
+        cells = [cell(row.statistics.get(column), column) for column in group.columns]
         rows.append([label.format(to_latex(table_heads.row_label(row, group))), *cells])
     return rows
 

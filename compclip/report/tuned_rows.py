@@ -229,8 +229,8 @@ def describe_searches(tables: Iterable[ResultTable], methods: Sequence[TunedMeth
 def _list_undecided(table: ResultTable, row: MethodRow, objectives: Collection[str]) -> list[str]:
     """List the objectives of which the difference to the pretrained model is open; empty where one is decided."""
     undecided = []
-    for column, statistic in zip(table.columns, row.statistics, strict=True):
-        if column.name in objectives and statistic and statistic.difference:
+    for column, statistic in row.statistics.items():
+        if column.name in objectives and statistic.difference:
             if statistic.verdict:
                 return []
             undecided.append(column.name)
