@@ -19,7 +19,7 @@ from compclip.config.columns import SUMMARY
 from compclip.report import report_figures, table_heads, tables
 from compclip.report.escape import format_name
 from compclip.report.report_figures import ForestRow
-from compclip.report.table_formats import MARK, describe_basis, format_interval, format_number
+from compclip.report.table_formats import MARK, describe_interval, format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -235,5 +235,4 @@ def _describe_cost(results: Sequence[tuple[Column, Statistic]], group: ResultTab
 def _describe_difference(column: Column, cell: Statistic) -> str:
     """Describe a difference: its column, mark, value, interval, and what that is over where it is less than usual."""
     value = format_number(cell.change or 0.0, column, sign=True)
-    ends = format_interval(cell.difference, column) if cell.difference else ""
-    return " ".join(filter(None, (column.name, MARK[cell.verdict], value, ends, describe_basis(cell))))
+    return " ".join(filter(None, (column.name, MARK[cell.verdict], value, describe_interval(cell, column))))

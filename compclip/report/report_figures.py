@@ -1,8 +1,8 @@
-"""The report's figures, and the trade-off as CSV."""
+"""The report's figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compclip.config.cell import PRETRAINED
-from compclip.report.escape import format_csv, format_tick
+from compclip.report.escape import format_tick
 from compclip.report.svg_plots import (
     BETTER,
     COLOURS,
@@ -29,7 +29,7 @@ from compclip.report.svg_plots import (
     export_svg,
 )
 from compclip.report.table_formats import format_interval, format_number
-from compclip.report.tables import Column, ResultTable, Statistic, format_summaries, summary_names
+from compclip.report.tables import Column, ResultTable, Statistic
 
 TRADEOFF_SIZE = (430, 330)  # pixels
 FOREST_WIDTH = 450
@@ -173,18 +173,6 @@ class Trajectory:
     points: tuple[TradeoffPoint, ...]
 
 
-def draw_against_comp(
-    group: ResultTable, build: Callable[[Column, Column], Sequence[Trajectory]], title: str
-) -> list[Markup]:
-    """Draw lines in the plane of each summary column and Comp, a figure each; `build` makes those of two columns."""
-    columns = group.summaries
-    comp = columns.pop("Comp", None)
-    if comp is None:
-        return []
-    trajectories = {name: build(column, comp) for name, column in columns.items()}
-    return [draw_trajectories(lines, name, title) for name, lines in trajectories.items() if lines]
-
-
 def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: str = "WiSE-FT") -> Markup:
     """Draw a line a method: small dots between, a large one at its end, and the pretrained model where all begin."""
     plot = SvgPlot(f"{title}: compositionality against {x_label}", f"{x_label}, %", "Comp, %")
@@ -196,15 +184,3 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: s
         _mark(plot, replace(way.points[-1], name=way.method), way.colour, way.method)
     _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), 0, PRETRAINED)
     return plot.to_svg()
-
-
-def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
-    """Format one line a method: summary columns in percent."""
-    names = summary_names(groups)
-    rows = []
-    for group in groups:
-        for row in group.rows:
-            means = {column: statistic.mean for column, statistic in row.statistics.items()}
-            name = f"{row.method}-{group.backbone}-{group.data}"
-            rows.append([name, *format_summaries(group, names, means.get)])
-    return format_csv([["method", *names], *rows])

@@ -47,11 +47,6 @@ def format_interval(interval: Interval, column: Column, sign: bool = True) -> st
     return f"[{format_number(interval.low, column, sign)}, {format_number(interval.high, column, sign)}]"
 
 
-def describe_basis(statistic: Statistic) -> str:
-    """Return the note beside an interval; empty for one over all that the table is over."""
-    return statistics.describe_basis(statistic.basis)
-
-
 def describe_head(group: ResultTable) -> dict[str, str]:
     """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
     head = {
@@ -106,7 +101,7 @@ def layout_scores(group: ResultTable) -> dict[str, Any]:
 def layout_differences(group: ResultTable) -> dict[str, Any]:
     """Lay out a table of differences with their intervals; rows without a difference are left out."""
     rows = [row for row in group.rows if any(s.change is not None for s in row.statistics.values())]
-    bases = {describe_basis(statistic) for _, _, statistic in group.numbers() if statistic.difference}
+    bases = {statistics.describe_basis(statistic.basis) for _, _, statistic in group.numbers() if statistic.difference}
     basis = bases.pop() if len(bases) == 1 else ""  # what holds for all is said once
 
     def show(statistic: Statistic | None, column: Column) -> TableCell:
@@ -211,7 +206,9 @@ def describe_interval(statistic: Statistic, column: Column, sign: bool = True) -
     """Return the ends, and what the interval is over where that is less than seeds and items; empty without one."""
     if statistic.difference is None:
         return ""
-    return f"{format_interval(statistic.difference, column, sign)} {describe_basis(statistic)}".rstrip()
+    return (
+        f"{format_interval(statistic.difference, column, sign)} {statistics.describe_basis(statistic.basis)}".rstrip()
+    )
 
 
 # CSV and metrics
@@ -352,50 +349,30 @@ def _latex_table(
         first += n
     marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.column_marks(group).items()}
     names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
-    rows = _latex_rows(group, cell, "{}")
+    lines = [r"\toprule", _latex_line(["", *spans]), " ".join(rules), _latex_line(["Method", *names]), r"\midrule"]
+    lines += _latex_rows(group, cell, "{}")
     last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []
-    head = [["", *spans], ["Method", *names]]
-    return layout_latex(
-        "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules), last_rows
-    )
-
-
-def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[list[str]]:
-    """Return each row's cells, the first its name in the form of `label`."""
-    rows = []
-    for row in group.rows:
-        cells = [cell(row.statistics.get(column), column) for column in group.columns]
-        rows.append([label.format(to_latex(table_heads.row_label(row, group))), *cells])
-    return rows
-
-
-def layout_latex(
-    alignment: str,
-    head: Sequence[Sequence[str]],
-    rows: Sequence[Sequence[str]],
-    name: str,
-    caption: str,
-    rules: str = "",
-    last_rows: Sequence[Sequence[str]] = (),
-) -> str:
-    """Return a booktabs table of cells that are LaTeX already, at most as wide as the line; `name` begins its caption.
-
-    `rules` stand below the first line of the head, `last_rows` below a line of their own. A table of many columns spans
-    both columns of a page.
-    """
-    head_lines, row_lines, last_lines = (
-        [" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows, last_rows)
-    )
-    head_lines[1:1] = [rules] if rules else []
-    row_lines += [r"\midrule", *last_lines] if last_lines else []
-    table = "table*" if len(alignment) > WIDE else "table"
+    lines += [r"\midrule", *last_rows] if last_rows else []
+    table = "table*" if len(names) >= WIDE else "table"
     return "\n".join([
         rf"\begin{{{table}}}[t]", r"\centering", r"\setlength{\tabcolsep}{3pt}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{alignment}}}",
-        r"\toprule", *head_lines, r"\midrule", *row_lines, r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{name}: {caption}}}", rf"\end{{{table}}}", "",
+        rf"\begin{{tabular}}{{l{'c' * len(names)}}}", *lines, r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{to_latex(group.name)}, {section}: {caption}}}", rf"\end{{{table}}}", "",
     ])  # fmt: skip
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[str]:
+    """Return a line for each row, the first cell its name in the form of `label`."""
+    lines = []
+    for row in group.rows:
+        cells = [cell(row.statistics.get(column), column) for column in group.columns]
+        lines.append(_latex_line([label.format(to_latex(table_heads.row_label(row, group))), *cells]))
+    return lines
 
 
 def _latex_cell(statistic: Statistic | None, column: Column) -> str:

@@ -292,17 +292,6 @@ def column_value(run: Evaluated, column: Column) -> float | None:
     return float(np.mean(present)) if len(present) == len(values) else None
 
 
-def summary_names(groups: Sequence[ResultTable]) -> list[str]:
-    """Return the names of all summary columns of some tables."""
-    return list(dict.fromkeys(name for group in groups for name in group.summaries))
-
-
-def format_summaries(group: ResultTable, names: Sequence[str], value: Callable[[Column], float | None]) -> list[str]:
-    """Format a model's summary columns in percent, as files of plots have them; empty for what it has not."""
-    numbers = [value(group.summaries[name]) if name in group.summaries else None for name in names]
-    return ["" if number is None else f"{100 * number:.4f}" for number in numbers]
-
-
 def required_value(run: Evaluated, column: Column) -> float:
     """Return the column's number for a run that is known to have it."""
     value = column_value(run, column)

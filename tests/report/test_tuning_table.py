@@ -53,7 +53,7 @@ def test_gains_flatness_and_ranges_by_hand(methods):
     """Gains of 4, 10, 9.5 and -20 points: two trials are flat, and their values are the ranges."""
     [tuned] = methods
     assert (tuned.gain_before, tuned.gain, tuned.flat_trials) == (pytest.approx(4), pytest.approx(10), 2)
-    assert [(p.name, p.before, p.chosen, p.flat_low, p.flat_high) for p in tuned.parameters] == [
+    assert [(p.name, p.before, p.chosen, *p.flat) for p in tuned.parameters] == [
         ("train.lr", 1e-4, 2e-4, 2e-4, 3e-4),
         ("gamma", 2.0, 4.0, 1.0, 4.0),
     ]
