@@ -18,7 +18,6 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.report import report_figures, table_heads, tables
 from compclip.report.escape import format_name
-from compclip.report.report_figures import ForestRow
 from compclip.report.table_formats import MARK, describe_interval, format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
@@ -158,7 +157,7 @@ def draw_forest(compared: ComparedTable, standalone: bool = False) -> Markup:
     for row in rows:
         label = table_heads.row_label(row, compared.table)
         number = f" ({numbers[row.method]})" if numbers else ""
-        drawn.append(ForestRow(f"{label}{number}", tuple(compared.on_axes(row))))
+        drawn.append((f"{label}{number}", compared.on_axes(row)))
     return report_figures.draw_forest(drawn, compared.axes, compared.label, standalone)
 
 

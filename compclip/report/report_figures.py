@@ -94,35 +94,25 @@ def draw_tradeoff(
     plot = SvgPlot(f"Compositionality against {x_label}", f"{x_label}, %", "Comp, %", TRADEOFF_SIZE)
     names = short or {}
     for point in points:
-        title = f"{point.name}: {point.x:.1f} / {point.y:.1f}"
-        if point.name == base:
-            plot.guide(point.x, point.y)
-        elif (point.dx or point.dy) and not is_crowded:
+        if point.name != base and (point.dx or point.dy) and not is_crowded:
             plot.axes.errorbar(point.x, point.y, point.dy, point.dx, ecolor=RULE, elinewidth=1.5, fmt="none")
-        style = DIAMOND if point.name == base else {"color": VERDICT_COLOURS[point.verdict]}
-        plot.mark(point.x, point.y, title, names.get(point.name, point.name), **style)
+        _mark(plot, point, VERDICT_COLOURS[point.verdict], names.get(point.name, point.name), base)
     return plot.to_svg()
 
 
-def _mark(plot: SvgPlot, point: TradeoffPoint, colour: int, name: str) -> None:
-    """Draw a method's mark; the pretrained model is a diamond, where dashed lines meet."""
-    title = f"{point.name}: {point.x:.1f} / {point.y:.1f}"
-    if point.name == PRETRAINED:
+def _mark(plot: SvgPlot, point: TradeoffPoint, colour: str, name: str, base: str = PRETRAINED) -> None:
+    """Draw a method's mark; the row `base` is a diamond, where dashed lines meet."""
+    style = {"color": colour}
+    if point.name == base:
         plot.guide(point.x, point.y)
-        plot.mark(point.x, point.y, title, name, **DIAMOND)
-    else:
-        plot.mark(point.x, point.y, title, name, color=COLOURS[colour % len(COLOURS)])
+        style = DIAMOND
+    plot.mark(point.x, point.y, f"{point.name}: {point.x:.1f} / {point.y:.1f}", name, **style)
 
 
 # --- differences with their intervals, a row a method
 
 
-@dataclass(frozen=True)
-class ForestRow:
-    """A method's differences, one for each panel; None where it has none."""
-
-    name: str
-    statistics: tuple[Statistic | None, ...]
+ForestRow = tuple[str, Sequence[Statistic | None]]  # a method's name, and its difference in each panel
 
 
 def draw_forest(rows: Sequence[ForestRow], panels: Mapping[str, Column], base: str, standalone: bool = False) -> Markup:
@@ -139,9 +129,9 @@ def draw_forest(rows: Sequence[ForestRow], panels: Mapping[str, Column], base: s
             axes.grid(False, axis="y")
             axes.xaxis.set_major_formatter(FuncFormatter(format_tick))
             axes.xaxis.set_major_locator(MaxNLocator(4))
-            for place, row in enumerate(rows):
-                _draw_interval(axes, place, row.name, row.statistics[panel], column, titles)
-        names = [encode_xml(row.name) for row in rows]
+            for place, (name, statistics) in enumerate(rows):
+                _draw_interval(axes, place, name, statistics[panel], column, titles)
+        names = [encode_xml(name) for name, _ in rows]
         all_axes[0].set_yticks(range(len(rows)), names, color=INK)
         all_axes[0].set_ylim(len(rows) - 0.4, -0.6)
         figure.supxlabel(encode_xml(f"difference to {base}, points"), fontsize=11, color=SOFT)
@@ -181,6 +171,6 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: s
         plot.line([(point.x, point.y) for point in way.points], color=colour)
         for point in way.points[1:-1]:
             plot.mark(point.x, point.y, f"{point.name}: {point.x:.1f} / {point.y:.1f}", color=colour, markersize=4)
-        _mark(plot, replace(way.points[-1], name=way.method), way.colour, way.method)
-    _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), 0, PRETRAINED)
+        _mark(plot, replace(way.points[-1], name=way.method), colour, way.method)
+    _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), INK, PRETRAINED)
     return plot.to_svg()

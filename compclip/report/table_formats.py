@@ -33,7 +33,7 @@ CONTRAST_FIELDS = (
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
-FormatCell = Callable[[Statistic | None, Column], str]
+FormatCell = Callable[[Statistic, Column], str]
 
 
 def format_number(value: float, column: Column, sign: bool = False) -> str:
@@ -104,7 +104,7 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
     bases = {statistics.describe_basis(statistic.basis) for _, _, statistic in group.numbers() if statistic.difference}
     basis = bases.pop() if len(bases) == 1 else ""  # what holds for all is said once
 
-    def show(statistic: Statistic | None, column: Column) -> TableCell:
+    def show(statistic: Statistic, column: Column) -> TableCell:
         cell = _make_difference_cell(statistic, column)
         return cell._replace(small=cell.small.removesuffix(f" {basis}") if basis else cell.small)
 
@@ -115,18 +115,15 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
 
 
 def _layout_table(
-    group: ResultTable, rows: Sequence[MethodRow], show: Callable[[Statistic | None, Column], TableCell]
+    group: ResultTable, rows: Sequence[MethodRow], show: Callable[[Statistic, Column], TableCell]
 ) -> dict[str, Any]:
-    lines = []
-    for row in rows:
-        lines.append((row.method, row.seeds, [show(row.statistics.get(column), column) for column in group.columns]))
+    lines = [(row.method, row.seeds, group.list_cells(row, show, EMPTY)) for row in rows]
     return {
         "name": group.name,
         "rows": lines,
         "labels": {row.method: table_heads.row_label(row, group) for row in rows},
         "notes": [],
         "blind": [],
-        "count": "seeds",
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
         "marks": table_heads.column_marks(group),
@@ -138,17 +135,13 @@ def _layout_table(
     }
 
 
-def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
-    if statistic is None:
-        return EMPTY
+def _make_mean_cell(statistic: Statistic, column: Column) -> TableCell:
     small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
     css = f"{'best' if statistic.rank == 1 else ''} {VERDICT[statistic.verdict]}".strip()
     return TableCell(format_number(statistic.mean, column), small, css)
 
 
-def _make_headline_cell(statistic: Statistic | None, column: Column, reference: str) -> TableCell:
-    if statistic is None:
-        return EMPTY
+def _make_headline_cell(statistic: Statistic, column: Column, reference: str) -> TableCell:
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
     title = f"{column.name}: {value}{spread}, {format_count(statistic.seeds, 'seed')}"
@@ -160,14 +153,12 @@ def _make_headline_cell(statistic: Statistic | None, column: Column, reference: 
     return _make_mean_cell(statistic, column)._replace(small="", title=title)
 
 
-def _make_score_cell(statistic: Statistic | None, column: Column) -> TableCell:
-    if statistic is None:
-        return EMPTY
+def _make_score_cell(statistic: Statistic, column: Column) -> TableCell:
     return TableCell(format_number(statistic.mean, column), describe_interval(statistic, column, sign=False))
 
 
-def _make_difference_cell(statistic: Statistic | None, column: Column) -> TableCell:
-    if statistic is None or statistic.change is None:
+def _make_difference_cell(statistic: Statistic, column: Column) -> TableCell:
+    if statistic.change is None:
         return EMPTY
     text = format_number(statistic.change, column, sign=True)
     return TableCell(text, describe_interval(statistic, column) or "no items", VERDICT[statistic.verdict])
@@ -188,14 +179,12 @@ def format_markdown_table(group: ResultTable) -> str:
     names = [" ".join(filter(None, (to_markdown(labels[c]), c.arrow, marks.get(c)))) for c in group.columns]
     rows = []
     for row in group.rows:
-        cells = [_markdown_cell(row.statistics.get(column), column) for column in group.columns]
+        cells = group.list_cells(row, _markdown_cell, "–")
         rows.append([to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells])
     return escape.layout_markdown(["method", "seeds", *names], rows, {"seeds", *names})
 
 
-def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None:
-        return "–"
+def _markdown_cell(statistic: Statistic, column: Column) -> str:
     text = format_number(statistic.mean, column)
     text = f"**{text}**" if statistic.rank == 1 else text
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
@@ -370,14 +359,12 @@ def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[str]:
     """Return a line for each row, the first cell its name in the form of `label`."""
     lines = []
     for row in group.rows:
-        cells = [cell(row.statistics.get(column), column) for column in group.columns]
-        lines.append(_latex_line([label.format(to_latex(table_heads.row_label(row, group))), *cells]))
+        name = label.format(to_latex(table_heads.row_label(row, group)))
+        lines.append(_latex_line([name, *group.list_cells(row, cell, "--")]))
     return lines
 
 
-def _latex_cell(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None:
-        return "--"
+def _latex_cell(statistic: Statistic, column: Column) -> str:
     text = format_number(statistic.mean, column).replace("−", "$-$")
     text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
     std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
@@ -385,17 +372,15 @@ def _latex_cell(statistic: Statistic | None, column: Column) -> str:
     return text + (f"$^{{{marks}}}$" if marks else "") + std
 
 
-def _latex_score(statistic: Statistic | None, column: Column) -> str:
+def _latex_score(statistic: Statistic, column: Column) -> str:
     """Format a score with its own interval, which `difference` holds."""
-    if statistic is None:
-        return "--"
     return _with_ends(to_latex(format_number(statistic.mean, column)), describe_interval(statistic, column, sign=False))
 
 
-def _latex_contrast(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None or statistic.change is None:
-        return "--"
-    text = to_latex(format_number(statistic.change, column, sign=True)) + (r"$^\ast$" if statistic.verdict else "")
+def _latex_contrast(statistic: Statistic, column: Column) -> str:
+    text = to_latex(format_number(statistic.change or 0.0, column, sign=True)) + (
+        r"$^\ast$" if statistic.verdict else ""
+    )
     return _with_ends(text, describe_interval(statistic, column))
 
 

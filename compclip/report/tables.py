@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 RowName = tuple[str, str, str]  # method, backbone, data
+Shown = TypeVar("Shown")  # a cell as an output has it
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
@@ -137,6 +138,13 @@ class ResultTable:
             for column in self.columns:
                 if column in row.statistics:
                     yield row, column, row.statistics[column]
+
+    def list_cells(self, row: MethodRow, make: Callable[[Statistic, Column], Shown], missing: Shown) -> list[Shown]:
+        """List what `make` gives of a row's number in each column; `missing` where it has none."""
+        cells = []
+        for column in self.columns:
+            cells.append(make(row.statistics[column], column) if column in row.statistics else missing)
+        return cells
 
     def get_note(self, mark: str, method: str) -> str:
         """Return why a row bears a mark; empty where it does not."""
