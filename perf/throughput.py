@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import io
 import json
 import shutil
 import subprocess
@@ -44,6 +45,7 @@ PEOPLE, THINGS = ("woman", "man", "boy", "girl"), ("umbrella", "bottle", "book",
 VERBS, PLACES = ("sits", "stands", "sleeps", "jumps"), ("on", "under", "behind", "near")
 FURTHER = " The floor is dark."
 NEGATIVES = 4  # stored texts of a photograph, of which two are of negative pictures
+PHOTOGRAPH = (640, 480)  # width and height, as most of COCO's
 DIFFERENT = 256  # photographs; more of them would take minutes to draw
 PARAMS = """
 grid: {{methods: [{methods}], backbones: [model], data: [photos], seeds: [0]}}
@@ -75,7 +77,7 @@ def make(root: Path, args: argparse.Namespace) -> float:
     write_params(root, args)
     if not (root / "train.json").is_file():
         write_captions(root, args.batch * args.pool)
-    draw = functools.cache(drawn_samples.encode_photograph)
+    draw = functools.cache(encode_photograph)
     for index, image in enumerate(read_json(root / "train.json")["images"]):
         path = root / "photos" / image["filename"]
         if not path.is_file():
@@ -87,6 +89,13 @@ def make(root: Path, args: argparse.Namespace) -> float:
         command(root, "model", "--backbone", "model")
     sizes = [path.stat().st_size for path in (root / "photos").iterdir()]
     return sum(sizes) / len(sizes) / 1024
+
+
+def encode_photograph(seed: int) -> bytes:
+    """A JPEG of PHOTOGRAPH's size, with about as many bytes as a real photograph."""
+    out = io.BytesIO()
+    drawn_samples.draw_picture(np.random.default_rng(seed), PHOTOGRAPH).save(out, "JPEG", quality=90)
+    return out.getvalue()
 
 
 def write_params(root: Path, args: argparse.Namespace) -> None:

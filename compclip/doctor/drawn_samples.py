@@ -6,7 +6,6 @@ B samples, K negatives, P extra positives, J negative images, H height, W width.
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +18,6 @@ from compclip.model import clip_model, tokenizers
 from compclip.model.clip_model import ClipModel
 from compclip.train.batch import TARGET, RegionView, View
 
-PHOTOGRAPH = (640, 480)  # width and height, as most of COCO's
-QUALITY = 90
 SCALES = (4, 16, 64, 256, 512)  # cells along a side of the fields that make up a picture
 FALL = 0.15  # how much less a finer field shows: such a photograph costs as much to decode as COCO's
 PRESENT = 0.7  # share of the texts and pictures that a rule gave
@@ -55,13 +52,6 @@ def draw_picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image
         planes = [Image.fromarray(field_SS3[..., c]).resize(size, Image.Resampling.BICUBIC) for c in range(3)]
         pixels_HW3 += np.stack([np.asarray(plane) for plane in planes], axis=-1)
     return Image.fromarray(np.clip(pixels_HW3, 0, 255).astype(np.uint8))
-
-
-def encode_photograph(seed: int) -> bytes:
-    """Return a JPEG of PHOTOGRAPH's size, with about as many bytes as a real photograph."""
-    out = io.BytesIO()
-    draw_picture(np.random.default_rng(seed), PHOTOGRAPH).save(out, "JPEG", quality=QUALITY)
-    return out.getvalue()
 
 
 def draw_text(rng: np.random.Generator) -> tuple[str, tuple[tuple[int, int], ...]]:

@@ -29,7 +29,7 @@ from compclip.field.published_field import (
     name_without_data,
     to_letters,
 )
-from compclip.report.svg_plots import DPI, PAPER, SOFT, STYLE, boxes_overlap, export_svg
+from compclip.report.svg_plots import DPI, PAPER, SOFT, STYLE, boxes_overlap, export_svg, name_box
 
 # a family's colour, matplotlib's mark and the same mark as a character, in the order of field.yaml
 STYLES = (
@@ -153,8 +153,7 @@ def write_names(ax: Axes, panel: Panel) -> None:
         name += f" [{point.model.source}]" if repeated[name] > 1 else ""
         width = 4.6 * len(name) * scale
         for right, up in OFFSETS:
-            left = x + right * scale if right > 0 else x + right * scale - width
-            box = (left, y + (up - 2) * scale, left + width, y + (up + 8) * scale)
+            box = name_box(x, y, (right * scale, up * scale), width, 2 * scale, 8 * scale)
             if box[0] > frame.x0 and box[2] < frame.x1 and not any(boxes_overlap(box, other) for other in taken):
                 side = "left" if right > 0 else "right"
                 ax.annotate(

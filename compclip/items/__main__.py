@@ -97,7 +97,7 @@ def _read_row(params: Params, method: str, args: argparse.Namespace, root: Path)
         raise UserError(
             f"{method}: no result of {args.benchmark} on {backbone} and {data}; run `dvc repro evaluate@{method}`"
         )
-    return MethodRow(method, tuple(filter(None, runs)), ())
+    return MethodRow(method, tuple(filter(None, runs)), {})
 
 
 def _describe_item(items: RowItems, index: int, args: argparse.Namespace) -> dict[str, Any]:

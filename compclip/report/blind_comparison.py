@@ -71,9 +71,11 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
     gains = []
     for row in group.rows:
         runs = [select_sighted(run, blind) for run in row.runs]
-        scores = tuple(compute_score(c, tables.index_runs(runs)) for c in columns)
-        sighted.append(replace(row, statistics=scores))
-        gains.append(replace(row, statistics=tuple(tables.compute_statistic(c, runs, sighted_base) for c in columns)))
+        by_seed = tables.index_runs(runs)
+        scores = {column: compute_score(column, by_seed) for column in columns}
+        differences = {column: tables.compute_statistic(column, runs, sighted_base) for column in columns}
+        sighted.append(replace(row, statistics=tables.drop_missing(scores)))
+        gains.append(replace(row, statistics=tables.drop_missing(differences)))
     compared = replace(group, columns=columns)
     gain_table = tables.unmark_random(replace(compared, rows=tuple(gains)))
     return BlindTable(replace(compared, rows=tuple(sighted)), gain_table)
@@ -83,8 +85,11 @@ def make_blind_rows(group: ResultTable, blind: Sequence[FinishedRun]) -> tuple[M
     """Make a row of a table's columns for each blind row; a cosine has no number there."""
     rows = []
     for run in blind:
-        values = [None if column.score else tables.column_value(run, column) for column in group.columns]
-        statistics = tuple(None if value is None else Statistic(value, None, 1) for value in values)
+        statistics = {}
+        for column in group.columns:
+            value = None if column.score else tables.column_value(run, column)
+            if value is not None:
+                statistics[column] = Statistic(value, None, 1)
         rows.append(MethodRow(run.cell.method, (run,), statistics))
     return tuple(rows)
 
@@ -154,19 +159,16 @@ def format_blind_csv(
         for row, column, statistic in replace(group, rows=tuple(rows[group.name])).numbers():
             cells = (group.backbone, group.data, row.method, column.benchmark, column.metric, 1, statistic.mean)
             lines.append(cells + ("",) * (len(FIELDS) - len(cells)))
-        column_index = {column: index for index, column in enumerate(table.sighted.columns)}
-        for index, row in enumerate(group.rows):
-            own = dict(zip(group.columns, row.statistics, strict=True))
-            for column, i in column_index.items():
-                mean = own[column]
-                if mean is None:
-                    continue
-                sighted = table.sighted.rows[index].statistics[i]
-                gain = table.gains.rows[index].statistics[i]
-                items = sighted.difference.items if sighted and sighted.difference else None
+        sighted = {row.method: row.statistics for row in table.sighted.rows}
+        gains = {row.method: row.statistics for row in table.gains.rows}
+        for row, column, statistic in group.numbers():
+            if column in table.sighted.columns:
+                score = sighted[row.method].get(column)
+                gain = gains[row.method].get(column)
+                items = score.difference.items if score and score.difference else None
                 lines.append((
-                    group.backbone, group.data, row.method, column.benchmark, column.metric, mean.seeds, mean.mean,
-                    sighted and sighted.mean, *_interval_values(sighted), items,
+                    group.backbone, group.data, row.method, column.benchmark, column.metric,
+                    statistic.seeds, statistic.mean, score and score.mean, *_interval_values(score), items,
                     gain and gain.change, *_interval_values(gain),
                 ))  # fmt: skip
     return format_csv([FIELDS, *lines])

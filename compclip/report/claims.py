@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,8 @@ from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, escape, published_numbers, tables
-from compclip.report.escape import to_latex
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
-from compclip.report.table_formats import format_interval, format_number, layout_latex
+from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column, ResultTable, RunsBySeed
 from compclip.runs.result_files import FinishedRun
 
@@ -149,13 +149,12 @@ def check_claim_names(claims: Sequence[Claim], methods: Collection[str], columns
     """Raise UserError for a method or a column of a claim that neither the grid nor a published table has."""
     for claim in claims:
         for inequality in claim.inequalities:
-            for kind, name, names in (
-                ("method", inequality.left, methods),
-                ("method", inequality.right, methods),
-                ("column", inequality.column, columns),
-            ):
-                if name not in names:
-                    raise unknown(kind, name, names, f"{where}: {claim.name}: {inequality.text!r}")
+            place = f"{where}: {claim.name}: {inequality.text!r}"
+            for name in (inequality.left, inequality.right):
+                if name not in methods:
+                    raise unknown("method", name, methods, place)
+            if inequality.column not in columns:
+                raise unknown("column", inequality.column, columns, place)
 
 
 def judge_claims(
@@ -165,7 +164,11 @@ def judge_claims(
     """Judge every claim on every group, group by group; `correction` is over all inequalities of a group."""
     findings = []
     for group in groups:
-        runs_by_method = _runs_by_method(runs, group)
+        runs_by_method: dict[str, RunsBySeed] = {row.method: tables.index_runs(row.runs) for row in group.rows}
+        base = tables.select_pretrained_runs(runs, group.backbone, group.data)
+        if base:
+            seeds = [run.cell.seed for run in group.runs]
+            runs_by_method[PRETRAINED] = tables.repeat_pretrained(base, seeds)
         evidence = list[Evidence]()
         for claim in claims:
             for inequality in claim.inequalities:
@@ -184,27 +187,19 @@ def judge_claims(
 
 def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evidence]:
     """Leave open what is not decided any more after a correction over all inequalities that seeds enough judge."""
-    p_values = {
-        index: decisions.p_value(e.interval, e.inequality.margin / e.column.scale)
-        for index, e in enumerate(evidence)
-        if e.interval and e.seeds >= LEAST_SEEDS
-    }
-    adjusted = dict(zip(p_values, decisions.adjust(list(p_values.values()), correction), strict=True))
-    why = f"not after {decisions.NAMES.get(correction)}'s correction"
-    return [
-        replace(e, verdict=UNDECIDED, why=why)
-        if e.verdict in (HOLDS, REFUTED) and correction in decisions.NAMES and not adjusted[index] <= LEVEL
-        else e
-        for index, e in enumerate(evidence)
-    ]
-
-
-def _runs_by_method(runs: Sequence[FinishedRun], group: ResultTable) -> dict[str, dict[int, FinishedRun]]:
-    """Return the group's runs, method -> seed -> run; those of the pretrained model as the tables have it."""
-    by_method = {row.method: tables.index_runs(row.runs) for row in group.rows}
-    base = tables.select_pretrained_runs(runs, group.backbone, group.data)
-    seeds = [seed for of_method in by_method.values() for seed in of_method]
-    return by_method | ({PRETRAINED: tables.repeat_pretrained(base, seeds)} if base else {})
+    if correction not in decisions.NAMES:
+        return list(evidence)
+    p_values = {}
+    for index, e in enumerate(evidence):
+        if e.interval and e.seeds >= LEAST_SEEDS:
+            p_values[index] = decisions.p_value(e.interval, e.inequality.margin / e.column.scale)
+    adjusted = decisions.adjust(list(p_values.values()), correction)
+    corrected = list(evidence)
+    for index, p in zip(p_values, adjusted, strict=True):
+        if not p <= LEVEL and evidence[index].verdict in (HOLDS, REFUTED):
+            why = f"not after {decisions.NAMES[correction]}'s correction"
+            corrected[index] = replace(evidence[index], verdict=UNDECIDED, why=why)
+    return corrected
 
 
 def judge_inequality(
@@ -261,7 +256,7 @@ def count_verdicts(judged: Sequence[Finding | Evidence]) -> dict[str, int]:
     return {verdict: sum(f.verdict == verdict for f in judged) for verdict in VERDICTS}
 
 
-# --- the claims table: the same verdicts, differences and intervals for the page, Markdown, CSV and LaTeX
+# --- the claims table: the same verdicts, differences and intervals for the page and as CSV
 
 CSS = {HOLDS: "better", REFUTED: "worse", UNDECIDED: "", ABSENT: "none"}
 CLAIM_FIELDS = (
@@ -287,8 +282,8 @@ class GroupClaims:
 def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
     """Build one section for each backbone and data set."""
     sections = []
-    for group in dict.fromkeys(f.group for f in findings):
-        group_findings = [f for f in findings if f.group == group]
+    for group, of_group in groupby(findings, lambda finding: finding.group):
+        group_findings = list(of_group)
         judged = tuple(f for f in group_findings if f.verdict != ABSENT)
         absent = tuple(f for f in group_findings if f.verdict == ABSENT)
         evidence = [e for f in group_findings for e in f.evidence]
@@ -322,16 +317,16 @@ def describe_counts(findings: Sequence[Finding]) -> str:
 
 def describe_evidence(e: Evidence) -> dict[str, str]:
     """Describe an inequality's numbers: the paper's and our difference, its interval, and what that is over."""
-    paper = ours = interval = "–"
-    if e.printed:
-        ends = (format_number(v / e.column.scale, e.column, sign=True) for v in (min(e.printed), max(e.printed)))
-        paper = " to ".join(dict.fromkeys(ends))
+    column = e.column
+    ends = (min(e.printed), max(e.printed)) if e.printed else ()
+    paper = dict.fromkeys(format_number(value / column.scale, column, sign=True) for value in ends)
+    ours = ""
     if e.difference is not None:
-        spread = "" if e.std is None else f" ± {format_number(e.std, e.column)}"
-        ours = format_number(e.difference, e.column, sign=True) + spread
-    if e.interval:
-        interval = format_interval(e.interval, e.column)
-    return {"paper": paper, "ours": ours, "interval": interval, "basis": e.basis or "–"}
+        spread = "" if e.std is None else f" ± {format_number(e.std, column)}"
+        ours = format_number(e.difference, column, sign=True) + spread
+    interval = format_interval(e.interval, column) if e.interval else ""
+    texts = {"paper": " to ".join(paper), "ours": ours, "interval": interval, "basis": e.basis}
+    return {name: text or "–" for name, text in texts.items()}
 
 
 def format_claims_csv(findings: Sequence[Finding]) -> str:
@@ -350,24 +345,3 @@ def format_claims_csv(findings: Sequence[Finding]) -> str:
             )  # fmt: skip
             lines.append(values)
     return escape.format_csv([CLAIM_FIELDS, *lines])
-
-
-def format_claims_latex(findings: Sequence[Finding]) -> str:
-    """Format one booktabs table for each group, the claims it can answer; empty without any."""
-    return "".join("\n" + _layout_claims(s) for s in build_sections(findings) if s.judged)
-
-
-def _layout_claims(section: GroupClaims) -> str:
-    rows = []
-    for finding in section.judged:
-        claim = finding.claim
-        first = f"{to_latex(claim.name)} ({to_latex(claim.source)}): {to_latex(finding.verdict)}"
-        for e in finding.evidence:
-            rows.append([first, *map(to_latex, (e.inequality.text, *describe_evidence(e).values()))])
-            first = ""
-    caption = (
-        rf"{to_latex(section.counts)}. Differences, in points, $\pm$ their standard deviation over seeds, and their "
-        r"95\,\% intervals."
-    )
-    head = ["Claim", "Inequality", "Paper", "Ours", r"95\,\%", "Over"]
-    return layout_latex("llcccc", [head], rows, to_latex(section.group), caption)

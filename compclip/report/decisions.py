@@ -7,8 +7,8 @@ others it is said which cannot be told from the best. `report.correction` is mad
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -17,7 +17,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
 from compclip.report import tables
 from compclip.report.statistics import LEVEL, Interval, Spread, student_quantile
-from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
+from compclip.report.tables import Column, ResultTable, RunsBySeed
 
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100
@@ -76,11 +76,13 @@ def least_difference(spread: Spread, level: float = LEVEL) -> float:
     return spread.half_width(level) + spread.half_width(2 * (1 - POWER))
 
 
-def least_of_column(rows: Sequence[MethodRow], column_index: int) -> float | None:
-    """Return the median of the least differences of a column's rows; None where no row has an interval."""
-    spreads = [s.difference.spread for row in rows if (s := row.statistics[column_index]) and s.difference]
-    least = [least_difference(spread) for spread in spreads if spread]
-    return float(np.median(least)) if least else None
+def list_least(table: ResultTable) -> dict[Column, float]:
+    """Return for each column that has an interval the median of its rows' least differences."""
+    least: dict[Column, list[float]] = {}
+    for _, column, statistic in table.numbers():
+        if statistic.difference and statistic.difference.spread:
+            least.setdefault(column, []).append(least_difference(statistic.difference.spread))
+    return {column: float(np.median(values)) for column, values in least.items()}
 
 
 def seeds_needed(interval: Interval, margin: float = 0.0) -> int | None:
@@ -111,86 +113,65 @@ def describe_seeds(interval: Interval, margin: float, column: Column) -> str:
 # --- which order of a column's rows is decided
 
 
-@dataclass(frozen=True)
-class OrderComparison:
-    """The best or second row of a column against one below it; without an interval nothing is decided."""
-
-    column_index: int
-    upper: int
-    lower: int
-    interval: Interval | None
-    is_lower: bool
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the upper row is better over the seeds of both."""
-        return self.interval is not None and (self.interval.estimate < 0) == self.is_lower
-
-
 def mark_order(table: ResultTable, correction: str = "") -> ResultTable:
-    """Return a table that keeps the ranks which are decided, and names for other rows the best that they may equal."""
-    if not any(cell and cell.rank for row in table.rows for cell in row.statistics):
+    """Return a table with the ranks that are decided; other rows name the best one that they may equal.
+
+    Over random weights none is better than another.
+    """
+    if tables.has_random_weights(table):
         return table
-    comparisons = list_comparisons(table)
-    measured = [c for c in comparisons if c.interval]
-    p_values = [p_value(c.interval) for c in measured if c.interval]
-    adjusted = adjust(p_values, correction)
-    decided = {
-        (c.column_index, c.upper, c.lower)
-        for c, p in zip(measured, adjusted, strict=True)
-        if p <= LEVEL and c.is_ordered
-    }
-    cells = [list(row.statistics) for row in table.rows]
-    for column_index, column in enumerate(table.columns):
-        order = order_rows(table.rows, column_index, column)
-        for index, cell in _mark_column(table.rows, column_index, order, decided).items():
-            cells[index][column_index] = cell
-    rows = (replace(row, statistics=tuple(statistics)) for row, statistics in zip(table.rows, cells, strict=True))
-    return replace(table, rows=tuple(rows))
+    orders = {column: order_rows(table, column) for column in table.columns}
+    decided = list_decided(table, orders, correction)
+    numbers = {row.method: dict(row.statistics) for row in table.rows}
+    for column, order in orders.items():
+        for method, (rank, equal_to) in _rank_column(column, order, decided).items():
+            numbers[method][column] = replace(numbers[method][column], rank=rank, equal_to=equal_to)
+    return replace(table, rows=tuple(replace(row, statistics=numbers[row.method]) for row in table.rows))
 
 
-def order_rows(rows: Sequence[MethodRow], column_index: int, column: Column) -> list[int]:
-    """Return the rows that have a column, the best first; none of a cosine, of which neither is better."""
-    means = {index: cell.mean for index, row in enumerate(rows) if (cell := row.statistics[column_index])}
-    return [] if column.score else sorted(means, key=lambda index: means[index] if column.lower else -means[index])
+def order_rows(table: ResultTable, column: Column) -> list[str]:
+    """Return the methods that have a column, the best first; none of a cosine, of which neither is better."""
+    if column.score:
+        return []
+    means = {row.method: row.statistics[column].mean for row in table.rows if column in row.statistics}
+    return sorted(means, key=lambda method: means[method] if column.lower else -means[method])
 
 
-def list_comparisons(table: ResultTable) -> list[OrderComparison]:
-    """Compare the best row of each column, and the second, with all rows below it."""
-    trained = [run for row in table.rows if row.method != PRETRAINED for run in row.runs]
-    runs = [_index_row(row, tables.index_runs(trained)) for row in table.rows]
-    comparisons = []
-    for column_index, column in enumerate(table.columns):
-        order = order_rows(table.rows, column_index, column)
-        for rank in range(min(2, len(order) - 1)):
+def list_decided(
+    table: ResultTable, orders: Mapping[Column, Sequence[str]], correction: str
+) -> set[tuple[Column, str, str]]:
+    """Compare the best row of each column, and the second, with all rows below it.
+
+    Returns the pairs whose order is decided: column, upper and lower method.
+    """
+    trainings = tables.index_runs(run for row in table.rows if row.method != PRETRAINED for run in row.runs)
+    runs: dict[str, RunsBySeed] = {row.method: tables.index_runs(row.runs) for row in table.rows}
+    if PRETRAINED in runs and trainings:  # it is beside every training of its backbone
+        runs[PRETRAINED] = tables.repeat_pretrained(list(runs[PRETRAINED].values()), trainings)
+    pairs = []
+    p_values = []
+    for column, order in orders.items():
+        for rank, upper in enumerate(order[:2]):
             for lower in order[rank + 1 :]:
-                difference = tables.compute_difference(column, runs[order[rank]], runs[lower])
+                difference = tables.compute_difference(column, runs[upper], runs[lower])
                 interval = difference.difference if difference else None
-                comparisons.append(OrderComparison(column_index, order[rank], lower, interval, column.lower))
-    return comparisons
+                if interval:
+                    is_ordered = (interval.estimate < 0) == column.lower  # over the seeds of both
+                    pairs.append((column, upper, lower, is_ordered))
+                    p_values.append(p_value(interval))
+    adjusted = adjust(p_values, correction)
+    return {pair[:3] for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL and pair[3]}
 
 
-def _index_row(row: MethodRow, trainings: Collection[int]) -> RunsBySeed:
-    """Return a row's runs by training; the pretrained model is beside every one of its backbone."""
-    runs = tables.index_runs(row.runs)
-    return tables.repeat_pretrained(row.runs, trainings or runs) if row.method == PRETRAINED else runs
-
-
-def _mark_column(
-    rows: Sequence[MethodRow], column_index: int, order: Sequence[int], decided: set[tuple[int, int, int]]
-) -> dict[int, Statistic]:
-    """Return the column's cells with what is decided."""
+def _rank_column(
+    column: Column, order: Sequence[str], decided: Collection[tuple[Column, str, str]]
+) -> dict[str, tuple[int, str]]:
+    """Return for each method of which something is decided its rank, or the best row that it may equal."""
     if len(order) < 2:
         return {}
     best, second = order[:2]
-    equals = [index for index in order[1:] if (column_index, best, index) not in decided]
-    is_second = not equals and all((column_index, second, index) in decided for index in order[2:])
-    marked = {}
-    for index in order:
-        cell = rows[index].statistics[column_index]
-        assert cell is not None, "order_rows names rows that have the column"
-        rank = 1 if index == best and not equals else 2 if index == second and is_second else 0
-        nearest = equals[0] if index == best and equals else best
-        equal_to = rows[nearest].method if equals and index in (best, *equals) else ""
-        marked[index] = replace(cell, rank=rank, equal_to=equal_to)
-    return marked
+    equals = [method for method in order[1:] if (column, best, method) not in decided]
+    if equals:
+        return {best: (0, equals[0])} | dict.fromkeys(equals, (0, best))
+    is_second = all((column, second, method) in decided for method in order[2:])
+    return {best: (1, ""), second: (2 if is_second else 0, "")}

@@ -18,8 +18,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.report import report_figures, table_heads, tables
 from compclip.report.escape import format_name
-from compclip.report.report_figures import ForestRow
-from compclip.report.table_formats import MARK, describe_basis, format_interval, format_number
+from compclip.report.table_formats import MARK, describe_interval, format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -36,6 +35,7 @@ LEGEND = (
     "Mean over seeds, in percent; ▲ ▼: better or worse than {}, where the 95 % interval of the difference excludes 0; "
     "bold: the best of a column, where its difference to every other row is decided."
 )
+NO_DIFFERENCE = Statistic(0.0, None, 0)
 MOST_SENTENCES = 8  # more are folded
 MOST_NAMES = 2  # of rows that cannot be told from the best; more are counted
 
@@ -60,16 +60,16 @@ class ComparedTable:
         compared: list[MethodRow] = []
         undetermined: list[MethodRow] = []
         for row in self.table.rows:
-            statistic = self.on_axes(row)[0]
             if row.method != self.reference:
+                statistic = self.on_axes(row)[0]
                 (compared if statistic and statistic.change is not None else undetermined).append(row)
-        is_lower = next(iter(self.axes.values())).lower
-        compared.sort(key=self._change, reverse=not is_lower)
+        first = next(iter(self.axes.values()))
+        compared.sort(key=lambda row: row.statistics[first].change or 0.0, reverse=not first.lower)
         return compared + undetermined
 
     def on_axes(self, row: MethodRow) -> list[Statistic | None]:
         """Return a row's statistics on the axes."""
-        return [row.statistics[self.table.columns.index(column)] for column in self.axes.values()]
+        return [row.statistics.get(column) for column in self.axes.values()]
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
@@ -77,14 +77,10 @@ class ComparedTable:
         sentences = []
         for row in self.rows:
             texts = []
-            for number, (label, column) in enumerate(self.axes.items()):
-                texts.append(_describe_change(label, column, self.on_axes(row)[number], is_cost=number > 0))
+            for label, column in self.axes.items():
+                texts.append(_describe_change(label, column, row.statistics.get(column), is_cost=bool(texts)))
             sentences.append((row.method, ", ".join(texts)))
         return sentences
-
-    def _change(self, row: MethodRow) -> float:
-        statistic = self.on_axes(row)[0]
-        return statistic.change or 0.0 if statistic else 0.0
 
 
 def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: str) -> ComparedTable | None:
@@ -97,12 +93,17 @@ def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: s
     base = PRETRAINED
     if contrasts and contrasts.rows:
         base = reference
-        differences = {row.method: row.statistics for row in contrasts.rows}
-        nothing = (None,) * len(group.columns)
+        contrast_of = {row.method: row.statistics for row in contrasts.rows}
         rows = []
         for row in group.rows:
-            pairs = zip(row.statistics, differences.get(row.method, nothing), strict=True)
-            rows.append(replace(row, statistics=tuple(_take_difference(own, other) for own, other in pairs)))
+            statistics = {}
+            for column, statistic in row.statistics.items():
+                other = contrast_of.get(row.method, {}).get(column, NO_DIFFERENCE)
+                statistics[column] = replace(
+                    other, mean=statistic.mean, std=statistic.std, seeds=statistic.seeds,
+                    rank=statistic.rank, equal_to=statistic.equal_to,
+                )  # fmt: skip
+            rows.append(replace(row, statistics=statistics))
         group = replace(group, rows=tuple(rows))
     summaries = group.summaries
     names = ["Comp", *[name for name in ABILITIES if name in summaries][:1]]
@@ -110,21 +111,11 @@ def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: s
     return ComparedTable(group, base, axes or {format_name(group.columns[0].name): group.columns[0]})
 
 
-def _take_difference(statistic: Statistic | None, contrast: Statistic | None) -> Statistic | None:
-    """Return a number with another difference."""
-    if statistic is None:
-        return None
-    other = contrast or Statistic(0, None, 0)
-    return replace(
-        statistic, difference=other.difference, change=other.change, verdict=other.verdict, basis=other.basis
-    )
-
-
 def select_headline(table: ResultTable) -> ResultTable:
     """Return a table with the columns that are read first: the summaries, then the first of `report.columns`."""
     first = [table.summaries[name] for name in AXES if name in table.summaries]
     measured = [column for column in table.columns if column.benchmark != SUMMARY]
-    return table.select([table.columns.index(column) for column in (*first, *measured)[:MOST_COLUMNS]])
+    return table.select((*first, *measured)[:MOST_COLUMNS])
 
 
 def describe_best(compared: ComparedTable) -> str:
@@ -166,7 +157,7 @@ def draw_forest(compared: ComparedTable, standalone: bool = False) -> Markup:
     for row in rows:
         label = table_heads.row_label(row, compared.table)
         number = f" ({numbers[row.method]})" if numbers else ""
-        drawn.append(ForestRow(f"{label}{number}", tuple(compared.on_axes(row))))
+        drawn.append((f"{label}{number}", compared.on_axes(row)))
     return report_figures.draw_forest(drawn, compared.axes, compared.label, standalone)
 
 
@@ -213,7 +204,7 @@ def judge_methods(group: ResultTable, reference: str) -> list[MethodVerdict]:
 
 
 def _judge_method(row: MethodRow, group: ResultTable, reference: str) -> MethodVerdict:
-    results = {column.name: (column, cell) for column, cell in zip(group.columns, row.statistics, strict=True) if cell}
+    results = {column.name: (column, row.statistics[column]) for column in group.columns if column in row.statistics}
     rule = {name: results[name] for name in (*RISING, *NOT_FALLING) if name in results}
     fallen = [_describe_difference(*pair) for pair in rule.values() if pair[1].verdict < 0]
     open_columns = [_describe_difference(*rule[name]) for name in RISING if name in rule and not rule[name][1].verdict]
@@ -243,5 +234,4 @@ def _describe_cost(results: Sequence[tuple[Column, Statistic]], group: ResultTab
 def _describe_difference(column: Column, cell: Statistic) -> str:
     """Describe a difference: its column, mark, value, interval, and what that is over where it is less than usual."""
     value = format_number(cell.change or 0.0, column, sign=True)
-    ends = format_interval(cell.difference, column) if cell.difference else ""
-    return " ".join(filter(None, (column.name, MARK[cell.verdict], value, ends, describe_basis(cell))))
+    return " ".join(filter(None, (column.name, MARK[cell.verdict], value, describe_interval(cell, column))))

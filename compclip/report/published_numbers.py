@@ -254,13 +254,14 @@ def _make_our_row(
     row: MethodRow, group: ResultTable, names: Sequence[str], numbers: Sequence[PublishedNumber]
 ) -> ComparisonRow:
     """Make a row of ours, with a mark at a number of the same weights that is far from all that is printed for it."""
-    statistics = {c.name: (c, e) for c, e in zip(group.columns, row.statistics, strict=True)}
+    columns = {column.name: column for column in group.columns}
     is_checkpoint = row.method == PRETRAINED or row.method.startswith(RELEASED)
     matching = _select_matching(row.method, drop_wrong_activations(numbers))
     same_weights = [n for n in matching if to_slug(n.backbone) == group.backbone]
     cells = []
     for name in names:
-        column, statistic = statistics[name]
+        column = columns[name]
+        statistic = row.statistics.get(column)
         if statistic is None:
             cells.append("–")
             continue
@@ -295,8 +296,7 @@ def read_official_benchmarks(folder: Path) -> OfficialBenchmarks:
 
 def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) -> ResultTable:
     """Return the table with only those columns that compare with published numbers."""
-    indices = [i for i, column in enumerate(group.columns) if not find_obstacle(column, group, official)]
-    return group.select(indices)
+    return group.select([column for column in group.columns if not find_obstacle(column, group, official)])
 
 
 def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:

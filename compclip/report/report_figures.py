@@ -1,8 +1,8 @@
-"""The report's figures, and the trade-off as CSV."""
+"""The report's figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compclip.config.cell import PRETRAINED
-from compclip.report.escape import format_csv, format_tick
+from compclip.report.escape import format_tick
 from compclip.report.svg_plots import (
     BETTER,
     COLOURS,
@@ -29,7 +29,7 @@ from compclip.report.svg_plots import (
     export_svg,
 )
 from compclip.report.table_formats import format_interval, format_number
-from compclip.report.tables import Column, ResultTable, Statistic, format_summaries, summary_names
+from compclip.report.tables import Column, ResultTable, Statistic
 
 TRADEOFF_SIZE = (430, 330)  # pixels
 FOREST_WIDTH = 450
@@ -61,9 +61,8 @@ def collect_tradeoffs(group: ResultTable) -> dict[str, list[TradeoffPoint]]:
     points_by_name: dict[str, list[TradeoffPoint]] = {}
     for name, column in columns.items():
         for row in group.rows:
-            statistics = dict(zip(group.columns, row.statistics, strict=True))
-            x = statistics[column]
-            y = statistics[comp]
+            x = row.statistics.get(column)
+            y = row.statistics.get(comp)
             if x and y:
                 widths = _half_width(x), _half_width(y)
                 point = TradeoffPoint(row.method, 100 * x.mean, 100 * y.mean, *widths, y.verdict)
@@ -95,35 +94,25 @@ def draw_tradeoff(
     plot = SvgPlot(f"Compositionality against {x_label}", f"{x_label}, %", "Comp, %", TRADEOFF_SIZE)
     names = short or {}
     for point in points:
-        title = f"{point.name}: {point.x:.1f} / {point.y:.1f}"
-        if point.name == base:
-            plot.guide(point.x, point.y)
-        elif (point.dx or point.dy) and not is_crowded:
+        if point.name != base and (point.dx or point.dy) and not is_crowded:
             plot.axes.errorbar(point.x, point.y, point.dy, point.dx, ecolor=RULE, elinewidth=1.5, fmt="none")
-        style = DIAMOND if point.name == base else {"color": VERDICT_COLOURS[point.verdict]}
-        plot.mark(point.x, point.y, title, names.get(point.name, point.name), **style)
+        _mark(plot, point, VERDICT_COLOURS[point.verdict], names.get(point.name, point.name), base)
     return plot.to_svg()
 
 
-def _mark(plot: SvgPlot, point: TradeoffPoint, colour: int, name: str) -> None:
-    """Draw a method's mark; the pretrained model is a diamond, where dashed lines meet."""
-    title = f"{point.name}: {point.x:.1f} / {point.y:.1f}"
-    if point.name == PRETRAINED:
+def _mark(plot: SvgPlot, point: TradeoffPoint, colour: str, name: str, base: str = PRETRAINED) -> None:
+    """Draw a method's mark; the row `base` is a diamond, where dashed lines meet."""
+    style = {"color": colour}
+    if point.name == base:
         plot.guide(point.x, point.y)
-        plot.mark(point.x, point.y, title, name, **DIAMOND)
-    else:
-        plot.mark(point.x, point.y, title, name, color=COLOURS[colour % len(COLOURS)])
+        style = DIAMOND
+    plot.mark(point.x, point.y, f"{point.name}: {point.x:.1f} / {point.y:.1f}", name, **style)
 
 
 # --- differences with their intervals, a row a method
 
 
-@dataclass(frozen=True)
-class ForestRow:
-    """A method's differences, one for each panel; None where it has none."""
-
-    name: str
-    statistics: tuple[Statistic | None, ...]
+ForestRow = tuple[str, Sequence[Statistic | None]]  # a method's name, and its difference in each panel
 
 
 def draw_forest(rows: Sequence[ForestRow], panels: Mapping[str, Column], base: str, standalone: bool = False) -> Markup:
@@ -140,9 +129,9 @@ def draw_forest(rows: Sequence[ForestRow], panels: Mapping[str, Column], base: s
             axes.grid(False, axis="y")
             axes.xaxis.set_major_formatter(FuncFormatter(format_tick))
             axes.xaxis.set_major_locator(MaxNLocator(4))
-            for place, row in enumerate(rows):
-                _draw_interval(axes, place, row.name, row.statistics[panel], column, titles)
-        names = [encode_xml(row.name) for row in rows]
+            for place, (name, statistics) in enumerate(rows):
+                _draw_interval(axes, place, name, statistics[panel], column, titles)
+        names = [encode_xml(name) for name, _ in rows]
         all_axes[0].set_yticks(range(len(rows)), names, color=INK)
         all_axes[0].set_ylim(len(rows) - 0.4, -0.6)
         figure.supxlabel(encode_xml(f"difference to {base}, points"), fontsize=11, color=SOFT)
@@ -174,18 +163,6 @@ class Trajectory:
     points: tuple[TradeoffPoint, ...]
 
 
-def draw_against_comp(
-    group: ResultTable, build: Callable[[Column, Column], Sequence[Trajectory]], title: str
-) -> list[Markup]:
-    """Draw lines in the plane of each summary column and Comp, a figure each; `build` makes those of two columns."""
-    columns = group.summaries
-    comp = columns.pop("Comp", None)
-    if comp is None:
-        return []
-    trajectories = {name: build(column, comp) for name, column in columns.items()}
-    return [draw_trajectories(lines, name, title) for name, lines in trajectories.items() if lines]
-
-
 def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: str = "WiSE-FT") -> Markup:
     """Draw a line a method: small dots between, a large one at its end, and the pretrained model where all begin."""
     plot = SvgPlot(f"{title}: compositionality against {x_label}", f"{x_label}, %", "Comp, %")
@@ -194,18 +171,6 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: s
         plot.line([(point.x, point.y) for point in way.points], color=colour)
         for point in way.points[1:-1]:
             plot.mark(point.x, point.y, f"{point.name}: {point.x:.1f} / {point.y:.1f}", color=colour, markersize=4)
-        _mark(plot, replace(way.points[-1], name=way.method), way.colour, way.method)
-    _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), 0, PRETRAINED)
+        _mark(plot, replace(way.points[-1], name=way.method), colour, way.method)
+    _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), INK, PRETRAINED)
     return plot.to_svg()
-
-
-def format_tradeoff_csv(groups: Sequence[ResultTable]) -> str:
-    """Format one line a method: summary columns in percent."""
-    names = summary_names(groups)
-    rows = []
-    for group in groups:
-        for row in group.rows:
-            means = {c: s.mean if s else None for c, s in zip(group.columns, row.statistics, strict=True)}
-            name = f"{row.method}-{group.backbone}-{group.data}"
-            rows.append([name, *format_summaries(group, names, means.__getitem__)])
-    return format_csv([["method", *names], *rows])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -162,19 +161,22 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
     columns = {c.name: c for c in (*main, *remaining)}
-    searches: dict[tables.RowName, str] = {}
-    build = functools.partial(_build_tables, results, settings, searches)
-    built = build(main)
-    searches |= tuned_rows.describe_searches(built, results.tuning)
-    uncorrected = [table.mark_rows({table_heads.SEARCHED: searches}) for table in built]
+    checkpoints = trajectories.describe_checkpoints(results.curves)
+    leaks = trajectories.find_leaks(checkpoints, settings.split.name)
+    notes = {table_heads.TUNED: {**leaks, **results.tuned}, table_heads.CHOSEN: checkpoints}
+    main_tables = _build_tables(results, settings, main)
+    notes[table_heads.SEARCHED] = tuned_rows.describe_searches(main_tables, results.tuning)
+    uncorrected = [table.mark_rows(notes) for table in main_tables]
+    subsets = _build_tables(results, settings, [c for c in remaining if "/" in c.metric])
+    others = _build_tables(results, settings, [c for c in remaining if "/" not in c.metric])
     contrasts = tables.build_contrasts(uncorrected, reference)
     whole = []
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
-        main=_correct_tables(uncorrected, correction),
-        subsets=_correct_tables(build([c for c in remaining if "/" in c.metric]), correction),
-        other_metrics=_correct_tables(build([c for c in remaining if "/" not in c.metric]), correction),
+        main=_mark_tables(uncorrected, correction),
+        subsets=_mark_tables([table.mark_rows(notes) for table in subsets], correction),
+        other_metrics=_mark_tables([table.mark_rows(notes) for table in others], correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
         whole=tuple(whole),
@@ -184,17 +186,9 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     return ReportPage(results, literature, settings, page_tables, tuple(judged))
 
 
-def _build_tables(
-    results: GridResults, settings: PageSettings, searches: Mapping[tables.RowName, str], columns: Sequence[Column]
-) -> list[ResultTable]:
-    """Build the tables of some columns, with the marks of their rows; none without columns."""
-    if not columns:
-        return []
-    checkpoints = trajectories.describe_checkpoints(results.curves)
-    leaks = trajectories.find_leaks(checkpoints, settings.split.name)
-    notes = dict(zip(table_heads.ROW_MARKS, ({**leaks, **results.tuned}, checkpoints, searches), strict=True))
-    built = tables.build_tables(results.runs, columns, settings.split)
-    return [table.mark_rows(notes) for table in built]
+def _build_tables(results: GridResults, settings: PageSettings, columns: Sequence[Column]) -> list[ResultTable]:
+    """Build the tables of some columns; none without columns."""
+    return tables.build_tables(results.runs, columns, settings.split) if columns else []
 
 
 def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list[ResultTable]:
@@ -210,9 +204,13 @@ def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list
 
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
-    """Return tables with the marks and ranks that are decided after the correction, each table by itself."""
-    corrected = (decisions.correct_table(table, correction) for table in group_tables)
-    return tuple(decisions.mark_order(table, correction) for table in corrected)
+    """Return tables with the verdicts that are decided after the correction, each table by itself."""
+    return tuple(decisions.correct_table(table, correction) for table in group_tables)
+
+
+def _mark_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
+    """Return tables with the verdicts and ranks that are decided after the correction, each table by itself."""
+    return tuple(decisions.mark_order(table, correction) for table in _correct_tables(group_tables, correction))
 
 
 def _compare_blind(
@@ -286,24 +284,27 @@ def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     return formulas
 
 
-FiguresByTable = list[tuple[str, list[Markup]]]
-
-
-def draw_wise_ft(page: ReportPage) -> FiguresByTable:
+def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
     """Draw the WiSE-FT lines over the same axes as the trade-off figures, by table."""
     return _draw_by_table(page, trajectories.build_trajectories, page.results.lines, "WiSE-FT")
 
 
-def draw_curves(page: ReportPage) -> FiguresByTable:
+def draw_curves(page: ReportPage) -> list[tuple[str, list[Markup]]]:
     """Draw what runs did along their training over the same axes, by table."""
     return _draw_by_table(page, trajectories.build_curves, page.results.curves, "Along training")
 
 
-def _draw_by_table(page: ReportPage, build: Any, lines: Sequence[Any], title: str) -> FiguresByTable:
-    """Draw `lines` in the planes of each table's summary columns, by `build(table, lines, x, y)`."""
+def _draw_by_table(page: ReportPage, build: Any, lines: Sequence[Any], title: str) -> list[tuple[str, list[Markup]]]:
+    """Draw `lines` in the plane of Comp and each other summary column, by `build(table, lines, x, y)`."""
     drawn = []
     for group in page.tables.main:
-        figures = report_figures.draw_against_comp(group, functools.partial(build, group, lines), title)
+        columns = group.summaries
+        comp = columns.pop("Comp", None)
+        figures = []
+        for name, column in columns.items() if comp else ():
+            ways = build(group, lines, column, comp)
+            if ways:
+                figures.append(report_figures.draw_trajectories(ways, name, title))
         if figures:
             drawn.append((group.name, figures))
     return drawn
@@ -337,9 +338,10 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
     for group in page.tables.main:
         for table in (*page.tables.subsets, *page.tables.other_metrics):
             if table.name == group.name:
-                rows = zip(group.rows, table.rows, strict=True)
-                both = tuple(replace(a, statistics=a.statistics + b.statistics) for a, b in rows)
-                group = replace(group, columns=group.columns + table.columns, rows=both)
+                rows = []
+                for row, other in zip(group.rows, table.rows, strict=True):
+                    rows.append(replace(row, statistics={**row.statistics, **other.statistics}))
+                group = replace(group, columns=group.columns + table.columns, rows=tuple(rows))
         joined.append(group)
     return joined
 
@@ -365,37 +367,26 @@ def write_report(page: ReportPage, out: Path) -> None:
     all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics)
     contrasts = page.tables.contrasts
     compared = compare_tables(page)
-    plots = _format_plots(page)
-    plots |= {name_forest(table): first_screen.draw_forest(table, standalone=True) for table in compared}
     files = {
         "report.md": _format_markdown(page, compared),
         "report.csv": table_formats.format_results_csv(all_tables),
         "report.tex": table_formats.format_latex(groups, page.notes, blind)
         + table_formats.format_blind_latex(list(page.tables.blind.values()))
-        + "".join(table_formats.format_contrasts_latex(of_base, base) for base, of_base in page.contrasts.items())
-        + claims.format_claims_latex(page.findings),
+        + "".join(table_formats.format_contrasts_latex(of_base, base) for base, of_base in page.contrasts.items()),
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),
         "blind.csv": blind_comparison.format_blind_csv(groups, page.tables.blind, blind),
+        "tuning.csv": tuned_rows.format_tuning_csv(page.results.tuning),
+        "plots/wise_ft.csv": trajectories.format_lines_csv(groups, page.results.lines),
+        "plots/training_curves.csv": trajectories.format_curves_csv(groups, page.results.curves),
     }
-    if page.results.tuning:
-        files["tuning.csv"] = tuned_rows.format_tuning_csv(page.results.tuning)
-    files |= {f"plots/{name}": text for name, text in plots.items()}
+    for table in compared:
+        files[f"plots/{name_forest(table)}"] = first_screen.draw_forest(table, standalone=True)
     files["index.html"] = render_page(page, out)
     write_json(out / "metrics.json", table_formats.flatten_means(groups))
     for name, text in files.items():
-        write_atomic(out / name, text.encode("utf-8", "replace"))
-
-
-def _format_plots(page: ReportPage) -> dict[str, str]:
-    """Format the numbers behind the plots, by file; what has none is left out."""
-    groups = page.tables.main
-    plots = {
-        "tradeoff.csv": report_figures.format_tradeoff_csv(groups),
-        "wise_ft.csv": trajectories.format_lines_csv(groups, page.results.lines),
-        "training_curves.csv": trajectories.format_curves_csv(groups, page.results.curves),
-    }
-    return {name: text for name, text in plots.items() if text}
+        if text:
+            write_atomic(out / name, text.encode("utf-8", "replace"))
 
 
 def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str:

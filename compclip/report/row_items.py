@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import erfc, sqrt
-from operator import ne
 from typing import NamedTuple
 
 import numpy as np
 
 from compclip.config.cell import PRETRAINED
 from compclip.prepare.benchmark_records import BenchmarkRecords
-from compclip.report.statistics import item_units, named_generator
+from compclip.report.statistics import align_items, item_units, named_generator
 from compclip.report.tables import MethodRow
 from compclip.runs.item_outcomes import RETRIEVED, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -131,16 +130,25 @@ def join_items(
     if not metrics:
         metrics = [m for m, items in result.items.items() if m not in unranked and not is_repetition(m, items, result)]
     for m, metric in enumerate(metrics):
-        ids = shared_ids([result.items.get(metric) for result in every])
-        unit_of = dict(zip(result.items[metric].ids, item_units(result.items[metric]), strict=True))
-        numbers = {key: record.number for key in ids if (record := records.find(metric, key))}
-        joined += [(m, key, number, unit_of[key]) for key, number in numbers.items()]
+        if any(metric not in result.items for result in every):
+            continue
+        shared, value_SI = align_items([result.items[metric] for result in every])
+        units = item_units(shared)
+        positions = []
+        for position, key in enumerate(shared.ids):
+            record = records.find(metric, key)
+            if record:
+                positions.append(position)
+                joined.append((m, key, record.number, units[position]))
+        start = 0
         for method, of_row in results.items():
-            values[method].append(mean_outcomes([result.items[metric] for result in of_row], list(numbers)))
+            stop = start + len(of_row)
+            values[method].append(value_SI[start:stop, positions].mean(axis=0))
+            start = stop
     if not joined:
         return None
-    metric_numbers, keys, record_numbers, units = zip(*joined, strict=True)
-    unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(units))}
+    metric_numbers, keys, record_numbers, unit_names = zip(*joined, strict=True)
+    unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(unit_names))}
     return RowItems(
         benchmark=benchmark,
         metrics=tuple(metrics),
@@ -148,7 +156,7 @@ def join_items(
         ids=keys,
         metric_I=np.array(metric_numbers),
         record_I=np.array(record_numbers),
-        unit_I=np.array([unit_numbers[unit] for unit in units]),
+        unit_I=np.array([unit_numbers[unit] for unit in unit_names]),
         outcome_I={method: np.concatenate(arrays) for method, arrays in values.items()},
         first_run={row.method: run for row in rows for run in reversed(row.runs) if benchmark in run.results},
     )
@@ -158,26 +166,6 @@ def is_repetition(metric: str, items: Items, result: Result) -> bool:
     """Return whether a metric repeats outcomes of others: a part of its items, or a pool of theirs."""
     prefixes = {item.partition("/")[0] for item in items.ids}
     return "/" in metric or (prefixes <= result.items.keys() and all("/" in item for item in items.ids))
-
-
-def shared_ids(every: Sequence[Items | None]) -> Sequence[str]:
-    """Return the ids that all results have, in the first one's order."""
-    lists = [items.ids if items else () for items in every]
-    if all(ids is lists[0] or ids == lists[0] for ids in lists):
-        return lists[0]
-    shared = set(lists[0]).intersection(*lists)
-    return [key for key in lists[0] if key in shared]
-
-
-def mean_outcomes(seeds: Sequence[Items], ids: Sequence[str]) -> np.ndarray:
-    """Return the mean outcome over seeds of these items."""
-    columns = []
-    for items in seeds:
-        if len(items.ids) != len(ids) or any(map(ne, items.ids, ids)):
-            index_of = {key: index for index, key in enumerate(items.ids)}
-            items = items.at([index_of[key] for key in ids])
-        columns.append(items.values)
-    return np.mean(columns, axis=0)
 
 
 # --- slices of items

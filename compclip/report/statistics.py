@@ -93,14 +93,10 @@ class Spread:
     def with_seeds(self, seeds: int) -> Spread:
         """Return what the spread of so many seeds would be, by the variances of these; two or more."""
         noise = self.noise * self.seeds / seeds
-        scaled = self._scale_units(self.unit.value - self.noise + noise)
-        return Spread(seeds, Variance(self.shift / seeds + noise, seeds - 1), scaled, noise)
-
-    def _scale_units(self, total: float) -> tuple[Variance, ...]:
-        """Return the units' variances with another sum."""
         present = self.unit.value
-        scale = max(total, 0.0) / present if present else 1.0
-        return tuple(Variance(variance.value * scale, variance.freedom) for variance in self.by_unit)
+        scale = max(present - self.noise + noise, 0.0) / present if present else 1.0
+        scaled = tuple(Variance(variance.value * scale, variance.freedom) for variance in self.by_unit)
+        return Spread(seeds, Variance(self.shift / seeds + noise, seeds - 1), scaled, noise)
 
 
 def student_quantile(freedom: float, level: float = LEVEL) -> float:
@@ -162,18 +158,6 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def rank_values(values: Sequence[float | None], lower: bool = False, digits: int = 3) -> list[int]:
-    """Rank values: 1 for the best, 2 for the second best, 0 otherwise; values equal to `digits` decimals share a rank.
-
-    None has no rank, and a single value has nothing to be better than.
-    """
-    rounded = [None if v is None else round(v, digits) for v in values]
-    order = sorted({v for v in rounded if v is not None}, reverse=not lower)
-    if sum(v is not None for v in rounded) < 2:
-        return [0] * len(rounded)
-    return [0 if v is None or v not in order[:2] else order.index(v) + 1 for v in rounded]
-
-
 def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
     """Return the first seed's items that all seeds have, and each seed's outcomes of them, shape S x I.
 
@@ -226,14 +210,17 @@ class ItemDifferences:
 
 def estimate_spread(gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None) -> Spread:
     """Estimate what the mean of the seeds' differences varies by."""
-    by_unit, noise = _estimate_unit_variances(differences or ())
-    return Spread(len(gap_S), _variance_of_mean(gap_S), tuple(by_unit), noise)
-
-
-def _variance_of_mean(values: Sequence[float]) -> Variance | None:
-    """Return the variance of a mean over independent values; None for one."""
-    _, std = mean_std(values)
-    return None if std is None else Variance(std**2 / len(values), len(values) - 1)
+    seeds = len(gap_S)
+    _, std = mean_std(gap_S)
+    by_unit = []
+    noise = 0.0
+    for same_source in group_by_source(differences or ()):
+        error_SU = unit_errors(same_source)
+        mean_U = error_SU.mean(axis=0)
+        by_unit.append(Variance(float(mean_U @ mean_U), error_SU.shape[1] - 1))
+        noise += float(((error_SU - mean_U) ** 2).sum()) / (seeds * max(seeds - 1, 1))
+    seed = None if std is None else Variance(std**2 / seeds, seeds - 1)
+    return Spread(seeds, seed, tuple(by_unit), noise)
 
 
 def compute_interval(
@@ -246,43 +233,17 @@ def compute_interval(
     """
     mean = mean_std(gap_S)[0]
     spread = estimate_spread(gap_S, differences)
-    basis = _name_basis(spread)
-    if not basis:
+    if not (spread.seed or spread.by_unit):
         return None, NEITHER
+    basis = SEEDS_ALONE if not spread.by_unit else BOTH if spread.seed else ITEMS_ALONE
     half = spread.half_width()
     items = sum(len(difference.ids) for difference in differences or ())
     return Interval(mean, mean - half, mean + half, items, spread), basis
 
 
-def _name_basis(spread: Spread) -> str:
-    if spread.seed and spread.by_unit:
-        return BOTH
-    if spread.seed:
-        return SEEDS_ALONE
-    return ITEMS_ALONE if spread.by_unit else NEITHER
-
-
 def describe_basis(basis: str) -> str:
     """Return the note beside an interval; empty for one over seeds and items."""
     return "" if basis == BOTH else basis
-
-
-def _estimate_unit_variances(differences: Sequence[ItemDifferences]) -> tuple[list[Variance], float]:
-    """Return the variance of the mean over the units of each source of pictures, and the seeds' noise on units."""
-    by_unit = []
-    noise = 0.0
-    for same_source in group_by_source(differences):
-        error_SU = unit_errors(same_source)
-        mean_U = error_SU.mean(axis=0)
-        by_unit.append(Variance(float(mean_U @ mean_U), error_SU.shape[1] - 1))
-        noise += _estimate_noise(error_SU)
-    return by_unit, noise
-
-
-def _estimate_noise(error_SU: np.ndarray) -> float:
-    """Return the noise of one seed in the mean of a source's units."""
-    seeds = len(error_SU)
-    return float(((error_SU - error_SU.mean(axis=0)) ** 2).sum()) / (seeds * max(seeds - 1, 1))
 
 
 def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDifferences]]:

@@ -110,7 +110,7 @@ class SvgPlot:
                 occupied += [(x - 1, y - 1, x + 1, y + 1) for x, y in np.linspace(start, end, 8)]
         for x, y, name in self._names:
             x_px, y_px = to_pixel((x, y))
-            boxes = [_name_box(x_px + right, y_px + up, right < 0, name) for right, up in PLACES]
+            boxes = [name_box(x_px, y_px, place, 7.0 * len(name), 6, 7) for place in PLACES]
             inside = [b for b in boxes if b[0] > frame.x0 and b[2] < self.figure.bbox.x1 and frame.y0 < b[1] < frame.y1]
             box = min(inside or boxes, key=lambda b: sum(boxes_overlap(b, other) for other in occupied))
             occupied.append(box)
@@ -127,10 +127,11 @@ def encode_xml(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _name_box(x: float, y: float, ends: bool, name: str) -> Box:
-    width = 7.0 * len(name)
-    left = x - width if ends else x
-    return left, y - 6, left + width, y + 7
+def name_box(x: float, y: float, place: tuple[float, float], width: float, below: float, above: float) -> Box:
+    """Return the box of a name that begins, or ends where it lies to the left, at a place beside a mark."""
+    right, up = place
+    left = x + right if right > 0 else x + right - width
+    return left, y + up - below, left + width, y + up + above
 
 
 def boxes_overlap(a: Box, b: Box) -> bool:

@@ -33,7 +33,7 @@ CONTRAST_FIELDS = (
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 VERDICT = {1: "better", -1: "worse", 0: ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
-FormatCell = Callable[[Statistic | None, Column], str]
+FormatCell = Callable[[Statistic, Column], str]
 
 
 def format_number(value: float, column: Column, sign: bool = False) -> str:
@@ -45,11 +45,6 @@ def format_number(value: float, column: Column, sign: bool = False) -> str:
 def format_interval(interval: Interval, column: Column, sign: bool = True) -> str:
     """Format an interval's ends in the column's unit; those of a difference with their signs."""
     return f"[{format_number(interval.low, column, sign)}, {format_number(interval.high, column, sign)}]"
-
-
-def describe_basis(statistic: Statistic) -> str:
-    """Return the note beside an interval; empty for one over all that the table is over."""
-    return statistics.describe_basis(statistic.basis)
 
 
 def describe_head(group: ResultTable) -> dict[str, str]:
@@ -105,36 +100,30 @@ def layout_scores(group: ResultTable) -> dict[str, Any]:
 
 def layout_differences(group: ResultTable) -> dict[str, Any]:
     """Lay out a table of differences with their intervals; rows without a difference are left out."""
-    rows = [row for row in group.rows if any(e and e.change is not None for e in row.statistics)]
-    bases = {describe_basis(statistic) for _, _, statistic in group.numbers() if statistic.difference}
+    rows = [row for row in group.rows if any(s.change is not None for s in row.statistics.values())]
+    bases = {statistics.describe_basis(statistic.basis) for _, _, statistic in group.numbers() if statistic.difference}
     basis = bases.pop() if len(bases) == 1 else ""  # what holds for all is said once
 
-    def show(statistic: Statistic | None, column: Column) -> TableCell:
+    def show(statistic: Statistic, column: Column) -> TableCell:
         cell = _make_difference_cell(statistic, column)
         return cell._replace(small=cell.small.removesuffix(f" {basis}") if basis else cell.small)
 
     table = _layout_table(group, rows, show)
-    return table | {"basis": basis, "least": list_least_differences(group) if rows else []}
-
-
-def list_least_differences(group: ResultTable) -> list[str]:
-    """List the least difference that each column decides in about 8 of 10 repeats; empty without any."""
-    least = [decisions.least_of_column(group.rows, place) for place in range(len(group.columns))]
-    texts = ["" if v is None else f"±{format_number(v, c)}" for v, c in zip(least, group.columns, strict=True)]
-    return texts if any(texts) else []
+    least = decisions.list_least(group) if rows else {}
+    texts = [f"±{format_number(least[column], column)}" if column in least else "" for column in group.columns]
+    return table | {"basis": basis, "least": texts if least else []}
 
 
 def _layout_table(
-    group: ResultTable, rows: Sequence[MethodRow], show: Callable[[Statistic | None, Column], TableCell]
+    group: ResultTable, rows: Sequence[MethodRow], show: Callable[[Statistic, Column], TableCell]
 ) -> dict[str, Any]:
-    lines = [(r.method, r.seeds, [show(e, c) for e, c in zip(r.statistics, group.columns, strict=True)]) for r in rows]
+    lines = [(row.method, row.seeds, group.list_cells(row, show, EMPTY)) for row in rows]
     return {
         "name": group.name,
         "rows": lines,
         "labels": {row.method: table_heads.row_label(row, group) for row in rows},
         "notes": [],
         "blind": [],
-        "count": "seeds",
         "spans": span_benchmarks(group.columns),
         "columns": group.columns,
         "marks": table_heads.column_marks(group),
@@ -146,17 +135,13 @@ def _layout_table(
     }
 
 
-def _make_mean_cell(statistic: Statistic | None, column: Column) -> TableCell:
-    if statistic is None:
-        return EMPTY
+def _make_mean_cell(statistic: Statistic, column: Column) -> TableCell:
     small = "" if statistic.std is None else "±" + format_number(statistic.std, column)
     css = f"{'best' if statistic.rank == 1 else ''} {VERDICT[statistic.verdict]}".strip()
     return TableCell(format_number(statistic.mean, column), small, css)
 
 
-def _make_headline_cell(statistic: Statistic | None, column: Column, reference: str) -> TableCell:
-    if statistic is None:
-        return EMPTY
+def _make_headline_cell(statistic: Statistic, column: Column, reference: str) -> TableCell:
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
     title = f"{column.name}: {value}{spread}, {format_count(statistic.seeds, 'seed')}"
@@ -168,14 +153,12 @@ def _make_headline_cell(statistic: Statistic | None, column: Column, reference: 
     return _make_mean_cell(statistic, column)._replace(small="", title=title)
 
 
-def _make_score_cell(statistic: Statistic | None, column: Column) -> TableCell:
-    if statistic is None:
-        return EMPTY
+def _make_score_cell(statistic: Statistic, column: Column) -> TableCell:
     return TableCell(format_number(statistic.mean, column), describe_interval(statistic, column, sign=False))
 
 
-def _make_difference_cell(statistic: Statistic | None, column: Column) -> TableCell:
-    if statistic is None or statistic.change is None:
+def _make_difference_cell(statistic: Statistic, column: Column) -> TableCell:
+    if statistic.change is None:
         return EMPTY
     text = format_number(statistic.change, column, sign=True)
     return TableCell(text, describe_interval(statistic, column) or "no items", VERDICT[statistic.verdict])
@@ -196,14 +179,12 @@ def format_markdown_table(group: ResultTable) -> str:
     names = [" ".join(filter(None, (to_markdown(labels[c]), c.arrow, marks.get(c)))) for c in group.columns]
     rows = []
     for row in group.rows:
-        cells = [_markdown_cell(e, c) for e, c in zip(row.statistics, group.columns, strict=True)]
+        cells = group.list_cells(row, _markdown_cell, "–")
         rows.append([to_markdown(table_heads.row_label(row, group)), str(row.seeds), *cells])
     return escape.layout_markdown(["method", "seeds", *names], rows, {"seeds", *names})
 
 
-def _markdown_cell(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None:
-        return "–"
+def _markdown_cell(statistic: Statistic, column: Column) -> str:
     text = format_number(statistic.mean, column)
     text = f"**{text}**" if statistic.rank == 1 else text
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
@@ -214,7 +195,9 @@ def describe_interval(statistic: Statistic, column: Column, sign: bool = True) -
     """Return the ends, and what the interval is over where that is less than seeds and items; empty without one."""
     if statistic.difference is None:
         return ""
-    return f"{format_interval(statistic.difference, column, sign)} {describe_basis(statistic)}".rstrip()
+    return (
+        f"{format_interval(statistic.difference, column, sign)} {statistics.describe_basis(statistic.basis)}".rstrip()
+    )
 
 
 # CSV and metrics
@@ -294,9 +277,9 @@ def format_latex(
         if blind_rows:
             caption += " Rows in italics see no picture."
         sections = split_sections(group)
-        for section, indices in sections.items():
-            foot = replace(group, rows=tuple(blind_rows)).select(indices)
-            latex_tables.append(_latex_table(group.select(indices), _latex_cell, caption, section, foot))
+        for section, columns in sections.items():
+            foot = replace(group, rows=tuple(blind_rows)).select(columns)
+            latex_tables.append(_latex_table(group.select(columns), _latex_cell, caption, section, foot))
             caption = f"numbers and marks as in the table of {to_latex(next(iter(sections)))}."
     return LATEX_PACKAGES + "\n".join(latex_tables)
 
@@ -322,20 +305,17 @@ def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
 def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
     """Format a table for each section of a group's columns; empty without rows."""
     sections = split_sections(group).items() if group.rows else ()
-    return "".join("\n" + _latex_table(group.select(indices), cell, caption, section) for section, indices in sections)
+    return "".join("\n" + _latex_table(group.select(columns), cell, caption, section) for section, columns in sections)
 
 
-def split_sections(group: ResultTable) -> dict[str, list[int]]:
-    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own.
-
-    Returns the columns' indices by section.
-    """
+def split_sections(group: ResultTable) -> dict[str, list[Column]]:
+    """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own."""
     kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
-    indices: dict[str, list[int]] = {}
-    for index, column in enumerate(group.columns):
+    sections: dict[str, list[Column]] = {}
+    for column in group.columns:
         section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
-        indices.setdefault(section, []).append(index)
-    return indices
+        sections.setdefault(section, []).append(column)
+    return sections
 
 
 def _latex_table(
@@ -358,55 +338,33 @@ def _latex_table(
         first += n
     marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.column_marks(group).items()}
     names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
-    rows = _latex_rows(group, cell, "{}")
+    lines = [r"\toprule", _latex_line(["", *spans]), " ".join(rules), _latex_line(["Method", *names]), r"\midrule"]
+    lines += _latex_rows(group, cell, "{}")
     last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []
-    head = [["", *spans], ["Method", *names]]
-    return layout_latex(
-        "l" + "c" * len(names), head, rows, f"{to_latex(group.name)}, {section}", caption, " ".join(rules), last_rows
-    )
-
-
-def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[list[str]]:
-    """Return each row's cells, the first its name in the form of `label`."""
-    rows = []
-    for row in group.rows:
-        cells = [cell(statistic, column) for statistic, column in zip(row.statistics, group.columns, strict=True)]
-        rows.append([label.format(to_latex(table_heads.row_label(row, group))), *cells])
-    return rows
-
-
-def layout_latex(
-    alignment: str,
-    head: Sequence[Sequence[str]],
-    rows: Sequence[Sequence[str]],
-    name: str,
-    caption: str,
-    rules: str = "",
-    last_rows: Sequence[Sequence[str]] = (),
-) -> str:
-    """Return a booktabs table of cells that are LaTeX already, at most as wide as the line; `name` begins its caption.
-
-    `rules` stand below the first line of the head, `last_rows` below a line of their own. A table of many columns spans
-    both columns of a page.
-    """
-    head_lines, row_lines, last_lines = (
-        [" & ".join(cells) + r" \\" for cells in lines] for lines in (head, rows, last_rows)
-    )
-    head_lines[1:1] = [rules] if rules else []
-    row_lines += [r"\midrule", *last_lines] if last_lines else []
-    table = "table*" if len(alignment) > WIDE else "table"
+    lines += [r"\midrule", *last_rows] if last_rows else []
+    table = "table*" if len(names) >= WIDE else "table"
     return "\n".join([
         rf"\begin{{{table}}}[t]", r"\centering", r"\setlength{\tabcolsep}{3pt}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{{alignment}}}",
-        r"\toprule", *head_lines, r"\midrule", *row_lines, r"\bottomrule", r"\end{tabular}}",
-        rf"\caption{{{name}: {caption}}}", rf"\end{{{table}}}", "",
+        rf"\begin{{tabular}}{{l{'c' * len(names)}}}", *lines, r"\bottomrule", r"\end{tabular}}",
+        rf"\caption{{{to_latex(group.name)}, {section}: {caption}}}", rf"\end{{{table}}}", "",
     ])  # fmt: skip
 
 
-def _latex_cell(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None:
-        return "--"
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _latex_rows(group: ResultTable, cell: FormatCell, label: str) -> list[str]:
+    """Return a line for each row, the first cell its name in the form of `label`."""
+    lines = []
+    for row in group.rows:
+        name = label.format(to_latex(table_heads.row_label(row, group)))
+        lines.append(_latex_line([name, *group.list_cells(row, cell, "--")]))
+    return lines
+
+
+def _latex_cell(statistic: Statistic, column: Column) -> str:
     text = format_number(statistic.mean, column).replace("−", "$-$")
     text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}"}.get(statistic.rank, text)
     std = "" if statistic.std is None else rf" {{\scriptsize $\pm$ {format_number(statistic.std, column)}}}"
@@ -414,17 +372,15 @@ def _latex_cell(statistic: Statistic | None, column: Column) -> str:
     return text + (f"$^{{{marks}}}$" if marks else "") + std
 
 
-def _latex_score(statistic: Statistic | None, column: Column) -> str:
+def _latex_score(statistic: Statistic, column: Column) -> str:
     """Format a score with its own interval, which `difference` holds."""
-    if statistic is None:
-        return "--"
     return _with_ends(to_latex(format_number(statistic.mean, column)), describe_interval(statistic, column, sign=False))
 
 
-def _latex_contrast(statistic: Statistic | None, column: Column) -> str:
-    if statistic is None or statistic.change is None:
-        return "--"
-    text = to_latex(format_number(statistic.change, column, sign=True)) + (r"$^\ast$" if statistic.verdict else "")
+def _latex_contrast(statistic: Statistic, column: Column) -> str:
+    text = to_latex(format_number(statistic.change or 0.0, column, sign=True)) + (
+        r"$^\ast$" if statistic.verdict else ""
+    )
     return _with_ends(text, describe_interval(statistic, column))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 RowName = tuple[str, str, str]  # method, backbone, data
+Shown = TypeVar("Shown")  # a cell as an output has it
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
@@ -94,16 +95,16 @@ class Statistic:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A method's seeds in one backbone and data set; `statistics` has None where a result is missing."""
+    """A method's seeds in one backbone and data set, and its number in each column that it has a result of."""
 
     method: str
     runs: tuple[FinishedRun, ...]
-    statistics: tuple[Statistic | None, ...]
+    statistics: Mapping[Column, Statistic]
 
     @property
     def seeds(self) -> int:
         """How many checkpoints the row is the mean of, or pairs of them the difference."""
-        return max((statistic.seeds for statistic in self.statistics if statistic), default=0)
+        return max((statistic.seeds for statistic in self.statistics.values()), default=0)
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,16 @@ class ResultTable:
     def numbers(self) -> Iterator[tuple[MethodRow, Column, Statistic]]:
         """Yield every number that is there, row by row, with its row and its column."""
         for row in self.rows:
-            for column, statistic in zip(self.columns, row.statistics, strict=True):
-                if statistic is not None:
-                    yield row, column, statistic
+            for column in self.columns:
+                if column in row.statistics:
+                    yield row, column, row.statistics[column]
+
+    def list_cells(self, row: MethodRow, make: Callable[[Statistic, Column], Shown], missing: Shown) -> list[Shown]:
+        """List what `make` gives of a row's number in each column; `missing` where it has none."""
+        cells = []
+        for column in self.columns:
+            cells.append(make(row.statistics[column], column) if column in row.statistics else missing)
+        return cells
 
     def get_note(self, mark: str, method: str) -> str:
         """Return why a row bears a mark; empty where it does not."""
@@ -153,14 +161,18 @@ class ResultTable:
                     row_marks[mark][row.method] = note
         return replace(self, row_marks={**self.row_marks, **row_marks})
 
-    def select(self, indices: Sequence[int]) -> ResultTable:
+    def select(self, columns: Sequence[Column]) -> ResultTable:
         """Return the table with some of its columns alone."""
-        rows = [replace(row, statistics=tuple(row.statistics[index] for index in indices)) for row in self.rows]
-        return replace(self, columns=tuple(self.columns[index] for index in indices), rows=tuple(rows))
+        rows = []
+        for row in self.rows:
+            rows.append(replace(row, statistics={c: row.statistics[c] for c in columns if c in row.statistics}))
+        return replace(self, columns=tuple(columns), rows=tuple(rows))
 
     def change(self, change: Callable[[Statistic], Statistic]) -> ResultTable:
         """Return the table with every number that is there changed."""
-        rows = [replace(row, statistics=tuple(s and change(s) for s in row.statistics)) for row in self.rows]
+        rows = []
+        for row in self.rows:
+            rows.append(replace(row, statistics={column: change(s) for column, s in row.statistics.items()}))
         return replace(self, rows=tuple(rows))
 
     @property
@@ -288,17 +300,6 @@ def column_value(run: Evaluated, column: Column) -> float | None:
     return float(np.mean(present)) if len(present) == len(values) else None
 
 
-def summary_names(groups: Sequence[ResultTable]) -> list[str]:
-    """Return the names of all summary columns of some tables."""
-    return list(dict.fromkeys(name for group in groups for name in group.summaries))
-
-
-def format_summaries(group: ResultTable, names: Sequence[str], value: Callable[[Column], float | None]) -> list[str]:
-    """Format a model's summary columns in percent, as files of plots have them; empty for what it has not."""
-    numbers = [value(group.summaries[name]) if name in group.summaries else None for name in names]
-    return ["" if number is None else f"{100 * number:.4f}" for number in numbers]
-
-
 def required_value(run: Evaluated, column: Column) -> float:
     """Return the column's number for a run that is known to have it."""
     value = column_value(run, column)
@@ -361,18 +362,21 @@ def _build_rows(table: ResultTable, runs: Sequence[FinishedRun]) -> tuple[Method
     for run in runs:
         if table.holds(run.cell) and run not in base:
             methods.setdefault(run.cell.method, []).append(run)
-    rows = [
-        MethodRow(method, tuple(of_row), tuple(compute_statistic(column, of_row, base) for column in table.columns))
-        for method, of_row in methods.items()
-    ]
-    return _rank_rows(rows, table.columns)
+    rows = []
+    for method, of_row in methods.items():
+        numbers = {column: compute_statistic(column, of_row, base) for column in table.columns}
+        rows.append(MethodRow(method, tuple(of_row), drop_missing(numbers)))
+    return tuple(rows)
+
+
+def drop_missing(numbers: Mapping[Column, Statistic | None]) -> dict[Column, Statistic]:
+    """Return the columns that have a number."""
+    return {column: statistic for column, statistic in numbers.items() if statistic is not None}
 
 
 def unmark_random(group: ResultTable) -> ResultTable:
-    """Drop ranks and verdicts where the backbone's weights are random: none is better than a pretrained model."""
-    if not has_random_weights(group):
-        return group
-    return group.change(lambda statistic: replace(statistic, rank=0, verdict=0))
+    """Drop verdicts where the backbone's weights are random: none is better than a pretrained model."""
+    return group.change(lambda statistic: replace(statistic, verdict=0)) if has_random_weights(group) else group
 
 
 def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun]) -> Statistic | None:
@@ -466,19 +470,6 @@ def _find_items(run: FinishedRun, column: Column) -> Items | None:
     return result.items.get(column.metric) if result else None
 
 
-def _rank_rows(rows: Sequence[MethodRow], columns: Sequence[Column]) -> tuple[MethodRow, ...]:
-    """Mark best and second best of every column, at the precision in which they are shown."""
-    statistics_by_row = [list(row.statistics) for row in rows]
-    for i, column in enumerate(columns):
-        if column.score:
-            continue
-        cells = [of_row[i] for of_row in statistics_by_row]
-        ranks = statistics.rank_values([cell.mean if cell else None for cell in cells], column.lower, column.digits + 2)
-        for of_row, cell, rank in zip(statistics_by_row, cells, ranks, strict=True):
-            of_row[i] = cell and replace(cell, rank=rank)
-    return tuple(replace(row, statistics=tuple(of_row)) for row, of_row in zip(rows, statistics_by_row, strict=True))
-
-
 def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTable]:
     """Build each table's rows as differences to its row `method`; without rows where it has none.
 
@@ -493,7 +484,7 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
             if row is not base:
                 left = index_runs(row.runs)
                 shared = tuple(run for training, run in left.items() if training in right)
-                differences = tuple(compute_difference(column, left, right) for column in group.columns)
-                rows.append(MethodRow(row.method, shared, differences))
+                differences = {column: compute_difference(column, left, right) for column in group.columns}
+                rows.append(MethodRow(row.method, shared, drop_missing(differences)))
         contrasts.append(unmark_random(replace(group, rows=tuple(rows))))
     return contrasts

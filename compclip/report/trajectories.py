@@ -6,10 +6,10 @@ shows. Numbers are of the items that the report shows; what was chosen was chose
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
-from compclip.report import escape
 from compclip.report.escape import format_csv
 from compclip.report.report_figures import TradeoffPoint, Trajectory
 from compclip.report.run_details import MissingResult
-from compclip.report.tables import Column, ResultTable, RowName, column_value, format_summaries, summary_names
+from compclip.report.tables import Column, ResultTable, RowName, column_value
 from compclip.runs import result_files, run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
@@ -49,10 +48,6 @@ class WiseFtLine:
 
     cell: Cell
     mixtures: tuple[Mixture, ...]
-
-    def at(self, alpha: float) -> Mixture:
-        """Return the model at one of the line's alphas."""
-        return next(m for m in self.mixtures if m.alpha == alpha)
 
 
 def collect_lines(
@@ -93,34 +88,45 @@ def build_trajectories(
         row_lines = [line for line in lines if line.cell.method == row.method and group.holds(line.cell)]
         if not row_lines:
             continue
-        alphas = sorted(set.intersection(*({m.alpha for m in line.mixtures} for line in row_lines)))
+        values_by_alpha: dict[float, list[tuple[float | None, float | None]]] = {}
+        for line in row_lines:
+            for mixture in line.mixtures:
+                pair = (column_value(mixture, x), column_value(mixture, y))
+                values_by_alpha.setdefault(mixture.alpha, []).append(pair)
         points = []
-        for alpha in alphas:
-            at_x = _mean_percent(row_lines, alpha, x)
-            at_y = _mean_percent(row_lines, alpha, y)
-            if at_x is not None and at_y is not None:
-                points.append(TradeoffPoint(f"{row.method}, {describe_place(alpha)}", at_x, at_y))
-        if points and len(points) == len(alphas):
+        for alpha, values in sorted(values_by_alpha.items()):
+            if len(values) == len(row_lines):
+                at_x, at_y = 100 * np.array(values, float).mean(axis=0)  # NaN of what was not measured
+                points.append(TradeoffPoint(f"{row.method}, {describe_place(alpha)}", float(at_x), float(at_y)))
+        if points and np.isfinite([(point.x, point.y) for point in points]).all():
             trajectories.append(Trajectory(row.method, colour, tuple(points)))
     return trajectories
 
 
-def _mean_percent(lines: Sequence[WiseFtLine], alpha: float, column: Column) -> float | None:
-    values = [column_value(line.at(alpha), column) for line in lines]
-    present = [value for value in values if value is not None]
-    return 100 * float(np.mean(present)) if len(present) == len(values) else None
-
-
 def format_lines_csv(groups: Sequence[ResultTable], lines: Sequence[WiseFtLine]) -> str:
     """Run, alpha and the summary columns in percent; empty without lines."""
-    names = summary_names(groups)
+    points = []
+    for line in lines:
+        points += [(line.cell, mixture, [f"{mixture.alpha:g}"]) for mixture in line.mixtures]
+    return _format_points(groups, ["run", "alpha"], points)
+
+
+def _format_points(
+    groups: Sequence[ResultTable], head: Sequence[str], points: Sequence[tuple[Cell, Mixture, list[Any]]]
+) -> str:
+    """Format a line a point: its run, its cells, and the summary columns in percent, as far as it has them."""
+    names = dict.fromkeys(name for group in groups for name in group.summaries)
     rows = []
     for group in groups:
-        for line in (line for line in lines if group.holds(line.cell)):
-            for mixture in line.mixtures:
-                percents = format_summaries(group, names, functools.partial(column_value, mixture))
-                rows.append([line.cell.name, f"{mixture.alpha:g}", *percents])
-    return escape.format_csv([["run", "alpha", *names], *rows]) if rows else ""
+        for cell, mixture, cells in points:
+            if not group.holds(cell):
+                continue
+            row = [cell.name, *cells]
+            for name in names:
+                value = column_value(mixture, group.summaries[name]) if name in group.summaries else None
+                row.append("" if value is None else f"{100 * value:.4f}")
+            rows.append(row)
+    return format_csv([[*head, *names], *rows]) if rows else ""
 
 
 # --- along training
@@ -231,38 +237,31 @@ def build_curves(group: ResultTable, curves: Sequence[TrainingCurve], x: Column,
 
     Methods that are one training, and differ in what is shown of it, have one line.
     """
-    base = [row for row in group.rows if row.method == PRETRAINED]
-    if not base:
+    base = next((row.runs[0] for row in group.rows if row.method == PRETRAINED), None)
+    if base is None:
         return []
-    starts = {run.cell.backbone: Mixture(0.0, _flatten(run.results)) for run in reversed(base[0].runs)}
+    start = Mixture(0.0, _flatten(base.results))
+    curves_of: dict[str, list[TrainingCurve]] = {row.method: [] for row in group.rows}
+    for curve in curves:
+        if group.holds(curve.cell):
+            curves_of[curve.cell.method].append(curve)
+    trainings: dict[tuple[str, ...], list[TrainingCurve]] = {}
+    for row_curves in curves_of.values():
+        run_keys = sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in row_curves)
+        trainings.setdefault(tuple(run_keys), row_curves)
     lines = []
-    drawn_trainings = set[tuple[str, ...]]()
-    for row in group.rows:
-        row_curves = [curve for curve in curves if _is_of(curve, row.method, group)]
-        run_keys = tuple(sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in row_curves))
-        if row_curves and run_keys not in drawn_trainings:
-            drawn_trainings.add(run_keys)
-            for curve in row_curves:
-                mixtures = (starts[curve.cell.backbone], *curve.line.mixtures)
-                lines.append(replace(curve.line, mixtures=mixtures))
+    for curve in (curve for row_curves in trainings.values() for curve in row_curves):
+        lines.append(replace(curve.line, mixtures=(start, *curve.line.mixtures)))
     return build_trajectories(group, lines, x, y, format_share)
-
-
-def _is_of(curve: TrainingCurve, method: str, group: ResultTable) -> bool:
-    return curve.cell.method == method and group.holds(curve.cell)
 
 
 def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCurve]) -> str:
     """Format a line a run and share: its step, whether it is shown, the choice's value, summary columns in percent."""
-    names = summary_names(groups)
-    rows = []
-    for group in groups:
-        for curve in (curve for curve in curves if _is_of(curve, curve.cell.method, group)):
-            for mixture in curve.line.mixtures:
-                share = mixture.alpha
-                head = [curve.cell.name, f"{share:g}", curve.steps[share], int(share == curve.row_share), curve.column]
-                value = curve.values.get(share)
-                percents = format_summaries(group, names, functools.partial(column_value, mixture))
-                rows.append([*head, "" if value is None else f"{value:.6g}", *percents])
-    head = ["run", "share", "step", "shown", "chosen_by", "validation_value", *names]
-    return format_csv([head, *rows]) if rows else ""
+    points = []
+    for curve in curves:
+        for mixture in curve.line.mixtures:
+            share = mixture.alpha
+            value = curve.values.get(share)
+            cells = [f"{share:g}", curve.steps[share], int(share == curve.row_share), curve.column]
+            points.append((curve.cell, mixture, [*cells, "" if value is None else f"{value:.6g}"]))
+    return _format_points(groups, ["run", "share", "step", "shown", "chosen_by", "validation_value"], points)

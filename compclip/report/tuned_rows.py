@@ -12,7 +12,6 @@ the outermost that was tried, or the tuned model's intervals hold the pretrained
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose
@@ -52,7 +51,7 @@ class PastStudy:
         """Return the first trial whose values are a run's; None where the run has others, or is of another method."""
         if run.cell.method.partition(".")[0] != self.method.partition(".")[0]:
             return None
-        settings = {**(run.config.get("method") or {})}
+        settings = dict(run.config.get("method") or {})
         settings |= {f"train.{name}": value for name, value in (run.config.get("train") or {}).items()}
         for number, values in self.trials.items():
             if values and all(n in settings and _is_equal(value, settings[n]) for n, value in values.items()):
@@ -105,32 +104,31 @@ TUNING_FIELDS = [
     *("gain", "flat_trials", "parameter", "before", "chosen", "flat_low", "flat_high"),
     *("declared_low", "declared_high", "searched_low", "searched_high", "at_edge"),
 ]
+Ends = tuple[Any, Any]  # the least and the largest value; empty texts of choices
 
 
 @dataclass(frozen=True)
 class ChosenParameter:
-    """A parameter before and after tuning, and its least and largest value among the flat trials; "" of no number.
+    """A parameter before and after tuning, and the ends of what the flat trials had, was declared, and was searched.
 
-    Its range as declared, and as searched in the end; `at_edge`: nothing beyond the chosen value was tried on a side.
+    `at_edge`: nothing beyond the chosen value was tried on a side.
     """
 
     name: str
     before: Any
     chosen: Any
-    flat_low: Any
-    flat_high: Any
-    declared_low: Any = ""
-    declared_high: Any = ""
-    searched_low: Any = ""
-    searched_high: Any = ""
+    flat: Ends
+    declared: Ends = ("", "")
+    searched: Ends = ("", "")
     at_edge: bool = False
 
     def describe(self) -> str:
         """Describe it in words: name, chosen value, value before, what the flat trials had, and a widened range."""
-        text = f"{self.name} {_format_value(self.chosen)} (before {_format_value(self.before)}"
-        text += f"; {_format_value(self.flat_low)} to {_format_value(self.flat_high)}"
-        if (self.searched_low, self.searched_high) != (self.declared_low, self.declared_high):
-            text += f"; widened to {_format_value(self.searched_low)} to {_format_value(self.searched_high)}"
+        text = (
+            f"{self.name} {_format_value(self.chosen)} (before {_format_value(self.before)}; {_format_ends(self.flat)}"
+        )
+        if self.searched != self.declared:
+            text += f"; widened to {_format_ends(self.searched)}"
         return f"{text}; at an edge)" if self.at_edge else f"{text})"
 
 
@@ -159,49 +157,42 @@ def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
     for cell in grid.list_cells(params):
         row = (cell.method, cell.backbone, cell.data)
         rows.setdefault((cell.method, tuning.place_name(cell)), []).append(row)
-    return [
-        _summarize(method, place, document, rows[method, place])
-        for method, places in documents.items()
-        for place, document in places.items()
-    ]
+    methods = []
+    for method, places in documents.items():
+        methods += [_summarize(method, place, document, rows[method, place]) for place, document in places.items()]
+    return methods
 
 
 def _summarize(method: str, place: str, document: Mapping[str, Any], rows: Sequence[RowName]) -> TunedMethod:
+    request = document["request"]
     reference = sum(document["reference"])
     gains = [100 * (sum(trial["values"]) - reference) for trial in document["trials"]]
     best = gains[document["best"]]
-    declared = (gain for trial, gain in zip(document["trials"], gains, strict=True) if trial["paper"])
-    flat = [t["params"] for t, gain in zip(document["trials"], gains, strict=True) if gain >= best - FLAT_POINTS]
-    settings = document["request"]["settings"]
-    declared_space = {name: ends for s in document["request"]["searches"] for name, ends in s["space"].items()}
+    declared_gain = None
+    flat_trials = []
+    for trial, gain in zip(document["trials"], gains, strict=True):
+        if trial["paper"] and declared_gain is None:
+            declared_gain = gain
+        if gain >= best - FLAT_POINTS:
+            flat_trials.append(trial["params"])
+    declared_space: dict[str, Any] = {}
+    for search in request["searches"]:
+        declared_space |= search["space"]
+    parameters = []
+    for name, value in document["values"].items():
+        before = tuning.get_value(request["settings"], name)
+        flat = _range([params[name] for params in flat_trials])
+        declared = _list_ends(declared_space[name])
+        searched = _list_ends(document["space"][name])
+        parameters.append(ChosenParameter(name, before, value, flat, declared, searched, name in document["edges"]))
     return TunedMethod(
-        method=method,
-        place=place,
-        study=", ".join(document["studies"]),
-        objectives=tuple(document["request"]["study"]["objectives"]),
-        trials=len(gains),
-        failed=document["failed"],
-        device_seconds=document["device_seconds"],
-        gain_before=next(declared, None),
-        gain=best,
-        flat_trials=len(flat),
-        parameters=tuple(
-            ChosenParameter(
-                name,
-                tuning.get_value(settings, name),
-                value,
-                *_range([p[name] for p in flat]),
-                *_list_ends(declared_space[name]),
-                *_list_ends(document["space"][name]),
-                at_edge=name in document["edges"],
-            )
-            for name, value in document["values"].items()
-        ),
-        rows=tuple(rows),
-    )
+        method, place, ", ".join(document["studies"]), tuple(request["study"]["objectives"]), len(gains),
+        document["failed"], document["device_seconds"], declared_gain, best, len(flat_trials), tuple(parameters),
+        tuple(rows),
+    )  # fmt: skip
 
 
-def _list_ends(dimension: Mapping[str, Any]) -> tuple[Any, Any]:
+def _list_ends(dimension: Mapping[str, Any]) -> Ends:
     """Return the ends of a searched range; empty texts of choices."""
     low, high = dimension.get("float") or dimension.get("int") or ("", "")
     return low, high
@@ -229,15 +220,15 @@ def describe_searches(tables: Iterable[ResultTable], methods: Sequence[TunedMeth
 def _list_undecided(table: ResultTable, row: MethodRow, objectives: Collection[str]) -> list[str]:
     """List the objectives of which the difference to the pretrained model is open; empty where one is decided."""
     undecided = []
-    for column, statistic in zip(table.columns, row.statistics, strict=True):
-        if column.name in objectives and statistic and statistic.difference:
+    for column, statistic in row.statistics.items():
+        if column.name in objectives and statistic.difference:
             if statistic.verdict:
                 return []
             undecided.append(column.name)
     return undecided
 
 
-def _range(values: Sequence[Any]) -> tuple[Any, Any]:
+def _range(values: Sequence[Any]) -> Ends:
     """Return the least and the largest of numbers; of choices all that there are, twice."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return min(values), max(values)
@@ -247,6 +238,10 @@ def _range(values: Sequence[Any]) -> tuple[Any, Any]:
 
 def _format_value(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _format_ends(ends: Ends) -> str:
+    return " to ".join(map(_format_value, ends))
 
 
 def tabulate_tuning(methods: Sequence[TunedMethod]) -> list[list[str]]:
@@ -269,8 +264,8 @@ def format_tuning_csv(methods: Sequence[TunedMethod]) -> str:
         names = [method.method, method.place, method.study, " + ".join(method.objectives)]
         spent = [method.trials, method.failed, method.device_seconds]
         gains = [method.gain_before, method.gain, method.flat_trials]
-        for parameter in method.parameters:
-            values = dataclasses.astuple(parameter)
+        for p in method.parameters:
+            values = [p.name, p.before, p.chosen, *p.flat, *p.declared, *p.searched, p.at_edge]
             cells = [*names, *spent, *gains, *values]
             rows.append(["" if cell is None else str(cell) for cell in cells])
     return format_csv([TUNING_FIELDS, *rows]) if rows else ""

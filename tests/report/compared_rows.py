@@ -48,7 +48,7 @@ def make_table(outcomes: dict[str, np.ndarray], seeds: tuple[int, ...] = (0,), f
     rows = []
     for method, outcome_MR in outcomes.items():
         runs = tuple(_make_run(method, seed, outcome_MR, fingerprint) for seed in seeds)
-        rows.append(MethodRow(method, runs, ()))
+        rows.append(MethodRow(method, runs, {}))
     return ResultTable("vit", "scenes", (), tuple(rows))
 
 

@@ -39,7 +39,7 @@ def page(tmp_path, runs):
 
 def numbers(table):
     """method -> column name -> statistic."""
-    return {r.method: {c.name: e for c, e in zip(table.columns, r.statistics, strict=True)} for r in table.rows}
+    return {row.method: {c.name: e for c, e in row.statistics.items()} for row in table.rows}
 
 
 def test_sighted_items_are_those_that_every_row_gets_wrong(page):
@@ -66,7 +66,7 @@ def test_every_file_has_them(page, tmp_path):
     assert (ours["mean"], ours["seeds"]) == ("0.900000", "2")
     assert (ours["sighted"], ours["sighted_items"], ours["gain"]) == ("0.800000", "5", "0.800000")
     assert by_row["blind.length", "swap_att"]["mean"] == "0.500000"
-    marks = [s for row in page.tables.main[0].rows for s in row.statistics if s]
+    marks = [statistic for _, _, statistic in page.tables.main[0].numbers()]
     assert any(s.rank or s.equal_to for s in marks) and not any(
         row.method.startswith("blind.") for row in page.tables.main[0].rows
     )
@@ -94,7 +94,7 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
     def count_verdicts(correction):
         page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind, correction=correction)
         (table,) = page.tables.blind.values()
-        return sum(bool(s and s.verdict) for r in table.gains.rows for s in r.statistics)
+        return sum(bool(statistic.verdict) for _, _, statistic in table.gains.numbers())
 
     assert count_verdicts("none") > 0 and count_verdicts(HOLM) == 0
 

@@ -41,10 +41,10 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
         [*PRETRAINED, *build_seed_runs("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP]
     )
     for row in group.rows:
-        (statistic,) = row.statistics
+        (statistic,) = row.statistics.values()
         assert (row.seeds, statistic.seeds, statistic.std) == (1, 1, None)
     assert (statistic.basis, statistic.verdict, statistic.change) == ("items alone", 1, pytest.approx(0.3))
-    assert "| released.x | 1 | **80.0** ▲ |" in table_formats.format_markdown_table(group)
+    assert "| released.x | 1 | 80.0 ▲ |" in table_formats.format_markdown_table(group)
     (_, shown_seeds, _) = table_formats.layout_means(group)["rows"][1]
     assert shown_seeds == 1 and "±" not in table_formats.layout_means(group)["rows"][1][2][0].small
     (finding,) = claims.judge_claims(
@@ -57,7 +57,7 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
 def test_checkpoints_that_differ_count_each():
     trained = [run("clic", seed, [1] * (60 + seed) + [0] * (40 - seed), run_key=f"k{seed}") for seed in range(3)]
     (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
-    (statistic,) = group.rows[1].statistics
+    (statistic,) = group.rows[1].statistics.values()
     assert (group.rows[1].seeds, statistic.seeds, statistic.std, statistic.basis) == (
         3,
         3,
@@ -69,7 +69,7 @@ def test_checkpoints_that_differ_count_each():
 def test_the_table_of_differences_and_a_claim_have_one_interval():
     trained = [run("clic", seed, [1] * (70 + 2 * seed) + [0] * (30 - 2 * seed)) for seed in range(3)]
     (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
-    (statistic,) = group.rows[1].statistics
+    (statistic,) = group.rows[1].statistics.values()
     inequality = claims.parse_inequality("clic > pretrained on b/swap", "here")
     runs = {"clic": tables.index_runs(trained), "pretrained": tables.index_runs(PRETRAINED)}
     evidence = claims.judge_inequality(inequality, runs, SWAP)

@@ -28,7 +28,7 @@ def judge(*signs, columns=COLUMNS, basis=BOTH):
     kinds = {c.benchmark: RETRIEVAL if c.benchmark == "retrieval" else COMPOSITION for c in columns}
     results = {name: Result(name, name, kind, {}) for name, kind in kinds.items()}
     run = FinishedRun(Trained(Path()), Path(), fake_runs.cell("new"), {}, [], {}, results)
-    cells = tuple(None if sign is None else statistic(sign, basis) for sign in signs)
+    cells = {c: statistic(sign, basis) for c, sign in zip(columns, signs, strict=True) if sign is not None}
     rows = (MethodRow("pretrained", (run,), cells), MethodRow("new", (run,), cells))
     return first_screen.judge_methods(ResultTable("vit", "scenes", columns, rows), "finetune")
 

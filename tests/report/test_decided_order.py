@@ -22,7 +22,11 @@ def make_table(column=ACCURACY, **shares):
 
 
 def read_marks(table):
-    return {row.method: (row.statistics[0].rank, row.statistics[0].equal_to) for row in table.rows}
+    marks = {}
+    for row in table.rows:
+        (statistic,) = row.statistics.values()
+        marks[row.method] = (statistic.rank, statistic.equal_to)
+    return marks
 
 
 def test_a_decided_order_has_its_best_and_second():
@@ -33,10 +37,9 @@ def test_a_decided_order_has_its_best_and_second():
 def test_rows_that_cannot_be_told_from_the_best_are_named_and_nothing_is_bold():
     marked = decisions.mark_order(make_table(clic=90, negclip=89, finetune=30))
     assert read_marks(marked) == {"clic": (0, "negclip"), "negclip": (0, "clic"), "finetune": (0, "")}
-    best = marked.rows[0].statistics[0]
     cell = table_formats.layout_headline(marked, "pretrained")["rows"][0][2][0]
     assert (cell.css, "cannot be told from negclip" in cell.title) == ("", True)
-    assert r"90.0$^{\approx}$ {" in table_formats.format_latex([marked]) and best.rank == 0
+    assert r"90.0$^{\approx}$ {" in table_formats.format_latex([marked])
 
 
 def test_a_decided_best_stands_above_an_open_second():
@@ -59,9 +62,9 @@ def test_a_correction_is_over_all_comparisons_of_a_table(correction, rank, monke
     """Three comparisons: one p value of 3 % does not stand Holm's."""
     monkeypatch.setattr(decisions, "p_value", lambda interval: 0.03)
     marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30), correction)
-    assert marked.rows[0].statistics[0].rank == rank
+    assert read_marks(marked)["clic"][0] == rank
 
 
 def test_cosines_have_no_order():
     table = make_table(Column("b", "a", score=True), clic=90, negclip=60)
-    assert decisions.mark_order(table) is table
+    assert decisions.mark_order(table) == table

@@ -78,7 +78,9 @@ def make_table(p_values):
         interval = statistics.Interval(gap, gap - 1.96, gap + 1.96, 10, spread)
         cells.append(tables.Statistic(0.5, None, 1, 0, interval, gap, interval.sign))
     columns = tuple(tables.Column("b", str(i)) for i in range(len(cells)))
-    return tables.ResultTable("vit", "scenes", columns, (tables.MethodRow("clic", (), tuple(cells)),))
+    return tables.ResultTable(
+        "vit", "scenes", columns, (tables.MethodRow("clic", (), dict(zip(columns, cells, strict=True))),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def make_table(p_values):
 )
 def test_marks_are_corrected_over_the_table(correction, verdicts):
     (row,) = decisions.correct_table(make_table(P), correction).rows
-    assert [cell.verdict for cell in row.statistics] == verdicts
+    assert [cell.verdict for cell in row.statistics.values()] == verdicts
 
 
 def test_claims_are_corrected_over_their_inequalities():
@@ -95,7 +97,7 @@ def test_claims_are_corrected_over_their_inequalities():
             claim("a > b on b/a").inequalities[0], claims.HOLDS, tables.Column("b", "a"), seeds=3,
             interval=cell.difference,
         )
-        for cell in make_table(P).rows[0].statistics
+        for cell in make_table(P).rows[0].statistics.values()
     ]  # fmt: skip
     corrected = claims.correct_evidence(evidence, HOLM)
     assert [e.verdict == claims.HOLDS for e in corrected] == [True, False, False, True]

@@ -26,10 +26,10 @@ def statistic(points: float, verdict: int = 0, equal_to: str = "") -> Statistic:
 
 def compare(methods, columns=(COMP, ABILITY), contrasts=None):
     """The pretrained model and some methods, each with its cells."""
-    rows = [MethodRow("pretrained", (), (Statistic(0.5, None, 1),) * len(columns))]
+    rows = [MethodRow("pretrained", (), dict.fromkeys(columns, Statistic(0.5, None, 1)))]
     for method, cells in methods.items():
         run = FinishedRun(Trained(Path()), Path(), fake_runs.cell(method), {}, [], {}, {})
-        rows.append(MethodRow(method, (run,), cells))
+        rows.append(MethodRow(method, (run,), {c: cell for c, cell in zip(columns, cells, strict=True) if cell}))
     return first_screen.compare_rows(ResultTable("vit", "scenes", columns, tuple(rows)), contrasts, "finetune")
 
 
@@ -61,13 +61,13 @@ def test_what_is_not_decided_is_not_called_best():
 
 def test_rows_are_compared_with_the_reference_where_a_table_has_it():
     """Means stay, differences are those to the reference, which itself is no row of the picture."""
-    contrast = MethodRow("new", (), (statistic(-3, -1), None))
+    contrast = MethodRow("new", (), {COMP: statistic(-3, -1)})
     contrasts = ResultTable("vit", "scenes", (COMP, ABILITY), (contrast,))
     methods = {"finetune": (statistic(4, 1), statistic(0)), "new": (statistic(1, 1), statistic(0))}
     compared = compare(methods, contrasts=contrasts)
     assert compared.reference == "finetune" and [row.method for row in compared.rows] == ["new", "pretrained"]
     assert compared.sentences[0] == ("new", "worse at composition (−3.0), general ability not measured")
-    assert [s.mean for s in compared.table.rows[2].statistics] == [0.5, 0.5]
+    assert [s.mean for s in compared.table.rows[2].statistics.values()] == [0.5, 0.5]
     assert compare(methods, contrasts=replace(contrasts, rows=())).reference == "pretrained"
 
 

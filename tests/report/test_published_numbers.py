@@ -80,7 +80,7 @@ def test_differences_pair_rows_of_one_backbone_and_data_set():
 def compared(rows, numbers):
     """The lines of a comparison on ViT-B/32, of rows with one number each."""
     column = Column("sugarcrepe", "swap")
-    method_rows = tuple(MethodRow(method, (), (Statistic(value / 100, None, 1),)) for method, value in rows.items())
+    method_rows = tuple(MethodRow(m, (), {column: Statistic(value / 100, None, 1)}) for m, value in rows.items())
     comparisons = published_numbers.compare_tables(numbers, ResultTable("vit_b_32", "scenes", (column,), method_rows))
     return [(line.label, line.ours, line.cells[0]) for comparison in comparisons for line in comparison.lines]
 

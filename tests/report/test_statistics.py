@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compclip.report import statistics
 from compclip.runs.item_outcomes import Items
@@ -17,29 +15,6 @@ def test_standard_deviation_divides_by_n_minus_one():
 
 def test_one_seed_has_no_deviation():
     assert statistics.mean_std([0.7]) == (0.7, None)
-
-
-@pytest.mark.parametrize(
-    ("values", "lower", "expected"),
-    [
-        ([0.5, 0.7, 0.6], False, [0, 1, 2]),
-        ([0.5, 0.7, 0.6], True, [1, 0, 2]),
-        ([0.7, 0.7, 0.6, 0.5], False, [1, 1, 2, 0]),
-        ([0.7001, 0.7004, 0.6], False, [1, 1, 2]),
-        ([None, 0.7, 0.6], False, [0, 1, 2]),
-        ([0.7, None], False, [0, 0]),
-    ],
-)
-def test_ranks(values, lower, expected):
-    assert statistics.rank_values(values, lower) == expected
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.randoms())
-def test_ranks_follow_their_values_through_any_order(values, random):
-    order = list(range(len(values)))
-    random.shuffle(order)
-    ranks = statistics.rank_values(values)
-    assert statistics.rank_values([values[i] for i in order]) == [ranks[i] for i in order]
 
 
 def test_pairs_go_by_id_not_by_place():

@@ -53,7 +53,7 @@ def test_gains_flatness_and_ranges_by_hand(methods):
     """Gains of 4, 10, 9.5 and -20 points: two trials are flat, and their values are the ranges."""
     [tuned] = methods
     assert (tuned.gain_before, tuned.gain, tuned.flat_trials) == (pytest.approx(4), pytest.approx(10), 2)
-    assert [(p.name, p.before, p.chosen, p.flat_low, p.flat_high) for p in tuned.parameters] == [
+    assert [(p.name, p.before, p.chosen, *p.flat) for p in tuned.parameters] == [
         ("train.lr", 1e-4, 2e-4, 2e-4, 3e-4),
         ("gamma", 2.0, 4.0, 1.0, 4.0),
     ]
@@ -84,7 +84,9 @@ def test_a_row_says_where_its_search_left_doubts(methods, verdicts, is_like_pret
     """At an edge, and where none of the columns that chose tells the row from the pretrained model."""
     columns = (Column("summary", "Comp"), Column("summary", "General"), Column("sugarcrepe", "swap"))
     gap = Interval(0.0, -0.1, 0.1, 10)
-    cells = tuple(Statistic(0.5, None, 2, difference=gap, verdict=verdict) for verdict in (*verdicts, 1))
+    cells = {
+        c: Statistic(0.5, None, 2, difference=gap, verdict=v) for c, v in zip(columns, (*verdicts, 1), strict=True)
+    }
     table = ResultTable("b", "d", columns, (MethodRow("fsc_clip", (), cells),))
     notes = tuned_rows.describe_searches([table], methods)
     [note] = notes.values()

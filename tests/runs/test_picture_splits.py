@@ -178,9 +178,9 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
         whole_runs=[run],
     )
     (table,), (whole_table,) = page.tables.main, page.tables.whole
-    place = [c.name for c in table.columns].index("sugarcrepe/swap_att")
-    assert table.rows[0].statistics[place].mean == split.select(run).number("sugarcrepe", "swap_att")
-    assert whole_table.rows[0].statistics[place].mean == run.number("sugarcrepe", "swap_att")
+    column = next(c for c in table.columns if c.name == "sugarcrepe/swap_att")
+    assert table.rows[0].statistics[column].mean == split.select(run).number("sugarcrepe", "swap_att")
+    assert whole_table.rows[0].statistics[column].mean == run.number("sugarcrepe", "swap_att")
     report_page.write_report(page, tmp_path)
     sentence = "test items alone: 80 % of the pictures, by a hash of their names"
     for name in ("index.html", "report.md"):
