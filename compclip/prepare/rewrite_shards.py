@@ -29,7 +29,7 @@ from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
 from compclip.llm.answer_cache import Answer
-from compclip.llm.chat_question import Question
+from compclip.llm.chat_client import Question
 from compclip.prepare import caption_join, file_listing, mask_filling, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
