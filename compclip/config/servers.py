@@ -12,7 +12,8 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compclip.base import environment_variables
 from compclip.base.errors import UserError, redact_secrets
-from compclip.config.validation import RequiredText, Share
+from compclip.config.sections import Data
+from compclip.config.validation import RequiredText, Share, load_section
 
 KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.
@@ -95,3 +96,10 @@ class Rewriter(Server):
 
     kinds: Literal["both", "swap", "replace"] = "both"
     replace_words: Literal["any", "verbs", "prepositions"] = "any"  # which REPLACE is asked for; others: D.3
+
+
+def rewriter_config(data: Data, where: str = "rewriter") -> Rewriter | None:
+    """Return the endpoint that writes hard positives for a data set; None where none is named."""
+    config = load_section(Rewriter, data.rewriter, where) if data.rewriter else None
+    check_key(config, where)
+    return config

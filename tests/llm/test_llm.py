@@ -9,7 +9,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
-from compclip.config import grid, read
+from compclip.config import read, servers
 from compclip.config.sections import Data
 from compclip.config.servers import Rewriter
 from compclip.data.prepared_dataset import PreparedDataset
@@ -243,8 +243,8 @@ def test_a_rule_needs_data_that_were_annotated_for_it(tmp_path):
 def test_parameters(tmp_path):
     """Unknown keys have close matches; `source: llm` needs a rewriter."""
     params = load(tmp_path, rewriter="{url: 'http://x/v1', model: m, kinds: swap}")
-    assert grid.rewriter_config(params.data["d"]) == Rewriter(url="http://x/v1", model="m", kinds="swap")
-    assert grid.rewriter_config(Data()) is None
+    assert servers.rewriter_config(params.data["d"]) == Rewriter(url="http://x/v1", model="m", kinds="swap")
+    assert servers.rewriter_config(Data()) is None
     for source, rewriter, fault in (
         (
             "llm",
