@@ -1,4 +1,4 @@
-"""Several paths in one text: a list, numbers in braces, and patterns.
+"""Several paths in one text: a list, numbers in braces, and patterns; and the files below a path.
 
 data/{00000..00099}.tar         a hundred files; {a,b} is two
 /disk1/cc12m::/disk2/cc12m      a list, as webdataset and open_clip write it; in YAML also [/disk1/cc12m, …]
@@ -10,7 +10,9 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Any
+import stat
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from compclip.base.errors import UserError
 
@@ -54,3 +56,37 @@ def _count(first: str, last: str) -> list[str]:
     is_padded = any(len(number) > 1 and number.startswith("0") for number in (first, last))
     width = max(len(first), len(last)) if is_padded else 0
     return [str(number).zfill(width) for number in range(int(first), int(last) + 1)]
+
+
+class ListedFile(NamedTuple):
+    """A file by name, size in bytes, and time of its last change in nanoseconds."""
+
+    path: str
+    size: int
+    time: int
+
+
+def iterate_files(path: str) -> Iterator[ListedFile]:
+    """Give a file, or all files below a folder in the order of their names; nothing where there is none.
+
+    Links to folders are not followed: a folder may hold a link to itself.
+    """
+    try:
+        status = os.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            yield ListedFile(path, status.st_size, status.st_mtime_ns)
+            return
+        with os.scandir(path) as scan:
+            entries = sorted(scan, key=lambda entry: entry.name)
+    except (OSError, ValueError):
+        return
+    for item in entries:
+        if item.is_dir(follow_symlinks=False):
+            yield from iterate_files(item.path)
+            continue
+        try:
+            status = item.stat()
+        except OSError:  # a link to nowhere
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield ListedFile(item.path, status.st_size, status.st_mtime_ns)

@@ -26,7 +26,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
 from compclip.benchmarks._files import existing_file, images_folder, selected_names
 from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset, with_box
-from compclip.prepare import caption_lists
+from compclip.prepare import caption_join
 from compclip.runs.item_outcomes import COMPOSITION
 
 TYPES = ("atom", "swap", "negate")
@@ -74,7 +74,7 @@ def _record(kind: str, n: int, file: Path, key: str, row: Mapping[str, str], pic
 def _foils(file: Path, key: str, row: Mapping[str, str]) -> list[str]:
     """Parse `hard_negs`, a Python list, or in some rows a set: sorted, since its order differs from run to run."""
     text = row["hard_negs"]
-    foils = caption_lists.parse_literal(text)
+    foils = caption_join.parse_literal(text)
     if not isinstance(foils, (list, set)) or not foils or not all(isinstance(foil, str) for foil in foils):
         raise UserError(f"{file}: record {key}: field 'hard_negs' is {text[:80]!r}, no list of texts; fetch it again")
     return sorted(foils) if isinstance(foils, set) else foils

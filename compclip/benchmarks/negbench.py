@@ -28,7 +28,7 @@ from compclip.benchmarks import _choice, _tables, retrieval
 from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_choice, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
-from compclip.prepare import caption_lists
+from compclip.prepare import caption_join
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
 CHOICES = {
@@ -110,7 +110,7 @@ def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
     records = []
     for key, row in _tables.read_columns(file, ("filepath", "captions")):
         try:
-            captions = caption_lists.parse_texts(row["captions"])
+            captions = caption_join.parse_texts(row["captions"])
         except ValueError as error:
             raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
         texts = tuple(text for text in captions if text.strip())

@@ -18,10 +18,10 @@ from compclip.config.grid import (
     first_views,
     list_cells,
     method_config,
-    rewriter_config,
     source_config,
 )
 from compclip.config.sections import Data, Params
+from compclip.config.servers import rewriter_config
 from compclip.config.validation import mapping
 from compclip.interface.method import load_method
 from compclip.interface.views import STORED_NEIGHBOURS

@@ -12,9 +12,8 @@ from compclip.base import plugins, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
-from compclip.config.released_lists import ReleasedRewrites, rewrites_config
 from compclip.config.sections import Backbone, BenchmarkSection, Data, Params, Train
-from compclip.config.servers import Rewriter, check_key
+from compclip.config.servers import check_key
 from compclip.config.validation import RequiredText, Seed, load_section, mapping
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
@@ -154,18 +153,6 @@ def _load_options(package: str, name: str, where_name: str, options: dict[str, A
     if config is None and options:
         raise UserError(f"{where}: {plugins.kind_name(package)} {name!r} has no options; remove them")
     return config and load_section(config, options, where)
-
-
-def rewriter_config(data: Data, where: str = "rewriter") -> Any:
-    """Return the endpoint that writes hard positives for a data set; None where none is named."""
-    config = load_section(Rewriter, data.rewriter, where) if data.rewriter else None
-    check_key(config, where)
-    return config
-
-
-def writer_config(data: Data) -> Rewriter | ReleasedRewrites | None:
-    """Return what writes hard positives for a data set: an endpoint, released files, or None."""
-    return rewriter_config(data) or rewrites_config(data)
 
 
 def run_to_yaml(run: Run) -> str:

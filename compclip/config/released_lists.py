@@ -110,25 +110,17 @@ class BalancedTexts:
 
 
 @dataclass(frozen=True)
-class PictureNames(Captions):
-    """A list of pictures, in the form of a list of captions whose texts are the names of pictures."""
+class NegativeImages(Captions):
+    """A list of pictures, in the form of a list of captions; or which member of a sample's tar is its picture.
+
+    The texts of the list are the names of pictures below `images`.
+    """
 
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption",)}
     SECTION: ClassVar[str] = "negative_images"
 
-    def __post_init__(self) -> None:
-        """Check nothing: `NegativeImages` has its own rules."""
-
-
-@dataclass(frozen=True)
-class NegativeImages:
-    """A list of pictures and how it is joined to samples; or which member of a sample's tar is its picture."""
-
-    file: str = ""  # csv, tsv, jsonl, parquet, or a folder of one of them
-    on: str = ""  # url, key, image, as of captions; caption: the sample's own text
-    column: Columns = field(default_factory=list)  # one, or several, of pictures' names below `images`
-    key_column: Column = ""  # default: the first usual name that the list has
-    header: bool = True  # csv and tsv; without one columns are called 1, 2, …
+    file: str = ""
+    on: str = ""
     images: str = ""
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
     member: str = ""  # in place of a list: the ending of the picture in the sample's tar, as TripletData's neg_image
@@ -140,17 +132,12 @@ class NegativeImages:
             )
         if self.member:
             return
-        if self.on not in PictureNames.JOINS:
-            raise unknown("on", self.on, PictureNames.JOINS, "on")
+        if self.on not in self.JOINS:
+            raise unknown("on", self.on, self.JOINS, "on")
         if not self.column or not self.images:
             raise UserError("column, images: must be given with a file: where pictures are named, and where they lie")
         if not self.key_column and not (self.header and self.on in KEYS):
             raise UserError(f"key_column: must be given with on={self.on}, header={str(self.header).lower()}")
-
-    @property
-    def names(self) -> PictureNames:
-        """The list of pictures' names, as a list of captions is read."""
-        return PictureNames(self.file, self.on, self.column, self.key_column, self.header)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from compclip.base import environment_variables
 from compclip.base.errors import UserError, redact_secrets
-from compclip.config.validation import RequiredText, Share
+from compclip.config.sections import Data
+from compclip.config.validation import RequiredText, Share, load_section
 
 KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.
-WAYS = ("url", "api_key_env", "parallel", "attempts", "backoff_s", "backoff_max_s", "timeout_s", "cache", "server",
-        "server_ready_s")  # fmt: skip
+WAYS = ("url", "api_key_env", "parallel", "timeout_s", "cache", "server")
 PORT = "{port}"
 PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
 
@@ -32,14 +32,10 @@ class Server:
     temperature: NonNegativeFloat = 0.0
     seed: int = 0
     parallel: PositiveInt = 8
-    attempts: PositiveInt = 6
-    backoff_s: NonNegativeFloat = 1.0  # doubles with each attempt; Retry-After goes before it
-    backoff_max_s: NonNegativeFloat = 60.0  # the longest wait, whatever the server asks for
     timeout_s: PositiveFloat = 120.0  # of one attempt, to the last byte of its answer
     failures_allowed: Share = 0.05  # share of the questions; beyond it nothing is written
     cache: str = ".work/answers.sqlite"
     server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
-    server_ready_s: PositiveFloat = 1800.0  # until it must answer: a large model loads for minutes
 
     @property
     def deciding(self) -> dict[str, Any]:
@@ -100,3 +96,10 @@ class Rewriter(Server):
 
     kinds: Literal["both", "swap", "replace"] = "both"
     replace_words: Literal["any", "verbs", "prepositions"] = "any"  # which REPLACE is asked for; others: D.3
+
+
+def rewriter_config(data: Data, where: str = "rewriter") -> Rewriter | None:
+    """Return the endpoint that writes hard positives for a data set; None where none is named."""
+    config = load_section(Rewriter, data.rewriter, where) if data.rewriter else None
+    check_key(config, where)
+    return config

@@ -18,13 +18,13 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from compclip.base.errors import UserError
 from compclip.data.tar_members import open_tar
+from compclip.fetch.catalogue import OfferFile
 
 # an archive may unpack to GROWTH times its size, or to LEAST bytes
 LEAST = 4 << 30
@@ -41,16 +41,7 @@ DAMAGED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class UnpackRule:
-    """Which members to unpack, how many leading folders to strip, and the folder below the entry's."""
-
-    members: tuple[str, ...] = ()
-    strip: int = 0
-    into: str = ""
-
-
-def unpack(archive: Path, folder: Path, rule: UnpackRule, staging: Path) -> Counter[str]:
+def unpack(archive: Path, folder: Path, rule: OfferFile, staging: Path) -> Counter[str]:
     """Unpack the members of a zip or tar that the rule names into `folder`; return counts of files, bytes, left out.
 
     Raises UserError for another or a damaged file, and for one that holds a link, a name outside, or too much.
@@ -68,7 +59,7 @@ def unpack(archive: Path, folder: Path, rule: UnpackRule, staging: Path) -> Coun
     return counts
 
 
-def _unpack_completely(staging: Path, archive: Path, rule: UnpackRule) -> Counter[str]:
+def _unpack_completely(staging: Path, archive: Path, rule: OfferFile) -> Counter[str]:
     try:
         return _unpack_members(staging, archive, rule)
     except (*DAMAGED, OSError) as error:
@@ -77,7 +68,7 @@ def _unpack_completely(staging: Path, archive: Path, rule: UnpackRule) -> Counte
         raise UserError(f"{archive}: damaged: {type(error).__name__}; fetch it again") from error
 
 
-def _unpack_members(staging: Path, archive: Path, rule: UnpackRule) -> Counter[str]:
+def _unpack_members(staging: Path, archive: Path, rule: OfferFile) -> Counter[str]:
     counts: Counter[str] = Counter()
     budget = max(LEAST, GROWTH * archive.stat().st_size)
     for name, file in _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive):
@@ -139,7 +130,7 @@ def _link_error(name: str, archive: Path) -> UserError:
     return UserError(f"{archive}: holds {name[:200]!a}, a link or device instead of a file; do not use it")
 
 
-def _target_path(name: str, rule: UnpackRule) -> PurePosixPath | None:
+def _target_path(name: str, rule: OfferFile) -> PurePosixPath | None:
     """Return the path of a member, None for one that the rule leaves out."""
     if JUNK.match(name) or (rule.members and not any(fnmatchcase(name, pattern) for pattern in rule.members)):
         return None

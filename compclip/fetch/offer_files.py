@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from compclip.base import environment_variables
+import requests
+import urllib3
+
+from compclip.base import environment_variables, urls
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.progress_line import ProgressLine
-from compclip.fetch import archives, http_transfer
-from compclip.fetch.archives import UnpackRule
+from compclip.fetch import archives
 from compclip.fetch.catalogue import Offer, OfferFile, OfferSection, PictureList, relative_path
 
 STATE = ".fetch"
@@ -129,19 +134,19 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
             file = offer.files[name]
             # members of a plain tar have no checksums of their content
             is_compared = bool(file.sha256) or (file.unpack and not name.endswith(".tar"))
-            _download(http_transfer.Download(address, file.size, MOST, is_compared), name, part_file)
+            _download(Download(address, file.size, MOST, is_compared), name, part_file)
         yield name, part_file
         part_file.unlink(missing_ok=True)
 
 
-def _download(download: http_transfer.Download, name: str, part_file: Path) -> None:
+def _download(download: Download, name: str, part_file: Path) -> None:
     with ProgressLine(f"MB of {name}") as progress:
 
         def tell(have: int, total: int) -> None:
             progress.total = total // MB
             progress.update(have // MB - progress.n)
 
-        http_transfer.download_file(download, part_file, tell)
+        download_file(download, part_file, tell)
 
 
 def _put_in_place(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[str]) -> None:
@@ -163,8 +168,7 @@ def _put_in_place(offer: Offer, name: str, path: Path, folder: Path, counts: Cou
 
 def _unpack(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[str]) -> None:
     file = offer.files[name]
-    rule = UnpackRule(tuple(file.members), file.strip, file.into)
-    member_counts = archives.unpack(path, folder, rule, _state_file(folder, name, ".unpacked"))
+    member_counts = archives.unpack(path, folder, file, _state_file(folder, name, ".unpacked"))
     counts.update({"unpacked": member_counts["files"], "left_out": member_counts["left_out"]})
     write_json(_state_file(folder, name, ".json"), {"of": _file_identity(offer, name), **member_counts})
 
@@ -222,16 +226,16 @@ def _fetch_patterns(offer: Offer, folder: Path, counts: Counter[str]) -> None:
         hub_files = _list_hub_files(offer, [], offer.section.patterns)
         if not hub_files:
             raise UserError(f"no file of it fits {' '.join(offer.section.patterns)}; correct the catalogue")
-        absent = [file for file in hub_files if not _has_size(folder / file.name, file.size)]
+        absent = {path: file for path, file in hub_files.items() if not _has_size(folder / path, file.size)}
         if absent:
             staging = _download_from_hub(offer, absent, staging)
-    for file in absent:
-        (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(staging / file.name, folder / file.name)
+    for path in absent:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(staging / path, folder / path)
     shutil.rmtree(staging, ignore_errors=True)
-    fetched_bytes = sum(file.size for file in absent)
+    fetched_bytes = sum(file.size for file in absent.values())
     counts.update({"fetched": len(absent), "there": len(hub_files) - len(absent), "bytes": fetched_bytes})
-    sizes = {file.name: file.size for file in hub_files}
+    sizes = {path: file.size for path, file in hub_files.items()}
     write_json(folder / STATE / f"{offer.name}.patterns.json", {"of": _pattern_identity(offer), "files": sizes})
 
 
@@ -242,7 +246,182 @@ def _fetch_into_cache(offer: Offer) -> Counter[str]:
         folder = _download_from_hub(offer, hub_files, None)
     for name, file in offer.files.items():
         _check_or_remove(folder, offer.address(name), name, file, "the catalogue")
-    return Counter({"fetched": len(hub_files), "bytes": sum(file.size for file in hub_files)})
+    return Counter({"fetched": len(hub_files), "bytes": sum(file.size for file in hub_files.values())})
+
+
+# --- files over HTTP --------------------------------------------------------------------------------------------------
+# Download one file over HTTP into a .part file and resume where an earlier attempt ended.
+#
+# `requests` does connections, redirects, proxies and certificates; resuming, which it lacks, is here. A body has the
+# length that was announced, and never more than a bound. Only a file whose content is compared afterwards is resumed.
+
+
+CONNECT_S = 10.0
+SILENT_S = 60.0
+ATTEMPTS = 5  # without a step forward
+STEP = 1 << 20  # bytes that make an attempt a step forward
+PAUSE_S = 2.0  # before the second attempt; doubled before each further one
+CHUNK = 1 << 18
+TOTAL = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
+NOWHERE = (
+    requests.exceptions.TooManyRedirects, requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL,
+    requests.exceptions.MissingSchema, ValueError,  # of a Location that is no UTF-8, or no address to urllib3
+)  # fmt: skip
+BUSY = (408, 425, 429, 500, 502, 503, 504)
+
+Tell = Callable[[int, int], None]  # bytes there, bytes in all (0 where nobody said)
+
+
+class RefusedError(Exception):
+    """A refusal by the server or of its answer, after which another attempt is useless."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """An address, the bytes that it must have (0: any number), and the most that are accepted.
+
+    `resumable`: the caller compares the content afterwards, so that the rest of another file is noticed.
+    """
+
+    url: str
+    size: int
+    most: int
+    resumable: bool = False
+
+
+def download_file(download: Download, part_file: Path, tell: Tell) -> None:
+    """Download the whole body into `part_file`; `tell` is called with bytes there and in all.
+
+    Raises UserError where there is no network, the server refuses, or the body has another size than it must have; a
+    file that can be resumed stays.
+    """
+    shown_url = urls.mask_url(download.url)
+    failures = 0
+    most = _downloaded_bytes(part_file)
+    while True:
+        if not download.resumable:
+            part_file.unlink(missing_ok=True)
+        try:
+            _continue_download(download, part_file, tell)
+            return
+        except NOWHERE as error:
+            raise UserError(f"{shown_url}: redirects to no file: {type(error).__name__}") from None
+        except RefusedError as error:
+            raise UserError(f"{shown_url}: {error}") from None
+        except requests.RequestException as error:
+            have = _downloaded_bytes(part_file)
+            failures = 1 if have - most >= STEP else failures + 1
+            most = max(most, have)
+            if failures >= ATTEMPTS or (not have and _unreached(error)):
+                raise UserError(f"{shown_url}: {_describe_error(error, download.url)}") from None
+        time.sleep(PAUSE_S * 2 ** (failures - 1))
+
+
+def _unreached(error: requests.RequestException) -> bool:
+    """Return whether no server was reached: there is usually no network, and no use in another attempt."""
+    return (
+        isinstance(error, requests.exceptions.ConnectTimeout)
+        or "establish a new connection" in str(error)
+        or "resolve" in str(error)
+    )
+
+
+def _describe_error(error: requests.RequestException, url: str) -> str:
+    if _unreached(error):
+        return f"cannot reach {urlsplit(url).hostname}"
+    if isinstance(error, requests.exceptions.Timeout):
+        return f"no answer within {SILENT_S:.0f} s"
+    reason = str(error) if isinstance(error, _RetryError) else type(error).__name__
+    return f"the connection was cut {ATTEMPTS} times ({reason}); run this again to go on"
+
+
+class _RetryError(requests.RequestException):
+    """A failure that a later attempt may not meet."""
+
+
+def _continue_download(download: Download, part_file: Path, tell: Tell) -> None:
+    """Make one request, from the end of the file on."""
+    have = _downloaded_bytes(part_file)
+    headers = {"Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with requests.get(download.url, headers=headers, stream=True, timeout=(CONNECT_S, SILENT_S)) as response:
+        _check_response(response, download.url)
+        start, total = _content_range(response, have)
+        if total and download.size and total != download.size:
+            raise RefusedError(f"has {total:,} bytes, the catalogue says {download.size:,}")
+        _check_bound(total, download)
+        if response.status_code == 416 and total != have:
+            part_file.unlink(missing_ok=True)
+            raise _RetryError("another file is there now")
+        if response.status_code != 416:
+            _write_body(response, download, part_file, tell, (start, total))
+
+
+def _check_response(response: requests.Response, url: str) -> None:
+    code = response.status_code
+    if urlsplit(url).scheme == "https" and urlsplit(response.url).scheme != "https":
+        raise RefusedError("redirects to an address without encryption")
+    if code in BUSY:
+        raise _RetryError(f"status {code}")
+    if code in (401, 403):
+        raise RefusedError(f"{code}: not for everybody; ask its owner for access")
+    if code not in (200, 206, 416):
+        raise RefusedError(f"status {code}: it is not there, or no longer")
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    encoding = response.headers.get("Content-Encoding", "identity").strip()
+    if encoding.lower() != "identity":
+        raise RefusedError(f"comes in the encoding {encoding[:50]!a}, which nobody asked for")
+    if code != 416 and kind == "text/html" and not urlsplit(url).path.endswith((".html", ".htm")):
+        raise RefusedError("answers with a web page instead of the file: a login, a limit, or it has moved")
+
+
+def _content_range(response: requests.Response, have: int) -> tuple[int, int]:
+    """Return the position of the bytes that come, and the size of the whole; 0 where it is not known."""
+    if response.status_code != 200:
+        match = TOTAL.match(response.headers.get("Content-Range", ""))
+        if response.status_code == 206 and (not match or match[1] != str(have)):
+            raise _RetryError("another part than was asked for")
+        return have, int(match[2]) if match and match[2] != "*" else 0
+    length = response.headers.get("Content-Length", "")
+    return 0, int(length) if re.fullmatch(r"\d{1,18}", length, re.ASCII) else 0
+
+
+def _check_bound(count: int, download: Download) -> None:
+    if count > (download.size or download.most):
+        raise RefusedError(f"has more than {download.size or download.most:,} bytes; nothing is kept")
+
+
+def _write_body(
+    response: requests.Response, download: Download, part_file: Path, tell: Tell, span: tuple[int, int]
+) -> None:
+    have, total = span
+    with open(part_file, "ab" if have else "wb") as file:
+        for chunk in _chunks(response):
+            have += len(chunk)
+            if have > (download.size or download.most):
+                part_file.unlink()
+            _check_bound(have, download)
+            file.write(chunk)
+            tell(have, total or download.size)
+        file.flush()
+        os.fsync(file.fileno())
+    expected = total or download.size
+    if expected and have != expected:
+        raise _RetryError(f"{have:,} of {expected:,} bytes")
+
+
+def _chunks(response: requests.Response) -> Iterator[bytes]:
+    """Yield bytes as they come, so that those before a cut are not lost with their chunk."""
+    try:
+        while chunk := response.raw.read1(CHUNK, decode_content=False):
+            yield chunk
+    except urllib3.exceptions.HTTPError as error:
+        raise _RetryError(type(error).__name__) from error
+
+
+def _downloaded_bytes(part_file: Path) -> int:
+    return part_file.stat().st_size if part_file.is_file() else 0
 
 
 # --- files of a hub -------------------------------------------------------------------------------------------------
@@ -255,15 +434,6 @@ TOKEN = "HF_TOKEN"
 PROBE_S = 10.0
 MOST_FILES = 1_000_000
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class HubFile:
-    """A file of a repository, its size in bytes, and its SHA-256 where the hub says it."""
-
-    name: str
-    size: int
-    sha256: str
 
 
 def repository_name(section: OfferSection) -> tuple[str, str]:
@@ -280,8 +450,8 @@ def page_address(section: OfferSection, name: str = "") -> str:
     return f"{page}/resolve/{section.revision or 'main'}/{name}" if name else page
 
 
-def _list_hub_files(offer: Offer, sources: Sequence[str], patterns: Sequence[str] = ()) -> list[HubFile]:
-    """List files of the repository, sorted by name: `sources`, and what fits a pattern.
+def _list_hub_files(offer: Offer, sources: Sequence[str], patterns: Sequence[str] = ()) -> dict[str, OfferFile]:
+    """List files of the repository with sizes and checksums, sorted by name: `sources`, and what fits a pattern.
 
     Raises UserError where the hub cannot be reached or refuses, for a name that leads out of its folder, for a source
     that is absent, and for too large a file.
@@ -296,7 +466,7 @@ def _list_hub_files(offer: Offer, sources: Sequence[str], patterns: Sequence[str
         tree = api.list_repo_tree(name, recursive=True, revision=section.revision or None, repo_type=kind)
         return list(islice(tree, MOST_FILES))
 
-    hub_files: dict[str, HubFile] = {}
+    hub_files: dict[str, OfferFile] = {}
     for entry in sorted(_call(request, section), key=lambda entry: entry.path):
         path = entry.path
         is_hidden = any(folder.startswith(".") and folder != ".." for folder in path.split("/"))
@@ -306,14 +476,14 @@ def _list_hub_files(offer: Offer, sources: Sequence[str], patterns: Sequence[str
         relative_path(path, f"{section.hub}: file")
         if entry.size > MOST:
             raise UserError(f"{section.hub}: {path} has {entry.size:,} bytes, more than {MOST:,}")
-        hub_files[path] = HubFile(path, int(entry.size), str(entry.lfs.sha256) if entry.lfs else "")
+        hub_files[path] = OfferFile(size=int(entry.size), sha256=str(entry.lfs.sha256) if entry.lfs else "")
     for source in sources:
         if source not in hub_files:
             raise UserError(f"{page_address(section)}: has no file {source}; correct the catalogue")
-    return list(hub_files.values())
+    return hub_files
 
 
-def _download_from_hub(offer: Offer, files: list[HubFile], folder: Path | None) -> Path:
+def _download_from_hub(offer: Offer, files: Mapping[str, OfferFile], folder: Path | None) -> Path:
     """Download files of a repository into `folder`, or into the hub's cache; return the folder that they are in.
 
     They are compared with the hub's own checksums. Raises UserError as `_list_hub_files`.
@@ -329,12 +499,12 @@ def _download_from_hub(offer: Offer, files: list[HubFile], folder: Path | None) 
     def request() -> str:
         return snapshot_download(
             name, repo_type=kind, revision=section.revision or None, local_dir=folder,
-            allow_patterns=[file.name for file in files], token=environment_variables.read_secret(TOKEN) or None,
+            allow_patterns=list(files), token=environment_variables.read_secret(TOKEN) or None,
         )  # fmt: skip
 
     target = Path(_call(request, section))
-    for file in files:
-        _check_or_remove(target, file.name, file.name, OfferFile(size=file.size, sha256=file.sha256), "the hub")
+    for path, file in files.items():
+        _check_or_remove(target, path, path, file, "the hub")
     return target
 
 

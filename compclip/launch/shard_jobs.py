@@ -24,7 +24,7 @@ from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config import grid as cells
 from compclip.config.sections import Data, Params
-from compclip.config.servers import Server
+from compclip.config.servers import Server, rewriter_config
 from compclip.launch.profiles import Profile
 from compclip.prepare import shard_stages
 from compclip.prepare.shard_work import ShardWork
@@ -174,7 +174,7 @@ def is_costly(work: ShardWork) -> bool:
         return False
     if work.stage == REWRITE and work.section.masked:
         return True
-    section = cells.captioner_config(work.section) if work.stage == RECAPTION else cells.writer_config(work.section)
+    section = cells.captioner_config(work.section) if work.stage == RECAPTION else rewriter_config(work.section)
     if isinstance(section, Server):
         return bool(section.server)
     captioner = plugins.load_plugin(plugins.CAPTIONERS, work.section.captioner)

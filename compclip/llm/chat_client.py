@@ -2,8 +2,8 @@
 
     replies = ask_questions([Question("Describe this image.", image="a.jpg")], server)
 
-An attempt takes at most `timeout_s` and a wait between attempts at most `backoff_max_s`, whatever the server does, and
-Ctrl-C ends both. A reply has a size limit. No redirect is followed: a key goes only to its own address. Answers are
+An attempt takes at most `timeout_s` and a wait between attempts at most `LONGEST_WAIT_S`, whatever the server does,
+and Ctrl-C ends both. A reply has a size limit. No redirect is followed: a key goes only to its own address. Answers are
 cached under a hash of all that decides them (model, prompt, picture's bytes, settings).
 
 aiohttp's `total` holds from the connection to the last byte, also where a server sends its headers byte by byte.
@@ -12,11 +12,14 @@ aiohttp's `total` holds from the connection to the last byte, also where a serve
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import io
 import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compclip.base import environment_variables, files
@@ -24,9 +27,9 @@ from compclip.base.errors import UserError, hide_known, one_line, redact_secrets
 from compclip.base.files import has_lone, replace_lone
 from compclip.config.servers import Server
 from compclip.data import images
-from compclip.llm import answer_cache, chat_question
+from compclip.data.sample import ImageLocation
+from compclip.llm import answer_cache
 from compclip.llm.answer_cache import Answer
-from compclip.llm.chat_question import Question
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -40,6 +43,55 @@ TICK_S = 0.1  # between two calls of `watch`
 MAX_TOKENS = 2**31
 MAX_REPLY_BYTES = 8 << 20
 CONNECT_TIMEOUT_S = 10.0
+ATTEMPTS = 6
+WAIT_S = 1.0  # before the second attempt; doubles with each, and Retry-After goes before it
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt and, where `image` names one, a picture, sent with its longer side at most `image_side` pixels."""
+
+    prompt: str
+    image: str | ImageLocation = ""
+    image_side: int = 0
+    max_tokens: int = 512
+
+
+def build_request(question: Question, server: Server) -> dict:
+    """Return the request. Raises ImageError for a picture that cannot be sent."""
+    content: str | list = question.prompt
+    if question.image:
+        picture = {"type": "image_url", "image_url": {"url": _data_url(question)}}
+        content = [{"type": "text", "text": question.prompt}, picture]
+    return {
+        "model": server.model,
+        "messages": [{"role": "user", "content": content}],
+        "max_tokens": question.max_tokens,
+        "temperature": server.temperature,
+        "seed": server.seed,
+    }
+
+
+def _data_url(question: Question) -> str:
+    """Return the picture upright and in RGB, as JPEG."""
+    picture = images.load_image(question.image)
+    if question.image_side:
+        picture.thumbnail((question.image_side, question.image_side))
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=90)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def hash_question(question: Question, server: Server) -> str:
+    """Return a hash of what decides the answer; the address is no part of it: a model may move."""
+    settings = asdict(question) | {"model": server.model, "temperature": server.temperature, "seed": server.seed}
+    if question.image:
+        try:
+            settings["image"] = hashlib.sha256(images.read_bytes(question.image)).hexdigest()
+        except images.ImageError:  # counted when it is to be sent
+            settings["image"] = str(question.image)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -79,7 +131,7 @@ def ask_questions(
     Raises UserError where the key is missing or refused, the model or address is unknown, or more than
     `failures_allowed` of the questions fail; answers received until then are in the cache.
     """
-    keys = [chat_question.cache_key(question, server) for question in questions]
+    keys = [hash_question(question, server) for question in questions]
     different = dict(zip(keys, questions, strict=True))
     counts: Counter = Counter(asked=len(questions), repeated=len(questions) - len(different))
     cache = cache or server.cache
@@ -156,14 +208,14 @@ async def _ask_missing(
 
 async def _ask(question: Question, server: Server, session: ClientSession) -> _Success:
     try:
-        request = await asyncio.to_thread(chat_question.request_body, question, server)
+        request = await asyncio.to_thread(build_request, question, server)
     except images.ImageError as error:
         raise _QuestionFailed(f"{error.reason}_picture", str(error)) from None
     body = json.dumps(request).encode()
     retries = 0
     reply = await _post(session, server, body)
-    while reply.status in RETRIED and retries + 1 < server.attempts:
-        await asyncio.sleep(_wait_s(reply, retries, server))
+    while reply.status in RETRIED and retries + 1 < ATTEMPTS:
+        await asyncio.sleep(_wait_s(reply, retries))
         retries += 1
         reply = await _post(session, server, body)
     if reply.failure:
@@ -173,11 +225,11 @@ async def _ask(question: Question, server: Server, session: ClientSession) -> _S
     return _parse(reply.body, retries)
 
 
-def _wait_s(reply: HttpReply, retries: int, server: Server) -> float:
+def _wait_s(reply: HttpReply, retries: int) -> float:
     """Return the seconds until the next attempt: as the server asks, else twice as long each time; bounded."""
     header = reply.headers.get("Retry-After", "").strip()
-    seconds = float(header) if header.isdecimal() else server.backoff_s * (2.0 ** min(retries, 60) + random.random())
-    return min(seconds, server.backoff_max_s)
+    seconds = float(header) if header.isdecimal() else WAIT_S * (2.0 ** min(retries, 60) + random.random())
+    return min(seconds, LONGEST_WAIT_S)
 
 
 def _refusal(reply: HttpReply, retries: int, server: Server) -> Exception:

@@ -6,30 +6,50 @@ where the section has a `short_side`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import io
 import itertools
+import os
 import re
+import tarfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
+from PIL.Image import Resampling
 
+from compclip.base.files import atomic
 from compclip.config.released_lists import DENSE, NEGATIVE, BalancedTexts, texts_config
 from compclip.config.sections import Data
-from compclip.data.sample import Sample
+from compclip.data import images
+from compclip.data.sample import ImageLocation, Sample
 from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
+from compclip.data.tar_members import BLOCK
 from compclip.prepare import (
     balanced_negatives,
     benchmark_overlap,
     mask_filling,
-    picture_scaling,
     region_lists,
     rewrite_shards,
     stored_lists,
 )
-from compclip.prepare.shard_writer import SCHEMA, ShardResult, ShardTask, WriteShard, load_samples, write_batch
+from compclip.prepare.sample_cleaning import THREADS
+from compclip.prepare.shard_writer import (
+    SCHEMA,
+    ShardResult,
+    ShardTask,
+    WriteShard,
+    choose_shards,
+    load_samples,
+    write_batch,
+)
 from compclip.text.annotation import BARE, DENSE_MASKED, SEPARATOR, Annotation
 from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
 
@@ -64,8 +84,9 @@ def annotation_tasks(
     if texts:
         decided_by["texts"] = stored_lists.describe_lists(texts)
     language = []
-    if any(isinstance(section, BalancedTexts) for section in texts.values()):
-        language, decided_by["language"] = balanced_negatives.language_files(folder, samples), samples.fingerprint
+    if isinstance(texts.get(NEGATIVE), BalancedTexts):
+        language = balanced_negatives.language_files(folder, samples)
+        decided_by["language"] = samples.fingerprint
     rewritten = {shard.name: shard.sha256 for shard in rewrites.shards}
     tasks = []
     for shard in samples.shards:
@@ -74,10 +95,7 @@ def annotation_tasks(
             "samples": str(folder / SAMPLES / file),
             "rewrites": str(folder / rewrite_shards.FOLDER / file) if shard.name in rewritten else "",
             "excluded": excluded,
-            "relatives": cfg.relative_weights if cfg.relatives else "",
-            "short_side": cfg.short_side,
-            "replacement_captions": cfg.replacement_captions,
-            "vocabulary": list_files(folder, samples) if cfg.replacement_captions else [],
+            "vocabulary": choose_shards(folder, samples, READ_SHARDS) if cfg.replacement_captions else [],
             "folder": str(folder / SHARDS),
             "language": language,
         }
@@ -86,12 +104,14 @@ def annotation_tasks(
     return tasks
 
 
-def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard:
-    """Return the function that analyses a shard's captions, each different one once, and joins the lists of `texts`."""
+@contextlib.contextmanager
+def open_annotator(cfg: Data) -> Iterator[WriteShard]:
+    """Give the function that analyses a shard's captions, each different one once, and joins the lists of texts."""
     from compclip.text.spacy_parser import annotate_columns
 
-    lists = stored_lists.open_lists(texts or {})
-    balanced = (texts or {}).get(NEGATIVE)
+    texts = texts_config(cfg)
+    lists = stored_lists.open_lists(texts)
+    balanced = texts.get(NEGATIVE)
 
     def write(task: ShardTask, path: Path) -> ShardResult:
         benchmarks = task.inputs["excluded"].items()
@@ -107,9 +127,10 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
             whole = _add_rewrites(annotation, rewrites.get(annotation.text))
             return balance.draw(whole) if balance else whole
 
-        least = task.inputs["replacement_captions"]
+        least = cfg.replacement_captions
         vocabulary = read_vocabulary(tuple(task.inputs["vocabulary"]), least) if least else None
-        annotations = annotate_columns(captions, counts, complete, task.inputs["relatives"], vocabulary)
+        relatives = cfg.relative_weights if cfg.relatives else ""
+        annotations = annotate_columns(captions, counts, complete, relatives, vocabulary)
         joined, text_counts = stored_lists.find_texts(lists, samples)
         joined |= _list_masked_texts(rewrites, captions, joined.get(DENSE, ()))
         if balance:
@@ -118,15 +139,15 @@ def open_annotator(texts: stored_lists.TextSections | None = None) -> WriteShard
         counts.update(text_counts)
         sizes = [len(sample.captions) for sample in samples]
         tar = ""
-        side = task.inputs["short_side"]
-        if side:
+        if cfg.short_side:
+            target = path.with_suffix(".tar")
             folder = Path(task.inputs["folder"])
-            samples, tar, picture_counts = picture_scaling.store_small(samples, side, path.with_suffix(".tar"), folder)
+            samples, tar, picture_counts = store_small(samples, cfg.short_side, target, folder)
             counts.update(picture_counts)
         write_batch(path, build_batch(samples, sizes, annotations, joined))
         return ShardResult(len(samples), len(captions), dict(counts), tar)
 
-    return write
+    yield write
 
 
 def _add_rewrites(annotation: Annotation, texts: rewrite_shards.Rewrites | None) -> Annotation:
@@ -188,12 +209,6 @@ READ_SHARDS = 64  # of which the captions are read: at even distances where a da
 _WORD = re.compile(r"[a-z]+")
 
 
-def list_files(folder: Path, samples: Manifest) -> list[str]:
-    """Return the shards of samples in data/<name>/ whose captions are read."""
-    shards = samples.shards[:: max(1, -(-len(samples.shards) // READ_SHARDS))]
-    return [str(folder / SAMPLES / f"{shard.name}.arrow") for shard in shards]
-
-
 @functools.lru_cache(maxsize=1)
 def read_vocabulary(files: tuple[str, ...], captions: int) -> frozenset[str]:
     """Return the words, in lower case, that at least so many captions of some shards have."""
@@ -206,3 +221,122 @@ def count_words(texts: Iterable[str], captions: int) -> frozenset[str]:
     for text in texts:
         counts.update(set(_WORD.findall(text.lower())))
     return frozenset(word for word, number in counts.items() if number >= captions)
+
+
+# --- smaller pictures -----------------------------------------------------------------------------------------------
+# Store smaller copies of a shard's large pictures in one tar: JPEGs of quality 95 with a given shorter side.
+#
+# A tar is named after its content, so that the annotated shard that names it, and the data set's fingerprint with it,
+# changes with the pictures. A copy is upright and RGB as reading gives it, without EXIF and colour profile; chroma is
+# subsampled as Pillow does by default.
+
+
+QUALITY = 95
+# after scaling again by training, nearer to the picture scaled at once than by bicubic: experiments/LOG.md, 2026-11-25
+KERNEL = Resampling.LANCZOS
+AHEAD = 64  # pictures that are scaled before they are written
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class SmallPicture:
+    """A copy: its bytes, a JPEG, and its size in pixels."""
+
+    content: bytes
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class CopiedPicture:
+    """A copy's place in its tar, and its size in pixels."""
+
+    offset: int
+    length: int
+    width: int
+    height: int
+
+
+def store_small(
+    samples: Sequence[Sample], short_side: int, path: Path, folder: Path
+) -> tuple[list[Sample], str, Counter]:
+    """Write small copies of large pictures to the tar `path`; return the samples that show them, its name, and counts.
+
+    Large is a shorter side of more than `short_side` pixels. The copies are to be published as `folder`/<name>; without
+    a large picture the name is "" and no tar is written. Other pictures stay where they are, and so do pictures that
+    cannot be read, for training to count.
+    """
+    pictures: dict[ImageLocation, None] = {}
+    for sample in samples:
+        pictures[sample.picture] = None
+        pictures.update({negative.picture: None for negative in sample.negatives if negative.image})
+    counts = Counter[str]()
+    copies = dict[ImageLocation, CopiedPicture]()
+    # the file's name, or within a tar the sample's
+    names = {s.picture: Path(s.id if s.length else s.image).stem for s in reversed(samples)}
+    with atomic(path) as tmp:
+        with open(tmp, "wb") as file:
+            for picture, small in _scale_all(list(pictures), short_side):
+                counts[f"short_side_{small if isinstance(small, str) else 'scaled'}"] += 1
+                if isinstance(small, SmallPicture):
+                    name = names.get(picture, f"{len(copies):06d}")
+                    copies[picture] = _append(file, f"{name}.jpg", small)
+                    counts["short_side_bytes_before"] += picture.length or os.path.getsize(picture.path)
+                    counts["short_side_bytes_after"] += len(small.content)
+            file.write(bytes(2 * BLOCK))
+        with open(tmp, "rb") as file:
+            name = f"{hashlib.file_digest(file, 'sha256').hexdigest()[:32]}.tar"
+    if not copies:
+        path.unlink()
+        return list(samples), "", counts
+    return [_move(sample, copies, str(folder / name)) for sample in samples], name, counts
+
+
+def _scale_all(
+    pictures: Sequence[ImageLocation], short_side: int
+) -> Iterator[tuple[ImageLocation, SmallPicture | str]]:
+    """Give each picture with its copy, or with why there is none; a few are scaled ahead, side by side."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, len(pictures), AHEAD):
+            block = pictures[start : start + AHEAD]
+            yield from zip(block, pool.map(partial(scale_picture, short_side=short_side), block), strict=True)
+
+
+def scale_picture(picture: ImageLocation, short_side: int) -> SmallPicture | str:
+    """Return a picture's copy whose shorter side is `short_side` pixels; "fits" for a small one, or "unreadable"."""
+    try:
+        if min(images.read_size(picture)) <= short_side:
+            return "fits"
+        full = images.load_image(picture)
+    except images.ImageError:
+        return UNREADABLE
+    factor = short_side / min(full.size)
+    if factor >= 1:  # a very large JPEG is decoded at a reduced scale
+        return "fits"
+    small = full.resize([round(side * factor) for side in full.size], KERNEL, reducing_gap=None)
+    small.info.clear()  # comments and profiles are Pillow's to write otherwise
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=QUALITY)
+    return SmallPicture(buffer.getvalue(), *small.size)
+
+
+def _append(tar: IO[bytes], name: str, picture: SmallPicture) -> CopiedPicture:
+    """Append a member to a tar. Equal members give equal bytes: they have no owner and no time."""
+    header = tarfile.TarInfo(name)
+    header.size = len(picture.content)
+    tar.write(header.tobuf(tarfile.PAX_FORMAT))
+    offset = tar.tell()
+    tar.write(picture.content + bytes(-len(picture.content) % BLOCK))
+    return CopiedPicture(offset, len(picture.content), picture.width, picture.height)
+
+
+def _move(sample: Sample, copies: Mapping[ImageLocation, CopiedPicture], tar: str) -> Sample:
+    """Return a sample whose picture and negative images are the copies, where there are any."""
+    negatives = tuple(
+        replace(negative, image=tar, offset=small.offset, length=small.length)
+        if (small := copies.get(negative.picture))
+        else negative
+        for negative in sample.negatives
+    )
+    small = copies.get(sample.picture)
+    return replace(sample, negatives=negatives, **({"image": tar} | vars(small) if small else {}))

@@ -27,8 +27,8 @@ import numpy as np
 
 from compclip.config.released_lists import BalancedTexts
 from compclip.data.sample import Sample
-from compclip.data.shard_files import SAMPLES, Manifest
-from compclip.prepare.shard_writer import load_samples
+from compclip.data.shard_files import Manifest
+from compclip.prepare.shard_writer import choose_shards, load_samples
 from compclip.text import negate, replace, sentences, shuffle, swap, true_edits
 from compclip.text.annotation import Annotation
 from compclip.text.blind_language import FOLDS, FoldedLanguage
@@ -54,8 +54,7 @@ UNITS = 1024  # of a sine: sums are whole numbers, so that no machine rounds the
 
 def language_files(folder: Path, samples: Manifest) -> list[str]:
     """Return the shards of samples in data/<name>/ whose captions the language models count."""
-    shards = samples.shards[:: max(1, -(-len(samples.shards) // LANGUAGE_SHARDS))]
-    return [str(folder / SAMPLES / f"{shard.name}.arrow") for shard in shards]
+    return choose_shards(folder, samples, LANGUAGE_SHARDS)
 
 
 def fold_of(sample: Sample) -> int:

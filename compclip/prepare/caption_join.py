@@ -1,15 +1,21 @@
-"""Join captions that others released to the pictures of a data set, by URL, img2dataset's key, or file name."""
+"""Join captions that others released to the pictures of a data set, by URL, img2dataset's key, or file name.
+
+A list is csv, tsv, jsonl, parquet, a folder of one of them, or of .txt or .json files. It is read row by row, so that
+its size does not matter. A row that cannot be used is counted and left out; a fault of the whole list is an error.
+"""
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import itertools
 import json
 import os
 import shutil
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,11 +23,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compclip.base.errors import UserError
-from compclip.base.files import read_mapping, remove_leftovers, temporary_path, write_json
+from compclip.base import files
+from compclip.base.errors import UserError, one_line
+from compclip.base.files import check_regular, read_bytes, read_mapping, remove_leftovers, temporary_path, write_json
+from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import BY_CAPTION, Captions
+from compclip.data import tables
 from compclip.data.sample import Sample
-from compclip.prepare import caption_lists, file_listing
+from compclip.data.tables import TableForm
+from compclip.text import sentences
+from compclip.text.caption_cleaning import clean_caption
 
 FOLDER = Path(".work/joined")  # an index copies the captions, so that those of a sample are found without a search
 FORMAT = 2  # of an index; one of another format is left where it is and not used
@@ -36,13 +47,9 @@ def open_list(cfg: Captions, folder: Path = FOLDER) -> CaptionJoin:
 
     Raises UserError for a list that is missing, has no such column, or no usable row.
     """
-    caption_lists.list_files(cfg.file)
-    index = open_index(
-        index_folder([cfg.file], asdict(cfg), folder), lambda counts: caption_lists.read_rows(cfg, counts)
-    )
-    if not index.rows:
-        reasons = ", ".join(f"{n} {name}" for name, n in sorted(index.counts.items()) if n) or "it is empty"
-        raise UserError(f"{cfg.file}: no row holds a key and a caption ({reasons}); correct its columns")
+    list_files(cfg.file)
+    index = open_index(index_folder([cfg.file], asdict(cfg), folder), lambda counts: read_rows(cfg, counts))
+    index.require_rows(cfg.file, "a caption")
     return CaptionJoin(cfg.on, index)
 
 
@@ -56,7 +63,7 @@ class CaptionJoin:
 
     def find(self, keys: Iterable[str]) -> list[tuple[str, ...]]:
         """Return the texts of each key."""
-        return self._index.find([caption_lists.join_key(key, self._on) for key in keys])
+        return self._index.find([join_key(key, self._on) for key in keys])
 
     def replace_captions(self, samples: Iterable[Sample]) -> tuple[list[Sample], Counter]:
         """Return samples with the list's captions instead of theirs, and counts.
@@ -91,6 +98,185 @@ def _join_key(sample: Sample, on: str) -> str:
     return sample.image
 
 
+# --- rows of a list ---------------------------------------------------------------------------------------------
+
+
+ListRow = tuple[str, Sequence[str]]  # the key that a row is joined by, and its texts, as the list has them
+LONGEST_LITERAL = 1 << 16  # characters: Python's parser takes some hundred times as many bytes
+LITERAL_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)  # documented for `literal_eval`
+
+
+def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give key and captions of every usable row, in the order of the list.
+
+    Counted: `captions_rows`, and of those that are left out `captions_damaged` (no row of this list's form),
+    `captions_not_utf8`, `captions_without_key`, `captions_empty`. Raises UserError for a list that is missing, of an
+    unknown format, or has no such column.
+    """
+    for path in list_files(cfg.file):
+        for key, texts in READERS[path.suffix](path, cfg, counts):
+            if cfg.on == BY_CAPTION:  # as `recaption` leaves captions
+                key = sentences.clean(clean_caption(key))
+            key = join_key(key, cfg.on)
+            try:
+                if cfg.lists:  # an empty text is an empty list
+                    texts = [text for written in texts if written.strip() for text in parse_texts(written)]
+                captions = _clean_texts(texts, cfg)
+            except ValueError:
+                counts["captions_damaged"] += 1
+                continue
+            if key and captions:
+                yield key, captions
+            else:
+                counts["captions_empty" if key else "captions_without_key"] += 1
+
+
+def join_key(text: str, on: str) -> str:
+    """Return what is compared: the text without white space around it, of a picture's path its last part."""
+    text = text.strip()
+    return text.rpartition("/")[2] if on == "image" else text
+
+
+def list_files(name: str) -> list[Path]:
+    """Return the files of a list. Raises UserError where there is none of a format that is read."""
+    path = Path(name)
+    if path.is_dir():
+        groups = [group for suffix in READERS if (group := sorted(path.glob(f"*{suffix}")))]
+        is_img2dataset = [group[0].suffix for group in groups] == [".txt", ".json"]
+        if len(groups) == 1 or is_img2dataset:
+            return groups[0]
+        raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
+    if not path.exists():
+        raise UserError(f"{name}: no such list of captions or texts; fetch it, or correct `file`")
+    if path.suffix not in READERS or path.suffix in NAMED_BY_KEY:
+        folders = " and ".join(NAMED_BY_KEY)
+        raise UserError(f"{name}: captions are read from a file or a folder of {KINDS}, {folders} from a folder alone")
+    return [Path(check_regular(path))]
+
+
+def _clean_texts(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
+    """Return the different texts without those of `cfg.skip`; with `cfg.sentences` as one text."""
+    cleaned = tuple(dict.fromkeys(text for text in map(one_line, texts) if text and text not in cfg.skip))
+    if not cfg.sentences or not cleaned:
+        return cleaned
+    return (" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in cleaned),)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------
+
+
+def _read_table(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
+    form = TableForm(header=cfg.header)
+    names = tables.read_columns(path, form)
+    usual = cfg.JOINS[cfg.on]
+    key = tables.choose_column(names, cfg.key_column, usual, f"{cfg.SECTION}.key_column", path, form)
+    option = f"{cfg.SECTION}.column"
+    columns = [tables.choose_column(names, name, (), option, path, form) for name in cfg.column or [""]]
+    faults = Counter[str]()
+    for _, values in tables.read_rows(path, list(dict.fromkeys([key, *columns])), faults, form):
+        counts["captions_rows"] += 1
+        yield from _build_row(values[key], [values[name] for name in columns], counts)
+    for name, number in faults.items():
+        reason = name.partition("_rows")[0]
+        if reason != "empty":
+            counts.update({"captions_rows": number, f"captions_{reason}": number})
+
+
+def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
+    """Give one row of values that may be anything: a text, several, none, or no text at all."""
+    texts = [text for value in values for text in _as_list(value) if text is not None]
+    if isinstance(key, str) and all(isinstance(text, str) for text in texts):
+        yield key, [files.replace_lone(text) for text in texts]
+    else:
+        counts["captions_damaged"] += 1
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# --- a folder of files that are named after their keys ---------------------------------------------------------
+
+
+def _read_text(path: Path, counts: Counter) -> str | None:
+    """Return the text of a file, which is a row of the list; None, counted, where there is none."""
+    counts["captions_rows"] += 1
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        counts["captions_not_utf8"] += 1
+    except UserError:  # a folder, a pipe or a link to nowhere
+        counts["captions_damaged"] += 1
+    return None
+
+
+def _read_text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
+    """Give the first line of a file."""
+    text = _read_text(path, counts)
+    if text is not None:
+        yield path.stem, [line for line in text.splitlines() if line.strip()][:1]
+
+
+def _read_json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
+    """Give the texts of a file: a list of them, or an object with some by name."""
+    text = _read_text(path, counts)
+    if text is None:
+        return
+    try:
+        content = files.parse_json(text, str(path))
+    except UserError:
+        content = None
+    if isinstance(content, dict):
+        if not cfg.column:
+            tables.choose_column(list(content), "", (), f"{cfg.SECTION}.column", path)
+        content = [text for name in cfg.column for text in _as_list(content.get(name))]
+    if isinstance(content, list):
+        yield from _build_row(path.stem, content, counts)
+    else:
+        counts["captions_damaged"] += 1
+
+
+READERS: dict[str, Callable[[Path, Captions, Counter], Iterator[ListRow]]] = {
+    ".csv": _read_table,
+    ".tsv": _read_table,
+    ".jsonl": _read_table,
+    ".parquet": _read_table,
+    ".txt": _read_text_file,
+    ".json": _read_json_file,
+}
+NAMED_BY_KEY = (".txt", ".json")  # one file per key
+KINDS = ", ".join(READERS)
+
+
+# --- lists of texts that were written as one text --------------------------------------------------------------
+
+
+def parse_texts(text: str) -> list[str]:
+    """Return the texts of a list, written as JSON or as Python shows it.
+
+    Raises ValueError for what is no list of texts, or too long to parse as Python.
+    """
+    try:
+        texts = files.parse_json(text, "")
+    except UserError:
+        texts = parse_literal(text)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("no list of texts")
+    return [files.replace_lone(text) for text in texts]
+
+
+def parse_literal(text: str) -> Any:
+    """Return the value of a Python literal of bounded length; None for what is none."""
+    if len(text) > LONGEST_LITERAL:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a backslash that Python would double
+        try:
+            return ast.literal_eval(text.strip())
+        except LITERAL_ERRORS:
+            return None
+
+
 # --- texts by key on disk --------------------------------------------------------------------------------------
 
 
@@ -103,15 +289,17 @@ class TextIndex:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Map the index of a folder. Raises UserError where it is damaged."""
-        try:
-            self._hashes = np.load(folder / "hashes.npy", mmap_mode="r", allow_pickle=False)
-            self._order = np.load(folder / "order.npy", mmap_mode="r", allow_pickle=False)
-            self._file = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow")))
-            self.counts = +Counter(read_mapping(folder / "counts.json"))  # without those of 0
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise UserError(f"{folder}: a damaged index of captions; remove it and run this again") from error
-        self.rows = len(self._hashes)
+        """Map the index of a folder."""
+        self._hashes = np.load(folder / "hashes.npy", mmap_mode="r", allow_pickle=False)
+        self._order = np.load(folder / "order.npy", mmap_mode="r", allow_pickle=False)
+        self._file = pa.ipc.open_file(pa.memory_map(str(folder / "rows.arrow")))
+        self.counts = +Counter(read_mapping(folder / "counts.json"))  # without those of 0
+
+    def require_rows(self, file: str, value: str) -> None:
+        """Raise UserError, naming the list and what is usually wrong with it, where it has no usable row."""
+        if not len(self._hashes):
+            reasons = ", ".join(f"{number} {name}" for name, number in sorted(self.counts.items())) or "it is empty"
+            raise UserError(f"{file}: no row holds a key and {value} ({reasons}); correct its columns")
 
     def find(self, keys: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the different texts of each key, of at most `MAX_ROWS` rows; none where it has no row."""
@@ -137,13 +325,9 @@ class TextIndex:
         return content
 
 
-def index_folder(files: Iterable[str], settings: Any, folder: Path = FOLDER) -> Path:
+def index_folder(names: Iterable[str], settings: Any, folder: Path = FOLDER) -> Path:
     """Return where the index of some files is; it changes with a file's name, size or time, and with `settings`."""
-    listing = [
-        [os.path.abspath(file.path), file.size, file.time]
-        for name in files
-        for file in file_listing.iterate_files(name)
-    ]
+    listing = [[os.path.abspath(file.path), file.size, file.time] for name in names for file in iterate_files(name)]
     return folder / hashlib.sha256(json.dumps([FORMAT, listing, settings]).encode()).hexdigest()[:16]
 
 

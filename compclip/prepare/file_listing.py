@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from compclip.base import links
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import read_mapping, update_json
-from compclip.base.path_lists import expand_paths
+from compclip.base.path_lists import ListedFile, expand_paths, iterate_files
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading
 
@@ -33,40 +31,6 @@ SOME = 2_000  # files that are read of a larger folder
 POSITIONS = 16
 PIECE = 1 << 12
 HEAD = 1 << 14  # bytes
-
-
-class ListedFile(NamedTuple):
-    """A file by name, size in bytes, and time of its last change in nanoseconds."""
-
-    path: str
-    size: int
-    time: int
-
-
-def iterate_files(path: str) -> Iterator[ListedFile]:
-    """Give a file, or all files below a folder in the order of their names; nothing where there is none.
-
-    Links to folders are not followed: a folder may hold a link to itself.
-    """
-    try:
-        status = os.stat(path)
-        if not stat.S_ISDIR(status.st_mode):
-            yield ListedFile(path, status.st_size, status.st_mtime_ns)
-            return
-        with os.scandir(path) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
-    except (OSError, ValueError):
-        return
-    for item in entries:
-        if item.is_dir(follow_symlinks=False):
-            yield from iterate_files(item.path)
-            continue
-        try:
-            status = item.stat()
-        except OSError:  # a link to nowhere
-            continue
-        if stat.S_ISREG(status.st_mode):
-            yield ListedFile(item.path, status.st_size, status.st_mtime_ns)
 
 
 def planned_folders(plan: Path) -> dict[str, list[str]]:

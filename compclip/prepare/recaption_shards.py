@@ -22,12 +22,12 @@ import numpy as np
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint
+from compclip.base.path_lists import iterate_files
 from compclip.config import released_lists
-from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data.sample import PictureFinder, Sample
-from compclip.prepare import caption_join, file_listing, region_lists, sample_cleaning, shard_writer, stored_lists
+from compclip.prepare import caption_join, region_lists, sample_cleaning, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
@@ -59,9 +59,9 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     paths = source.parts(cfg) if hasattr(source, "parts") else []
     source_parts = _source_files(source, cfg, paths) if paths else _copy_blocks(source, cfg, blocks, counts)
     captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
-    captions = (file.path for file in file_listing.iterate_files(cfg.captions["file"])) if cfg.captions else ()
+    captions = (file.path for file in iterate_files(cfg.captions["file"])) if cfg.captions else ()
     negatives = stored_lists.iterate_inputs(released_lists.negative_images_config(cfg))
-    regions = (file.path for file in file_listing.iterate_files(cfg.regions["file"])) if cfg.regions else ()
+    regions = (file.path for file in iterate_files(cfg.regions["file"])) if cfg.regions else ()
     inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives, regions)
     decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
     # a longer list of files leaves the shards of the others as they are: each has its part's stamp
@@ -131,12 +131,13 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
 
 
 @contextlib.contextmanager
-def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) -> Iterator[WriteShard]:
+def open_captioner(cfg: Data, options: Any) -> Iterator[WriteShard]:
     """Give the function that writes a shard; the captioner is opened once for all shards.
 
-    `captions` is a list whose captions replace the samples' before the captioner sees them.
+    A list's captions replace the samples' before the captioner sees them.
     """
     source = plugins.load_plugin(plugins.SOURCES, cfg.source)
+    captions = released_lists.captions_config(cfg)
     caption_list = caption_join.open_list(captions) if captions else None
     join_negatives = stored_lists.open_joiner(released_lists.negative_images_config(cfg))
     join_regions = region_lists.open_joiner(released_lists.regions_config(cfg))
@@ -163,11 +164,6 @@ def open_captioner(cfg: Data, options: Any, captions: Captions | None = None) ->
         yield write
 
 
-def can_share_machine(cfg: Data) -> bool:
-    """Return whether several processes may caption: not where each would load a model, or ask the same server."""
-    return bool(getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "SIDE_BY_SIDE", False))
-
-
 def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts: Counter) -> list[Sample]:
     """Return samples with the captioner's captions, without openings like "This picture shows:" (CLIC B.1)."""
     if samples:
@@ -192,6 +188,14 @@ def _map_captions(samples: list[Sample], change: Callable[[str], str]) -> tuple[
     changed = [replace(s, captions=tuple(map(change, s.captions))) for s in samples]
     pairs = ((a, b) for s, c in zip(samples, changed, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
     return changed, sum(a != b for a, b in pairs)
+
+
+def count_list_rows(cfg: Data) -> Counter:
+    """Return the numbers of rows of the section's lists, and of the unusable ones by reason."""
+    captions = released_lists.captions_config(cfg)
+    counts = Counter(caption_join.open_list(captions).counts if captions else {})
+    counts += stored_lists.count_rows(released_lists.negative_images_config(cfg))
+    return counts + region_lists.count_rows(released_lists.regions_config(cfg))
 
 
 def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:

@@ -24,7 +24,7 @@ from compclip.config.released_lists import Regions
 from compclip.data import tables
 from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import Region, Sample
-from compclip.prepare import caption_join, caption_lists
+from compclip.prepare import caption_join
 from compclip.text.caption_cleaning import clean_caption
 
 JoinRegions = Callable[[Sequence[Sample], Counter], list[Sample]]
@@ -45,7 +45,7 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
     section = cfg
 
     def join(samples: Sequence[Sample], counts: Counter) -> list[Sample]:
-        keys = [caption_lists.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
+        keys = [caption_join.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
         written = index.find(keys)
         joined = [
             replace(s, regions=_place_regions(section, s, texts, counts))
@@ -75,9 +75,7 @@ def _open_index(cfg: Regions) -> caption_join.TextIndex:
     """Return the list's regions by key, indexed when it is new or has changed."""
     folder = caption_join.index_folder([cfg.file], [asdict(cfg), "regions"])
     index = caption_join.open_index(folder, lambda counts: read_rows(cfg, counts))
-    if not index.rows:
-        reasons = ", ".join(f"{n} {name}" for name, n in sorted(index.counts.items()) if n) or "it is empty"
-        raise UserError(f"{cfg.file}: no row holds a key and a region ({reasons}); correct its fields")
+    index.require_rows(cfg.file, "a region")
     return index
 
 
@@ -128,7 +126,7 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
             continue
         key_name = key_name or _find_key(record, cfg)
         key = record.get(key_name)
-        if not isinstance(key, (str, int)) or not (name := caption_lists.join_key(replace_lone(str(key)), cfg.on)):
+        if not isinstance(key, (str, int)) or not (name := caption_join.join_key(replace_lone(str(key)), cfg.on)):
             counts["regions_without_key"] += 1
             continue
         values = (record.get(cfg.column) or []) if cfg.column else [record]

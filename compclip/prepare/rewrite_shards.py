@@ -9,11 +9,11 @@ data set without `rewriter`, `rewrites` and `masked` has no such shards.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,16 +21,23 @@ import pyarrow as pa
 from compclip.base import files
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import check_regular, read_mapping
-from compclip.config.released_lists import DENSE, MaskedSection, ReleasedRewrites, texts_config
+from compclip.base.path_lists import iterate_files
+from compclip.config.released_lists import (
+    DENSE,
+    MaskedSection,
+    ReleasedRewrites,
+    masked_config,
+    rewrites_config,
+    texts_config,
+)
 from compclip.config.sections import Data
-from compclip.config.servers import KINDS, Rewriter
+from compclip.config.servers import KINDS, rewriter_config
 from compclip.data import tables
-from compclip.data.sample import Sample
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
 from compclip.llm.answer_cache import Answer
-from compclip.llm.chat_question import Question
-from compclip.prepare import caption_join, file_listing, mask_filling, shard_writer, stored_lists
+from compclip.llm.chat_client import Question
+from compclip.prepare import caption_join, mask_filling, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import word_edits
 from compclip.text.annotation import SEPARATOR
@@ -81,42 +88,34 @@ class Rewrites:
     masked: mask_filling.MaskedWords = ()
 
 
-def rewrite_tasks(
-    folder: Path,
-    samples: Manifest,
-    cfg: Rewriter | ReleasedRewrites | None,
-    code: str,
-    masked: MaskedSection | None = None,
-    texts: stored_lists.TextSections | None = None,
-) -> list[ShardTask]:
-    """Return one task for each shard of samples in data/<name>/; none without `cfg` and `masked`.
-
-    `texts` are the data set's lists, of which a masked model may fill the dense ones.
-    """
-    decided_by: dict = {"code": code, "rewriter": cfg.deciding if isinstance(cfg, Rewriter) else cfg and asdict(cfg)}
-    if isinstance(cfg, ReleasedRewrites):
-        decided_by["reads"] = [file for name in _released_files(cfg) for file in file_listing.iterate_files(name)]
+def rewrite_tasks(folder: Path, samples: Manifest, cfg: Data, code: str) -> list[ShardTask]:
+    """Return one task for each shard of samples in data/<name>/; none where nothing writes and no model is masked."""
+    rewriter = rewriter_config(cfg)
+    released = rewrites_config(cfg)
+    masked = masked_config(cfg)
+    decided_by: dict = {"code": code, "rewriter": rewriter.deciding if rewriter else released and asdict(released)}
+    if released:
+        decided_by["reads"] = [file for name in _released_files(released) for file in iterate_files(name)]
     if masked:
         decided_by[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
-        decided_by[DENSE] = stored_lists.describe_lists(_dense_lists(masked, texts or {}))
+        decided_by[DENSE] = stored_lists.describe_lists(_dense_lists(masked, cfg))
     tasks = []
-    for shard in samples.shards if cfg or masked else ():
+    for shard in samples.shards if rewriter or released or masked else ():
         inputs = {"samples": str(folder / SAMPLES / f"{shard.name}.arrow")}
         tasks.append(ShardTask.create(shard.name, inputs, decided_by | {"samples": shard.sha256}))
     return tasks
 
 
 @contextlib.contextmanager
-def open_rewriter(
-    cfg: Rewriter | ReleasedRewrites | None, data: Data, masked: MaskedSection | None = None
-) -> Iterator[WriteShard]:
+def open_rewriter(cfg: Data) -> Iterator[WriteShard]:
     """Give the function that rewrites every caption of a shard, or finds its released rewrites; counts by kind.
 
-    A model's answers are cached in one file per shard. `masked` is a model that is asked for words as well.
+    A model's answers are cached in one file per shard. A masked model is asked for words as well.
     """
-    with _open_source(cfg, data) as (kinds, answer_kind):
+    masked = masked_config(cfg)
+    with _open_source(cfg) as (kinds, answer_kind):
         fill = mask_filling.open_model(masked) if masked else None
-        dense = stored_lists.open_lists(_dense_lists(masked, texts_config(data))) if masked else {}
+        dense = stored_lists.open_lists(_dense_lists(masked, cfg)) if masked else {}
 
         def write(task: ShardTask, path: Path) -> ShardResult:
             samples = shard_writer.load_samples(Path(task.inputs["samples"]))
@@ -131,7 +130,8 @@ def open_rewriter(
                     if not fault:
                         rewrites[kind][caption] = clean_caption(text)
                 counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
-            texts = list(dict.fromkeys([*captions, *_find_dense(dense, samples)]))
+            texts_by_kind, _ = stored_lists.find_texts(dense, samples)
+            texts = list(dict.fromkeys(itertools.chain(captions, *texts_by_kind.get(DENSE, ()))))
             columns = [texts, *([rewrites[kind].get(text, "") for text in texts] for kind in KINDS)]
             batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
             if fill:
@@ -145,37 +145,31 @@ def open_rewriter(
         yield write
 
 
-def _dense_lists(masked: MaskedSection, texts: stored_lists.TextSections) -> stored_lists.TextSections:
+def _dense_lists(masked: MaskedSection, cfg: Data) -> stored_lists.TextSections:
     """Return the list whose texts the masked model fills as well, if any."""
-    return {DENSE: texts[DENSE]} if masked.dense else {}
-
-
-def _find_dense(lists: stored_lists.TextLists, samples: Sequence[Sample]) -> Iterator[str]:
-    """Give the dense texts of samples."""
-    texts_by_kind, _ = stored_lists.find_texts(lists, samples)
-    for texts in texts_by_kind.get(DENSE, ()):
-        yield from texts
+    return {DENSE: texts_config(cfg)[DENSE]} if masked.dense else {}
 
 
 @contextlib.contextmanager
-def _open_source(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterator[tuple[tuple[str, ...], AnswerKind]]:
+def _open_source(cfg: Data) -> Iterator[tuple[tuple[str, ...], AnswerKind]]:
     """Give the kinds of hard positives that are written, and the function that gives the answers of one kind."""
-    if cfg is None:
-        yield (), lambda kind, captions, shard: ({}, Counter())
-        return
-    if isinstance(cfg, ReleasedRewrites):
-        find = open_released(cfg)
+    released = rewrites_config(cfg)
+    rewriter = rewriter_config(cfg)
+    if released:
+        find = open_released(released)
 
         def find_answers(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
             pairs = zip(captions, find(captions), strict=True)
             answers = {caption: Answer(texts[kind]) for caption, texts in pairs if kind in texts}
             return answers, +Counter(not_released=len(captions) - len(answers))  # no entry for none
 
-        yield tuple(kind for kind in KINDS if getattr(cfg, kind)), find_answers
+        yield tuple(kind for kind in KINDS if getattr(released, kind)), find_answers
         return
-    folder = answer_cache.cache_folder(cfg.cache, data)
-    rewriter = cfg
-    with local_server.run_server(cfg, folder / local_server.log_name()) as (server, watch):
+    if rewriter is None:
+        yield (), lambda kind, captions, shard: ({}, Counter())
+        return
+    folder = answer_cache.cache_folder(rewriter.cache, cfg)
+    with local_server.run_server(rewriter, folder / local_server.log_name()) as (server, watch):
 
         def ask_model(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
             is_swap = kind == "swap"
@@ -187,7 +181,7 @@ def _open_source(cfg: Rewriter | ReleasedRewrites | None, data: Data) -> Iterato
             answers = {text: answer for text, answer in pairs if answer is not None}
             return answers, replies.counts + Counter(not_asked=len(captions) - len(texts))
 
-        yield KINDS if cfg.kinds == "both" else (cfg.kinds,), ask_model
+        yield KINDS if rewriter.kinds == "both" else (rewriter.kinds,), ask_model
 
 
 def summarize_counts(captions: int, counts: Mapping[str, float]) -> dict:
@@ -268,7 +262,7 @@ def _read_rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, li
         ) from error
     files = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
     lines = [_read_lines(file, counts) for file in files.values()]
-    for number, (caption, *texts) in enumerate(zip_longest(captions, *lines)):
+    for number, (caption, *texts) in enumerate(itertools.zip_longest(captions, *lines)):
         if caption is None or None in texts:
             raise UserError(
                 f"{', '.join(files.values())}: not a line for each of {len(captions)} annotations of {cfg.captions}; "

@@ -29,9 +29,7 @@ from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_
 from compclip.prepare import (
     annotate_shards,
     benchmark_overlap,
-    caption_join,
     recaption_shards,
-    region_lists,
     rewrite_shards,
     shard_writer,
     stored_lists,
@@ -54,10 +52,7 @@ def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> Sha
     else:
         samples = read_manifest(folder / SAMPLES / MANIFEST, RECAPTION)
         if stage == REWRITE:
-            writer = grid.writer_config(cfg)
-            masked = released_lists.masked_config(cfg)
-            texts = released_lists.texts_config(cfg)
-            tasks = rewrite_shards.rewrite_tasks(folder, samples, writer, code, masked, texts)
+            tasks = rewrite_shards.rewrite_tasks(folder, samples, cfg, code)
         else:
             is_rewritten = cfg.rewriter or cfg.rewrites or cfg.masked
             rewrites_path = folder / rewrite_shards.FOLDER / MANIFEST
@@ -73,11 +68,7 @@ def publish(work: ShardWork, folder: Path) -> dict:
     cfg = work.section
     if work.stage == RECAPTION:
         manifest, counts = work.publish(folder / SAMPLES)
-        captions = released_lists.captions_config(cfg)
-        counts.update(caption_join.open_list(captions).counts if captions else {})
-        counts.update(stored_lists.count_rows(released_lists.negative_images_config(cfg)))
-        counts.update(region_lists.count_rows(released_lists.regions_config(cfg)))
-        summary = recaption_shards.summarize_counts(cfg, counts)
+        summary = recaption_shards.summarize_counts(cfg, counts + recaption_shards.count_list_rows(cfg))
         manifest_path = folder / SAMPLES / MANIFEST
         counts_path = folder / "counts.json"
     elif work.stage == REWRITE:

@@ -11,7 +11,6 @@ an array. Processes may share a folder: each shard has a lock, and the second pr
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import functools
 import json
@@ -27,16 +26,15 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from compclip.base import links, worker_processes
+from compclip.base import links, plugins, worker_processes
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.base.progress_line import ProgressLine
-from compclip.config.grid import captioner_config, writer_config
-from compclip.config.released_lists import captions_config, masked_config, texts_config
+from compclip.config.grid import captioner_config
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
-from compclip.data.column_hashes import PICTURES, hash_shard
+from compclip.data.column_hashes import hash_shard
 from compclip.data.shard_files import Manifest, Shard
 from compclip.prepare import annotate_shards, recaption_shards, rewrite_shards
 from compclip.prepare.shard_writer import ShardTask, WriteShard, describe_shard
@@ -129,27 +127,22 @@ class ShardWork:
 
     def read_column_hashes(self) -> list[dict[str, str]]:
         """Return the hashes of the columns of each shard with samples, in the order of the manifest."""
-        facts = [(task, read_mapping(self.facts_path(task))) for task in self.items]
-        columns = [(task, f.get("columns", {})) for task, f in facts if f["shard"]["samples"]]
-        return [hashes if PICTURES in hashes else self.hash_columns(task) for task, hashes in columns]
-
-    def hash_columns(self, task: ShardTask) -> dict[str, str]:
-        """Return the hashes of the columns of a shard that `annotate` wrote."""
-        return hash_shard(self.shard_path(task), Path(task.inputs["samples"]))
+        facts_of_shards = [read_mapping(self.facts_path(task)) for task in self.items]
+        return [facts["columns"] for facts in facts_of_shards if facts["shard"]["samples"]]
 
     def open_writer(self) -> AbstractContextManager[WriteShard]:
         """Return a context that gives the function that writes a shard."""
-        cfg = self.section
         if self.stage == RECAPTION:
-            return recaption_shards.open_captioner(cfg, captioner_config(cfg), captions_config(cfg))
-        if self.stage == REWRITE:
-            return rewrite_shards.open_rewriter(writer_config(cfg), cfg, masked_config(cfg))
-        return contextlib.nullcontext(annotate_shards.open_annotator(texts_config(cfg)))
+            return recaption_shards.open_captioner(self.section, captioner_config(self.section))
+        open_stage = rewrite_shards.open_rewriter if self.stage == REWRITE else annotate_shards.open_annotator
+        return open_stage(self.section)
 
     def can_share_machine(self) -> bool:
-        """Return whether several processes of a machine may write shards."""
-        is_cheap = self.stage == RECAPTION and recaption_shards.can_share_machine(self.section)
-        return self.stage == ANNOTATE or is_cheap
+        """Return whether several processes may write: not where each would load a model, or ask the same server."""
+        if self.stage != RECAPTION:
+            return self.stage == ANNOTATE
+        captioner = plugins.load_plugin(plugins.CAPTIONERS, self.section.captioner)
+        return bool(getattr(captioner, "SIDE_BY_SIDE", False))
 
 
 def load_work(folder: Path) -> ShardWork:
@@ -212,7 +205,7 @@ def _write(work: ShardWork, task: ShardTask, write: WriteShard) -> None:
         times = {"begun": round(begun, 3), "seconds": round(time.monotonic() - started, 3)}
         facts = {"shard": shard, "pictures": result.pictures, "counts": result.counts}
         if work.stage == ANNOTATE:
-            facts["columns"] = work.hash_columns(task)
+            facts["columns"] = hash_shard(work.shard_path(task), Path(task.inputs["samples"]))
         write_json(work.facts_path(task), facts | times)
 
 

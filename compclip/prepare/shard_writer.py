@@ -20,7 +20,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import atomic, write_json
 from compclip.data import prepared_dataset
 from compclip.data.sample import NegativeImage, Region, Sample, SampleMember
-from compclip.data.shard_files import VERSION, Manifest, Shard, read_batch
+from compclip.data.shard_files import SAMPLES, VERSION, Manifest, Shard, read_batch
 from compclip.text.annotation_columns import to_numpy
 
 ROWS = 4096  # samples of a shard where the source does not come in shards
@@ -77,6 +77,12 @@ WriteShard = Callable[[ShardTask, Path], ShardResult]
 def shard_name(index: int) -> str:
     """Return the name of a data set's shard by its number from 0."""
     return f"{index:05d}"
+
+
+def choose_shards(folder: Path, samples: Manifest, most: int) -> list[str]:
+    """Return the files of shards of samples in data/<name>/, of more than `most` some at even distances."""
+    shards = samples.shards[:: max(1, -(-len(samples.shards) // most))]
+    return [str(folder / SAMPLES / f"{shard.name}.arrow") for shard in shards]
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:

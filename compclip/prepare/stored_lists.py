@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.base.files import parse_json
+from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import VARIATION, BalancedTexts, MemberText, NegativeImages, Texts, TextSection
 from compclip.data import images
 from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NEGATIVE_TYPE
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample
-from compclip.prepare import caption_join, file_listing, sample_cleaning
+from compclip.prepare import caption_join, sample_cleaning
 from compclip.text.annotation import SEPARATOR
 from compclip.text.caption_cleaning import clean_caption
 
@@ -33,7 +34,7 @@ TextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 def describe_lists(cfg: TextSections) -> dict[str, list]:
     """Return what decides the texts of each kind: the section, and the files of its list with their sizes and times."""
     return {
-        kind: [vars(section), list(file_listing.iterate_files(section.file)) if isinstance(section, Texts) else []]
+        kind: [vars(section), list(iterate_files(section.file)) if isinstance(section, Texts) else []]
         for kind, section in cfg.items()
     }
 
@@ -139,21 +140,21 @@ def open_joiner(cfg: NegativeImages | None) -> JoinImages:
         return partial(_join, lambda samples: [
             [NegativeImage(s.image, m.offset, m.length) for m in s.members if m.name == name] for s in samples
         ])  # fmt: skip
-    return partial(_join, partial(_find_listed, cfg, caption_join.open_list(cfg.names)))
+    return partial(_join, partial(_find_listed, cfg, caption_join.open_list(cfg)))
 
 
 def count_rows(cfg: NegativeImages | None) -> Counter:
     """Return the number of a list's rows, and of the unusable ones by reason; nothing without a list."""
     if cfg is None or cfg.member:
         return Counter()
-    counts = caption_join.open_list(cfg.names).counts
+    counts = caption_join.open_list(cfg).counts
     return Counter({name.replace("captions", "negative_images", 1): n for name, n in counts.items()})
 
 
 def iterate_inputs(cfg: NegativeImages | None) -> Iterator[str]:
     """Give all files that a sample's negative images depend on, besides those that hold its own picture."""
     for root in (cfg.file, cfg.images) if cfg and cfg.file else ():
-        yield from (file.path for file in file_listing.iterate_files(root))
+        yield from (file.path for file in iterate_files(root))
 
 
 def _find_listed(

@@ -15,12 +15,12 @@ their sentence.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,17 @@ def make_edits(rng: np.random.Generator, scene: Scene, statement: Statement, cou
     exchanged: it would stay true.
     """
     kinds = [kind for kind in KINDS if statement.directed or kind is not _exchange_things]
-    edits = [_shuffled(rng, [e for e in kind(scene, statement.a, statement.b) if may_train(e.scene)]) for kind in kinds]
-    by_turns = zip_longest(*_shuffled(rng, edits))
-    return [edit for turn in by_turns for edit in turn if edit][:count]
+    edits_by_kind = []
+    for kind in kinds:
+        edits = [edit for edit in kind(scene, statement.a, statement.b) if may_train(edit.scene)]
+        edits_by_kind.append(_shuffled(rng, edits))
+    return _take_turns(_shuffled(rng, edits_by_kind))[:count]
+
+
+def _take_turns(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the first items of some lists, then their second ones, and so on."""
+    items = itertools.chain.from_iterable(itertools.zip_longest(*lists))
+    return [item for item in items if item is not None]
 
 
 def _shuffled(rng: np.random.Generator, items: Sequence[Any]) -> list[Any]:
@@ -135,12 +143,12 @@ def _exchange_things(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
 
 
 def _replace_colour(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
-    absent = [c for c in COLOURS if c not in {t.colour for t in scene.things}]
-    return [
-        Edit(_replace_things(scene, {t: replace(t, colour=c)}), _renaming(COLOURS, t.colour, c))
-        for t in (a, b)
-        for c in absent
-    ]
+    edits = []
+    for thing in (a, b):
+        for colour in _list_absent(COLOURS, scene.colours):
+            new = _replace_things(scene, {thing: replace(thing, colour=colour)})
+            edits.append(Edit(new, _renaming(COLOURS, thing.colour, colour)))
+    return edits
 
 
 def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
@@ -148,11 +156,15 @@ def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
 
 
 def _other_symbols(scene: Scene, thing: Thing) -> list[Edit]:
-    absent = [s for s in SYMBOLS if s not in {t.symbol for t in scene.things}]
-    return [
-        Edit(_replace_things(scene, {thing: replace(thing, symbol=s)}), _renaming(SYMBOLS, thing.symbol, s))
-        for s in absent
-    ]
+    edits = []
+    for symbol in _list_absent(SYMBOLS, scene.symbols):
+        new = _replace_things(scene, {thing: replace(thing, symbol=symbol)})
+        edits.append(Edit(new, _renaming(SYMBOLS, thing.symbol, symbol)))
+    return edits
+
+
+def _list_absent(names: Collection[str], present: Collection[str]) -> list[str]:
+    return [name for name in names if name not in present]
 
 
 KINDS: tuple[Callable[[Scene, Thing, Thing], list[Edit]], ...] = (
@@ -221,23 +233,23 @@ def make_regions(rng: np.random.Generator, name: str, scene: Scene) -> Iterator[
     """
     for thing, box in zip(scene.things, locate_things(f"{name}.png", scene), strict=True):
         words = [thing.size, thing.texture, thing.colour, thing.symbol]
-        others = [
-            [size for size in SIZES if size != thing.size],
-            [texture for texture in TEXTURES if texture != thing.texture],
-            [colour for colour in COLOURS if colour not in {t.colour for t in scene.things}],
-            [symbol for symbol in SYMBOLS if symbol not in {t.symbol for t in scene.things}],
+        new_words = [
+            _list_absent(SIZES, [thing.size]),
+            _list_absent(TEXTURES, [thing.texture]),
+            _list_absent(COLOURS, scene.colours),
+            _list_absent(SYMBOLS, scene.symbols),
         ]
-        edits = [
-            _shuffled(rng, [" ".join([*words[:i], word, *words[i + 1 :]]) for word in new])
-            for i, new in enumerate(others)
-        ]
+        edits = []
+        for i, options in enumerate(new_words):
+            texts = [" ".join([*words[:i], word, *words[i + 1 :]]) for word in options]
+            edits.append(_shuffled(rng, texts))
         long = f"{grammar.size(rng, thing)} {grammar.texture(rng, thing)} {grammar.colour(rng, thing)}"
-        by_turns = [text for turn in zip_longest(*_shuffled(rng, edits)) for text in turn if text]
+        false_texts = _take_turns(_shuffled(rng, edits))[:FALSE_TEXTS]
         yield {
             "box": box,
             "caption": article(" ".join(words)),
             "long_caption": f"The {long} {grammar.noun(rng, thing)} in the {grammar.PLACES[thing.cell]} corner.",
-            "negatives": [article(text) for text in by_turns[:FALSE_TEXTS]],
+            "negatives": list(map(article, false_texts)),
         }
 
 
@@ -252,8 +264,8 @@ def make_denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:
 
 def make_absence(rng: np.random.Generator, scene: Scene) -> str:
     """Make a caption that names all things of a scene and denies one with a symbol that it lacks."""
-    absent = [symbol for symbol in SYMBOLS if symbol not in {t.symbol for t in scene.things}]
-    return _deny(rng, scene.things, replace(scene.things[0], symbol=choose(rng, absent)))
+    symbol = choose(rng, _list_absent(SYMBOLS, scene.symbols))
+    return _deny(rng, scene.things, replace(scene.things[0], symbol=symbol))
 
 
 def _deny(rng: np.random.Generator, things: Sequence[Thing], denied: Thing) -> str:

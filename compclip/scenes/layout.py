@@ -117,6 +117,16 @@ class Scene:
     things: tuple[Thing, ...]
     background: int = 245
 
+    @property
+    def symbols(self) -> set[str]:
+        """The symbols of its things."""
+        return {thing.symbol for thing in self.things}
+
+    @property
+    def colours(self) -> set[str]:
+        """The colours of its things."""
+        return {thing.colour for thing in self.things}
+
     def key(self) -> str:
         """Return the layout as text, without shifts and background."""
         return ";".join(f"{t.cell}:{t.symbol}:{t.colour}:{t.size}:{t.texture}" for t in self.things)

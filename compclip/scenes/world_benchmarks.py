@@ -67,17 +67,22 @@ class Wording:
 
     def text(self, form: str, synonym: int = 0) -> str:
         """Write the statement in a form; `synonym` chooses the name of the relation."""
-        names = [RELATIONS[r] for r in (self.relation, CONVERSE[self.relation])]
-        r, o = (n[min(synonym, len(n) - 1)] for n in names)
-        extra = f" with {article(self.more)}" if self.more else ""
-        a, b = (article(" ".join(filter(None, words))) for words in (self.a, self.b))
-        sentence = form.format(a=a + extra, b=b, r=r, o=o)
+        names = RELATIONS[self.relation]
+        converse_names = RELATIONS[CONVERSE[self.relation]]
+        relation = names[min(synonym, len(names) - 1)]
+        converse = converse_names[min(synonym, len(converse_names) - 1)]
+        a = article(" ".join(self.a).strip())
+        b = article(" ".join(self.b).strip())
+        if self.more:
+            a = f"{a} with {article(self.more)}"
+        sentence = form.format(a=a, b=b, r=relation, o=converse)
         return sentence[0].upper() + sentence[1:]
 
     def other_words(self, rng: np.random.Generator) -> Wording:
         """Return the wording with synonyms wherever there are any."""
-        a, b = ((_synonym(rng, colour), _synonym(rng, symbol)) for colour, symbol in (self.a, self.b))
-        return Wording(a, b, self.relation)
+        first = (_synonym(rng, self.a[0]), _synonym(rng, self.a[1]))
+        second = (_synonym(rng, self.b[0]), _synonym(rng, self.b[1]))
+        return Wording(first, second, self.relation)
 
 
 def _synonym(rng: np.random.Generator, word: str) -> str:
@@ -146,16 +151,20 @@ def word_statement(
         colour = str(choose(rng, [t.colour for t in scene.things if t.symbol != s.a.symbol]))
         false = Wording((colour, s.a.symbol), b, s.relation)
     elif kind == "replace_obj":
-        false = Wording((s.a.colour, _absent(rng, SYMBOLS, {t.symbol for t in scene.things})), b, s.relation)
+        false = Wording((s.a.colour, _absent(rng, SYMBOLS, scene.symbols)), b, s.relation)
     elif kind == "add_obj":
-        added = _absent(rng, SYMBOLS, {t.symbol for t in scene.things})
+        added = _absent(rng, SYMBOLS, scene.symbols)
         true = Wording(symbol_a, b, s.relation)
         false = Wording(symbol_a, b, s.relation, more=added)
     elif kind == "add_att":
-        colour = _absent(rng, COLOURS, {t.colour for t in scene.things})
+        colour = _absent(rng, COLOURS, scene.colours)
         true = Wording(symbol_a, b, s.relation)
         false = Wording((colour, s.a.symbol), b, s.relation)
     return true, false
+
+
+def _join_pairs(first: tuple[str, str], second: tuple[str, str]) -> str:
+    return f"{article(' '.join(first))} and {article(' '.join(second))}"
 
 
 def hard_positive(
@@ -165,8 +174,7 @@ def hard_positive(
     a = s.a.pair
     b = s.b.pair
     if kind == "swap":
-        pairs = ((a, b), ((b[0], a[1]), (a[0], b[1])), (b, a))
-        return SentencePair(*(f"{article(' '.join(x))} and {article(' '.join(y))}" for x, y in pairs))
+        return SentencePair(_join_pairs(a, b), _join_pairs((b[0], a[1]), (a[0], b[1])), _join_pairs(b, a))
     statement = Wording(a, b, s.relation)
     form = "{a} {r} {b}"
     if kind == "replace_relations":
@@ -198,9 +206,9 @@ def _sugarcrepe(world: World, out: Path) -> int:
         write_json(out / "sugarcrepe" / f"{kind}.json", records)
         if not kind.startswith("add"):
             write_json(out / "sugarcrepe_pp" / f"{kind}.json", [{"id": i, **row[kind]} for i, row in enumerate(rows)])
-    seen_ids, unseen = ([str(i) for i in range(start, len(rows), 2)] for start in (0, 1))
-    groups = {kind: {"seen_pairs": seen_ids, "unseen_pairs": unseen} for kind in KINDS}
-    write_json(out / "sugarcrepe" / "groups.json", groups)
+    ids = [str(i) for i in range(len(rows))]
+    groups = {"seen_pairs": ids[::2], "unseen_pairs": ids[1::2]}
+    write_json(out / "sugarcrepe" / "groups.json", dict.fromkeys(KINDS, groups))
     return len(rows)
 
 

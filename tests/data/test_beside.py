@@ -23,7 +23,7 @@ from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import caption_lists, shard_stages, stored_lists
+from compclip.prepare import caption_join, shard_stages, stored_lists
 from compclip.text import dense_texts, masked_words, stored_texts, swap
 from tests.conftest import ROOT
 
@@ -42,7 +42,7 @@ def texts(file, **options) -> Texts:
 
 def read_texts(cfg: Texts) -> tuple[dict, dict]:
     counts: Counter = Counter()
-    return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+    return dict(caption_join.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
 def put(path: Path, content: str | bytes) -> Path:
@@ -105,27 +105,27 @@ def test_a_folder_of_both_is_read_as_it_was(tmp_path):
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
 def test_lists_are_read_as_either_language_writes_them(texts_written):
     assert (
-        caption_lists.parse_texts(repr(texts_written))
-        == caption_lists.parse_texts(json.dumps(texts_written))
+        caption_join.parse_texts(repr(texts_written))
+        == caption_join.parse_texts(json.dumps(texts_written))
         == texts_written
     )
 
 
 NO_LISTS = ["a", "'a'", "[1]", "[b'a']", "{'a'}", "['a'", "[" * 5000, "[" + "-" * 9000 + "1]", "['a' * 9]", "[f'{1}']",
-            "[9**9]", "['" + "a" * caption_lists.LONGEST_LITERAL + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0",
+            "[9**9]", "['" + "a" * caption_join.LONGEST_LITERAL + "']", "[x for x in 'a']", "[" + "9" * 5000 + "]", "\0",
             "['a', ['b']]"]  # fmt: skip
 
 
 @pytest.mark.parametrize("literal", NO_LISTS)
 def test_what_is_no_list_of_texts(literal):
     with pytest.raises(ValueError):
-        caption_lists.parse_texts(literal)
+        caption_join.parse_texts(literal)
 
 
 def test_halves_of_pairs_and_warnings(recwarn):
     """A backslash of a regular expression is Python's to warn of, and not ours."""
-    assert caption_lists.parse_texts("['\\d', '\\ud800']") == ["\\d", "\ufffd"]
-    assert caption_lists.parse_texts(" [] ") == []
+    assert caption_join.parse_texts("['\\d', '\\ud800']") == ["\\d", "\ufffd"]
+    assert caption_join.parse_texts(" [] ") == []
     assert not list(recwarn)
 
 

@@ -18,7 +18,7 @@ from compclip.config import released_lists
 from compclip.config.released_lists import Captions
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
-from compclip.prepare import caption_join, caption_lists, shard_stages, shard_writer
+from compclip.prepare import caption_join, shard_stages, shard_writer
 from tests.data import tar_files
 
 DREAMLIP = (
@@ -36,7 +36,7 @@ def config(file, **options) -> Captions:
 
 def read_captions(cfg) -> tuple[dict, dict]:
     counts: Counter = Counter()
-    return dict(caption_lists.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
+    return dict(caption_join.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
 
 
 def picture(name, **fields) -> Sample:

@@ -14,7 +14,7 @@ from compclip.config.released_lists import Captions
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.sample import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
-from compclip.prepare import caption_lists, sources
+from compclip.prepare import caption_join, sources
 from compclip.prepare.sources import img2dataset
 
 FORMATS = {
@@ -98,7 +98,7 @@ def test_a_byte_order_mark_is_no_fault(tmp_path):
         Captions(str(tmp_path / "list"), on="key"),
         Captions(str(tmp_path / "rows.jsonl"), on="key", column=["caption"]),
     ):
-        assert list(caption_lists.read_rows(cfg, Counter())) == [("7", ("a dog",))]
+        assert list(caption_join.read_rows(cfg, Counter())) == [("7", ("a dog",))]
 
 
 def test_a_split_file_has_a_name_a_line(tmp_path):

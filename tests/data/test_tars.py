@@ -15,7 +15,7 @@ from compclip.benchmarks import _files
 from compclip.config.sections import Data
 from compclip.data import tar_members
 from compclip.fetch import archives
-from compclip.fetch.archives import UnpackRule
+from compclip.fetch.catalogue import OfferFile
 from compclip.prepare.sources import webdataset
 from tests.data import reading, tar_files
 
@@ -96,7 +96,7 @@ def test_fetch(tar, tmp_path, compress):
     """Nothing of it is unpacked."""
     tar.write_bytes(compress(tar.read_bytes()))
     with pytest.raises(UserError, match=r"0\.tar: damaged: ReadError; fetch it again"):
-        archives.unpack(tar, tmp_path / "there", UnpackRule(), tmp_path / "staging")
+        archives.unpack(tar, tmp_path / "there", OfferFile(), tmp_path / "staging")
     assert not (tmp_path / "there").exists()
 
 
@@ -107,4 +107,4 @@ def test_a_first_header_that_leads_back(tmp_path):
     with pytest.raises(tar_members.DamagedTar, match="negative size"):
         list(tar_members.iterate_members(str(path)))
     with pytest.raises(UserError, match="neither a zip nor a tar"):
-        archives.unpack(path, tmp_path / "there", UnpackRule(), tmp_path / "staging")
+        archives.unpack(path, tmp_path / "there", OfferFile(), tmp_path / "staging")

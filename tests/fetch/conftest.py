@@ -6,14 +6,14 @@ import zipfile
 
 import pytest
 
-from compclip.fetch import http_transfer
+from compclip.fetch import offer_files
 from tests.fetch import file_server
 
 
 @pytest.fixture
 def files(monkeypatch):
     """A running file server; attempts follow each other at once."""
-    monkeypatch.setattr(http_transfer, "PAUSE_S", 0.0)
+    monkeypatch.setattr(offer_files, "PAUSE_S", 0.0)
     with file_server.serve() as served:
         yield served
 

@@ -11,12 +11,13 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.fetch import archives
-from compclip.fetch.archives import UnpackRule, unpack
+from compclip.fetch.archives import unpack
+from compclip.fetch.catalogue import OfferFile
 
 MEMBERS = {"top/a/1.json": "[1]", "top/a/2.txt": "two", "top/b.json": "[]", "__MACOSX/top/._b.json": "x", "top/": ""}
 
 
-ALL = UnpackRule()
+ALL = OfferFile()
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def refused(run, tmp_path, raw, message):
 @pytest.mark.parametrize("kind", ["zipped", "tarred"])
 def test_the_rule_says_what_goes_where(run, request, kind):
     raw = request.getfixturevalue(kind)({k: v for k, v in MEMBERS.items() if not k.endswith("/")})
-    counts, contents = run(raw, UnpackRule(("*.json",), 1, "in"))
+    counts, contents = run(raw, OfferFile(unpack=True, members=["*.json"], strip=1, into="in"))
     assert contents == {"in/a/1.json": "[1]", "in/b.json": "[]"}
     assert counts == {"files": 2, "bytes": 5, "left_out": 2}
 

@@ -8,7 +8,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives, vl_checklist
 from compclip.fetch import catalogue
-from compclip.fetch.archives import UnpackRule, unpack
+from compclip.fetch.archives import unpack
 from tests.conftest import ROOT
 
 SHIPPED = catalogue.load_catalogue()
@@ -90,9 +90,7 @@ def test_archives_are_unpacked_to_the_layout(tmp_path, zipped, tarred, name, arc
     file = SHIPPED[name].files[archive]
     make = zipped if archive.endswith(".zip") else tarred
     (tmp_path / archive).write_bytes(make(dict.fromkeys(members, "x")))
-    unpack(
-        tmp_path / archive, tmp_path / "out", UnpackRule(tuple(file.members), file.strip, file.into), tmp_path / ".new"
-    )
+    unpack(tmp_path / archive, tmp_path / "out", file, tmp_path / ".new")
     unpacked_paths = sorted(
         p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()
     )

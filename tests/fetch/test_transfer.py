@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.fetch import http_transfer
-from compclip.fetch.http_transfer import Download
+from compclip.fetch import offer_files
+from compclip.fetch.offer_files import Download
 from tests.fetch.file_server import endless, etag, redirect, status
 from tests.http_server import send_answer
 
@@ -19,7 +19,7 @@ MOST = 1 << 20
 
 def fetch(files, partial_path, path="/a.bin", size=0, most=MOST, resumable=True):
     """Fetch one file of the server."""
-    http_transfer.download_file(Download(files.url + path, size, most, resumable), partial_path, lambda *_: None)
+    offer_files.download_file(Download(files.url + path, size, most, resumable), partial_path, lambda *_: None)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_any_cuts_give_the_file(files, tmp_path):
     """Wherever the connection ends, and also before the first byte."""
 
     @settings(max_examples=15)
-    @given(st.lists(st.integers(0, 30), max_size=http_transfer.ATTEMPTS - 1))
+    @given(st.lists(st.integers(0, 30), max_size=offer_files.ATTEMPTS - 1))
     def holds(cuts):
         body, partial_path = bytes(range(100)), tmp_path / "part"
         partial_path.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ def test_a_busy_server_is_asked_again(files, partial_path):
     files.specials["/a.bin"] = status(503)
     with pytest.raises(UserError, match="status 503"):
         fetch(files, partial_path)
-    assert len(files.requests) == http_transfer.ATTEMPTS
+    assert len(files.requests) == offer_files.ATTEMPTS
 
 
 def test_a_web_page_is_no_file(files, partial_path):
@@ -174,7 +174,7 @@ def test_no_network(partial_path):
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/a.bin"
     with pytest.raises(UserError, match=r"a\.bin: cannot reach 127\.0\.0\.1$"):
-        http_transfer.download_file(Download(url, 0, MOST), partial_path, lambda have, total: None)
+        offer_files.download_file(Download(url, 0, MOST), partial_path, lambda have, total: None)
 
 
 class Script:

@@ -9,12 +9,13 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
-from compclip.config import grid, read
+from compclip.config import read, servers
 from compclip.config.sections import Data
 from compclip.config.servers import Rewriter
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import Sample
 from compclip.data.shard_files import Manifest
+from compclip.llm import chat_client
 from compclip.llm.answer_cache import Answer
 from compclip.methods import hard_positives
 from compclip.prepare import rewrite_shards, shard_stages, shard_writer
@@ -72,12 +73,16 @@ def texts(folder):
     return rewrite_shards.load_rewrites(folder / "rewrites" / "00000.arrow")
 
 
+@pytest.fixture(autouse=True)
+def without_waits(monkeypatch):
+    """Attempts follow each other at once."""
+    monkeypatch.setattr(chat_client, "WAIT_S", 0.0)
+    monkeypatch.setattr(chat_client, "ATTEMPTS", 2)
+
+
 def settings(at, folder, **overrides):
-    """A rewriter that does not wait."""
-    return Rewriter(
-        **{"url": at.url, "model": "m", "backoff_s": 0.0, "attempts": 2, "cache": str(folder / "answers.sqlite")}
-        | overrides
-    )
+    """A rewriter."""
+    return Rewriter(**{"url": at.url, "model": "m", "cache": str(folder / "answers.sqlite")} | overrides)
 
 
 def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
@@ -238,8 +243,8 @@ def test_a_rule_needs_data_that_were_annotated_for_it(tmp_path):
 def test_parameters(tmp_path):
     """Unknown keys have close matches; `source: llm` needs a rewriter."""
     params = load(tmp_path, rewriter="{url: 'http://x/v1', model: m, kinds: swap}")
-    assert grid.rewriter_config(params.data["d"]) == Rewriter(url="http://x/v1", model="m", kinds="swap")
-    assert grid.rewriter_config(Data()) is None
+    assert servers.rewriter_config(params.data["d"]) == Rewriter(url="http://x/v1", model="m", kinds="swap")
+    assert servers.rewriter_config(Data()) is None
     for source, rewriter, fault in (
         (
             "llm",

@@ -70,7 +70,8 @@ def test_a_data_set_s_own_captions_bound_its_replacements(tmp_path):
     assert bounded[0].key != unbounded[0].key
     replacements = []
     for task in bounded:
-        annotate_shards.open_annotator()(task, tmp_path / "shard.arrow")
+        with annotate_shards.open_annotator(data) as write:
+            write(task, tmp_path / "shard.arrow")
         batch = read_batch(tmp_path / "shard.arrow", "annotate")
         annotation = AnnotationRows(batch.column("captions").values)[0]
         replacements.append([word for words in annotation.candidates for word in words])

@@ -17,7 +17,7 @@ from compclip.config.sections import Data
 from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
-from compclip.prepare import picture_scaling, shard_stages, shard_work
+from compclip.prepare import annotate_shards, shard_stages, shard_work
 from tests.data import tar_files
 
 NAME = SafeName("x", "data")
@@ -164,6 +164,6 @@ def test_very_large_jpegs_are_compared_as_reading_gives_them(tmp_path):
     """Decoded at half of its size a picture has 1,100 rows, fewer than are allowed: it stays."""
     path = tmp_path / "a.jpg"
     path.write_bytes(jpeg(2200, 2200))
-    assert picture_scaling.scale_picture(ImageLocation(str(path)), 1500) == "fits"
-    small = picture_scaling.scale_picture(ImageLocation(str(path)), 1000)
-    assert isinstance(small, picture_scaling.SmallPicture) and (small.width, small.height) == (1000, 1000)
+    assert annotate_shards.scale_picture(ImageLocation(str(path)), 1500) == "fits"
+    small = annotate_shards.scale_picture(ImageLocation(str(path)), 1000)
+    assert isinstance(small, annotate_shards.SmallPicture) and (small.width, small.height) == (1000, 1000)

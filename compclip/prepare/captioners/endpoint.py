@@ -14,25 +14,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pydantic import PositiveInt
-
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
 from compclip.llm import answer_cache, chat_client, local_server
-from compclip.llm.chat_question import Question
+from compclip.llm.chat_client import Question
 from compclip.prepare.captioners import QUERY, QUERY_TOKENS, Caption
 
 if TYPE_CHECKING:
     from compclip.config.sections import Data
 
 
+IMAGE_SIDE = 1024  # pixels of a sent picture's longer side
+
+
 @dataclass(frozen=True)
 class Config(Server):
-    """The endpoint, the query, and how large a picture is sent."""
+    """The endpoint and the query."""
 
     prompt: str = QUERY
-    image_side: PositiveInt = 1024
-    max_tokens: PositiveInt = QUERY_TOKENS
 
 
 @contextmanager
@@ -47,7 +46,7 @@ def caption_samples(
     samples: list[Sample], cfg: Config, cache: str, watch: Callable[[], None] | None = None
 ) -> tuple[list[Sample], Counter]:
     """Return samples with the endpoint's captions; those without an answer are dropped and counted."""
-    questions = [Question(cfg.prompt, s.picture, cfg.image_side, cfg.max_tokens) for s in samples]
+    questions = [Question(cfg.prompt, s.picture, IMAGE_SIDE, QUERY_TOKENS) for s in samples]
     replies = chat_client.ask_questions(questions, cfg, cache, watch)
     captioned = [
         replace(s, captions=(join_paragraphs(a.text),)) for s, a in zip(samples, replies.answers, strict=True) if a

@@ -32,7 +32,7 @@ from compclip.data import parquet_cells, tables
 from compclip.data.caption_files import MERGED
 from compclip.data.sample import ENDINGS, ImageLocation, Sample
 from compclip.data.tables import RowFaults, TableForm, TablePicture
-from compclip.prepare import caption_lists
+from compclip.prepare import caption_join
 
 FIRST_ROWS = 100  # that say whether pictures are inside a table
 LARGE_GROUP = 4 << 20  # bytes of a row group whose decoding takes longer than a picture's
@@ -178,7 +178,7 @@ def _choose_columns(path: Path, config: Config) -> tuple[str, list[str]]:
 
 def _list_texts(value: str | list[str], are_lists: bool) -> list[str]:
     texts = [value] if isinstance(value, str) else value
-    return [text for written in texts for text in caption_lists.parse_texts(written)] if are_lists else texts
+    return [text for written in texts for text in caption_join.parse_texts(written)] if are_lists else texts
 
 
 def _locate_picture(picture: TablePicture | str, folders: Sequence[str]) -> ImageLocation:

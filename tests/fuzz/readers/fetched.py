@@ -43,15 +43,15 @@ def _answer(folder: Path) -> None:
 
 def _answered(_: random.Random) -> object:
     """Fetch a file over two connections, of which each gets one answer as its file has it."""
-    from compclip.fetch import http_transfer
+    from compclip.fetch import offer_files
 
-    http_transfer.PAUSE_S = 0.0
+    offer_files.PAUSE_S = 0.0
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_serve, args=(server,), daemon=True)
         thread.start()
-        download = http_transfer.Download(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
+        download = offer_files.Download(f"http://127.0.0.1:{server.getsockname()[1]}/302.http", 0, 1 << 20)
         try:
-            http_transfer.download_file(download, Path("x.part"), lambda have, total: None)
+            offer_files.download_file(download, Path("x.part"), lambda have, total: None)
         finally:
             server.shutdown(socket.SHUT_RDWR)  # which ends the thread's waiting
             thread.join()
@@ -80,7 +80,8 @@ def _archives(folder: Path) -> None:
 
 
 def _unpacked(rng: random.Random) -> object:
-    from compclip.fetch.archives import UnpackRule, unpack
+    from compclip.fetch.archives import unpack
+    from compclip.fetch.catalogue import OfferFile
 
-    rule = rng.choice((UnpackRule(), UnpackRule(("*.json",), 1, "in")))
+    rule = rng.choice((OfferFile(), OfferFile(unpack=True, members=["*.json"], strip=1, into="in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))

@@ -1,6 +1,6 @@
 """What the tests ask, and what is answered."""
 
-from compclip.llm.chat_question import Question
+from compclip.llm.chat_client import Question
 from tests.chat_server import completion_body, prompt
 
 

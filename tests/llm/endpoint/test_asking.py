@@ -7,7 +7,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.llm import chat_client
 from compclip.llm.answer_cache import Answer
-from compclip.llm.chat_question import Question
+from compclip.llm.chat_client import Question
 from tests.chat_server import Reply, completion_body, prompt, serve
 from tests.llm.endpoint.asked import echo, questions
 
@@ -28,19 +28,19 @@ def test_busy_then_success(server):
     assert +result.counts == {"asked": 1, "answered": 1, "retries": 2, "prompt_tokens": 7, "completion_tokens": 3}
 
 
-def wait(server, retries=0, **headers):
+def wait(retries=0, **headers):
     """How long is waited before the next attempt."""
     return chat_client._wait_s(
-        chat_client.HttpReply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries, server
+        chat_client.HttpReply(429, {k.replace("_", "-"): v for k, v in headers.items()}, b""), retries
     )
 
 
-def test_waits_double(server):
+def test_waits_double(monkeypatch):
     """Each with something by chance, and none beyond the most."""
-    config = server("http://x/v1", backoff_s=2.0)
-    assert [2.0 * 2**n <= wait(config, n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
-    assert wait(config, 5000) == config.backoff_max_s == 60.0
-    assert 2.0 <= chat_client._wait_s(chat_client.HttpReply(chat_client.UNREACHED, failure="timeout"), 0, config) <= 4.0
+    monkeypatch.setattr(chat_client, "WAIT_S", 2.0)
+    assert [2.0 * 2**n <= wait(n) <= 2.0 * 2**n + 2.0 for n in range(4)] == [True] * 4
+    assert wait(5000) == 60.0
+    assert 2.0 <= chat_client._wait_s(chat_client.HttpReply(chat_client.UNREACHED, failure="timeout"), 0) <= 4.0
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_waits_double(server):
         *((text, 1.0) for text in ("-1", "nan", "inf", "soon", "", "1e9", "Fri, 31 Dec 9999 23:59:59 GMT")),
     ],
 )
-def test_a_server_decides_a_wait_within_the_most(server, monkeypatch, retry_after, seconds):
+def test_a_server_decides_a_wait_within_the_most(monkeypatch, retry_after, seconds):
     """Retry-After in seconds goes before the back-off; what is none is not there."""
     monkeypatch.setattr(chat_client.random, "random", lambda: 0.0)
-    assert wait(server("http://x/v1", backoff_s=1.0), Retry_After=retry_after) == seconds
+    assert wait(Retry_After=retry_after) == seconds
 
 
 def test_errors_until_failure_are_counted(server):
@@ -103,8 +103,9 @@ def test_empty_answers_are_counted_and_usage_may_be_absent(server):
     assert result.counts["failed_empty"] == 1
 
 
-def test_a_slow_answer_times_out(server):
+def test_a_slow_answer_times_out(server, monkeypatch):
     """An answer that does not come is given up after the attempts, and nobody waits for it any longer."""
+    monkeypatch.setattr(chat_client, "ATTEMPTS", 2)
     release, received = threading.Event(), threading.Semaphore(0)
 
     def answer(body):
@@ -113,7 +114,7 @@ def test_a_slow_answer_times_out(server):
         return echo(body)
 
     with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.1, attempts=2))
+        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.1))
         assert received.acquire(timeout=30)
         assert received.acquire(timeout=30)
         release.set()

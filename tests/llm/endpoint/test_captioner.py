@@ -36,10 +36,11 @@ def pictures(tmp_path):
     return [Sample(n, str(tmp_path / n), ("old", "older")) for n in ("wide.png", "broken.jpg", "tall.jpg")]
 
 
-def test_captions_replace_those_of_the_data(server, pictures):
+def test_captions_replace_those_of_the_data(server, pictures, monkeypatch):
     """The query of Figure 3 and the picture are sent; answers become one paragraph; a broken picture is counted."""
+    monkeypatch.setattr(endpoint, "IMAGE_SIDE", 200)
     with serve(described) as at:
-        cfg = endpoint.Config(**vars(server(at.url)), image_side=200)
+        cfg = endpoint.Config(**vars(server(at.url)))
         samples, counts = captioned(endpoint, pictures, cfg)
         again, repeated_counts = captioned(endpoint, pictures, cfg)
     assert {s.id: s.captions for s in samples} == {

@@ -33,14 +33,15 @@ def drip(head):
 @pytest.mark.parametrize(
     "head", [b"HTTP/1.1 200 O", HEAD, HEAD + b"\r\n", HEAD + b"Content-Length: 9999\r\n\r\n", HEAD + b"X: "]
 )
-def test_an_answer_that_drips_is_late(server, head):
+def test_an_answer_that_drips_is_late(server, monkeypatch, head):
     """Whether its status, its headers or its body never ends."""
+    monkeypatch.setattr(chat_client, "ATTEMPTS", 1)
 
     def answer(body):
         raise Stream(drip(head))
 
     with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.3, attempts=1))
+        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.3))
     assert +result.counts == {"asked": 1, "failed_timeout": 1}
 
 
@@ -96,8 +97,9 @@ def interruptible():
 
 
 @pytest.mark.parametrize("slow", ["a wait", "an answer"])
-def test_ctrl_c_ends_a_wait(server, slow, interruptible, caplog):
+def test_ctrl_c_ends_a_wait(server, slow, interruptible, caplog, monkeypatch):
     """Of a quarter of an hour: this test would take as long. Nothing is said of what was under way."""
+    monkeypatch.setattr(chat_client, "LONGEST_WAIT_S", 900.0)
     release = threading.Event()
 
     def answer(body):
@@ -108,7 +110,7 @@ def test_ctrl_c_ends_a_wait(server, slow, interruptible, caplog):
 
     with serve(answer) as at:
         with pytest.raises(KeyboardInterrupt):
-            chat_client.ask_questions(questions(1), server(at.url, backoff_max_s=900.0, timeout_s=900.0))
+            chat_client.ask_questions(questions(1), server(at.url, timeout_s=900.0))
         release.set()
     gc.collect()
     assert len(at.requests) == 1 and caplog.records == []

@@ -15,7 +15,7 @@ from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data.sample import Sample
-from compclip.llm import local_server, server_guard
+from compclip.llm import chat_client, local_server, server_guard
 from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
@@ -32,10 +32,11 @@ def server(tmp_path, monkeypatch):
     """Makes settings whose server is the stand-in, in some ways."""
     monkeypatch.setenv(local_server.ALLOW, "1")
     monkeypatch.setattr(local_server, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(chat_client, "WAIT_S", 0.0)
 
     def make(*ways, **settings):
         command = f"'{sys.executable}' -S -I {STAND_IN} {{port}} {' '.join(ways)}"
-        defaults = {"cache": str(tmp_path / "c" / "answers.sqlite"), "backoff_s": 0.0}
+        defaults = {"cache": str(tmp_path / "c" / "answers.sqlite")}
         return endpoint.Config(**{"server": command, "model": "m"} | defaults | settings)
 
     return make
@@ -144,20 +145,22 @@ def test_one_that_does_not_start(server, sample, command, message):
     assert "\n" not in str(caught.value)
 
 
-def test_one_that_is_never_ready(server, sample, tmp_path):
+def test_one_that_is_never_ready(server, sample, tmp_path, monkeypatch):
     """It is stopped."""
-    with pytest.raises(UserError, match="not ready within server_ready_s=1; raise it; its log"):
-        captioned(endpoint, [sample], server("never", server_ready_s=1.0))
+    monkeypatch.setattr(local_server, "READY_S", 1.0)
+    with pytest.raises(UserError, match="not ready within 1 s; its log"):
+        captioned(endpoint, [sample], server("never"))
     await_gone(*pids(log(tmp_path)))
 
 
-def test_one_that_dies_while_it_is_asked(server, sample):
+def test_one_that_dies_while_it_is_asked(server, sample, monkeypatch):
     """The next attempt would be in a quarter of an hour."""
-    waits = {"backoff_s": 900.0, "backoff_max_s": 900.0}
+    monkeypatch.setattr(chat_client, "WAIT_S", 900.0)
+    monkeypatch.setattr(chat_client, "LONGEST_WAIT_S", 900.0)
     with pytest.raises(
         UserError, match="ended with exit code 7; its log .* with: .*CUDA error: an illegal memory access$"
     ):
-        captioned(endpoint, [sample], server("dies", **waits))
+        captioned(endpoint, [sample], server("dies"))
 
 
 def test_a_deaf_one_and_its_children_are_ended(server, sample, tmp_path, monkeypatch):

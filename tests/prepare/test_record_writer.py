@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from PIL import Image
 
-from compclip.prepare import item_slices, record_writer
+from compclip.prepare import record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
 
 
 def test_slices_by_hand():
     """An edit of one word, and the same words in another order."""
-    slices = item_slices.list_text_slices(
+    slices = record_writer.list_text_slices(
         [("a cup above a hat", "a cup below a hat"), ("a red cup", "a cup red"), ("A cup", "A cup and a hat")]
     )
     assert slices["word: cup"] == [0, 1, 2] and slices["word: above"] == [0] and "word: below" not in slices
@@ -32,17 +32,17 @@ def test_groups_and_sizes_of_pictures(tmp_path):
         StoredRecord("swap", name, ("x", "y"), ("seen",), (RecordPicture(str(tmp_path / f"{name}.png"), 0, 0, ()),))
         for name in ("wide", "square", "gone")
     ]
-    assert item_slices.list_group_slices(record.groups for record in records)["group: seen"] == [0, 1, 2]
-    slices = item_slices.list_size_slices(record_writer.read_sizes(records))
+    assert record_writer.list_group_slices(record.groups for record in records)["group: seen"] == [0, 1, 2]
+    slices = record_writer.list_size_slices(record_writer.read_sizes(records))
     assert slices["picture: wide"] == [0] and slices["picture: square"] == [1]
     assert slices["picture: 3 thousand pixels"] == [0] and slices["picture: 2 thousand pixels"] == [1]
 
 
 def test_classes_of_length():
     """Of nine lengths four classes, in which each record stands once; of few different ones a class each."""
-    slices = item_slices.list_text_slices([(" ".join("a" * n),) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)])
+    slices = record_writer.list_text_slices([(" ".join("a" * n),) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)])
     lengths = {name: members for name, members in slices.items() if name.startswith("length")}
     assert list(lengths) == [f"length: {words} words" for words in ("1 to 3", "4 to 5", "6 to 7", "8 to 9")]
     assert sum(lengths.values(), []) == list(range(9))
-    few = item_slices.list_text_slices([("a b",), ("a",), ("a b c d",), ("a",)])
+    few = record_writer.list_text_slices([("a b",), ("a",), ("a b c d",), ("a",)])
     assert few["length: 1 words"] == [1, 3] and few["length: 4 words"] == [2]
