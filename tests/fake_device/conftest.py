@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from compclip.train import fake_device
+from compclip.train import fake_device, simulated_step
 
 collect_ignore_glob = [] if "FAKE_DEVICE_TESTS" in os.environ else ["test_*.py"]
 
@@ -17,3 +17,9 @@ collect_ignore_glob = [] if "FAKE_DEVICE_TESTS" in os.environ else ["test_*.py"]
 def simulated_device() -> None:
     """Register the device before any test."""
     fake_device.register_device()
+
+
+@pytest.fixture
+def first_step(monkeypatch) -> None:
+    """Count in a run's first step: what it has beside later ones is the optimiser's state, which it makes."""
+    monkeypatch.setattr(simulated_step, "FIRST_STEPS", 0)

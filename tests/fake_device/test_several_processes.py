@@ -51,6 +51,7 @@ FEATURES = (
         ("c2lip", "cached"),
     ],
 )
+@pytest.mark.usefixtures("first_step")
 def test_no_message_waits_for_the_gpu(messages, name, kind):
     """Flags go by the host, features and gradients by the device."""
     cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)

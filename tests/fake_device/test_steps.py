@@ -22,8 +22,8 @@ from compclip.train.simulated_step import StepCost, simulate_step
 
 SHAPE = {
     "embed_dim": 32,
-    "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "patch_size": 8},
-    "text_cfg": {"context_length": 16, "vocab_size": 100, "width": 32, "heads": 2, "layers": 2},
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 8},
+    "text_cfg": {"context_length": 16, "vocab_size": 100, "width": 32, "heads": 2, "layers": 1},
 }
 # How a step may be made; those of `train` that change which operators run.
 KINDS = {
@@ -63,6 +63,7 @@ def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1
         for name, kind in itertools.product(TRAINED, KINDS)
     ],
 )
+@pytest.mark.usefixtures("first_step")
 def test_no_step_waits_or_blocks(name, kind):
     """The host runs ahead of the device: no value is read from it, nothing is copied to it from pageable memory."""
     cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)

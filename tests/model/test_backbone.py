@@ -20,8 +20,8 @@ from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch, Co
 from tests.model.test_towers import TEXTS, TINY
 
 SIGLIP = {
-    "embed_dim": 192, "init_logit_bias": -10, "custom_text": True,
-    "vision_cfg": {"image_size": 224, "timm_model_name": "vit_tiny_patch16_224", "timm_pool": "map", "timm_proj": "none"},
+    "embed_dim": 64, "init_logit_bias": -10, "custom_text": True,
+    "vision_cfg": {"image_size": 160, "timm_model_name": "test_vit", "timm_pool": "map", "timm_proj": "none"},
     "text_cfg": {"context_length": 16, "vocab_size": 1000, "hf_tokenizer_name": "nobody/tiny", "width": 32, "heads": 2,
                  "layers": 2, "no_causal_mask": True, "proj_bias": True, "pool_type": "last"},
 }  # fmt: skip

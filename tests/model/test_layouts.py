@@ -442,7 +442,8 @@ def test_two_towers_in_two_folders(tiny, clip_model, tmp_path):
 def small_timm(monkeypatch):
     """timm's names stand for whole models; this one is small, without a class token as SigLIP is."""
     timm = pytest.importorskip("timm")
-    sizes = {"img_size": 32, "embed_dim": 32, "depth": 2, "num_heads": 2, "class_token": False}
+    sizes = {"img_size": 32, "embed_dim": 32, "depth": 2, "num_heads": 2, "mlp_ratio": 4, "class_token": False}
+    sizes |= {"dynamic_img_size": False}
     create_model = timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda name, **kwargs: create_model(name, **kwargs | sizes))
 

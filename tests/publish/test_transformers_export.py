@@ -193,7 +193,7 @@ LANGUAGE = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_h
 TOWERS = {
     "clip": (TINY | {"quick_gelu": True}, "default", 4),  # class token left away
     "another text tower": (TINY | {"custom_text": True}, "default", 4),
-    "siglip": (SIGLIP, "full", 49),
+    "siglip": (SIGLIP, "full", 25),
 }
 
 
@@ -212,7 +212,7 @@ def make_siglip(folder: Path) -> ClipModel:
     write_json(folder / "siglip.json", SIGLIP)
     model = backbone.create(str(folder / "siglip.json"), seed=5, tokenizer="clip")
     model.clip.visual.trunk = VisionTransformer(
-        224, 32, embed_dim=32, depth=2, num_heads=2, class_token=False, global_pool="map", num_classes=0,
+        160, 32, embed_dim=32, depth=2, num_heads=2, class_token=False, global_pool="map", num_classes=0,
         act_layer="gelu_tanh",
     )  # fmt: skip
     return model

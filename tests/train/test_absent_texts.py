@@ -9,7 +9,7 @@ from compclip.model import towers
 from compclip.train import encode
 from compclip.train.batch import NEGATIVE, POSITIVE, Batch
 from tests import distributed_check
-from tests.distributed_check import CASES, NAMES, run, run_whole_batch
+from tests.distributed_check import CASES, PLAIN_OR_IN_PARTS, run, run_whole_batch
 
 
 def without_masked(batch: Batch, views: Views) -> Batch:
@@ -22,8 +22,7 @@ def without_masked(batch: Batch, views: Views) -> Batch:
     return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
 
 
-@pytest.mark.parametrize("micro", [0, 2])
-@pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
+@pytest.mark.parametrize(("case", "micro"), PLAIN_OR_IN_PARTS)
 def test_no_loss_looks_at_masked_texts(case, micro):
     """In float64, a masked text of the batch being any text."""
     distributed_check.assert_equal(run_whole_batch(case), run(CASES[case], None, micro=micro, change=without_masked))

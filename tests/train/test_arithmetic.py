@@ -22,10 +22,10 @@ from tests import distributed_check
 TIMM = {
     "embed_dim": 16,
     "vision_cfg": {
-        "timm_model_name": "vit_tiny_patch16_224",
+        "timm_model_name": "test_vit",
         "timm_pool": "",
         "timm_proj": "linear",
-        "image_size": 224,
+        "image_size": 160,
     },
     "text_cfg": {"context_length": 12, "vocab_size": 60, "width": 16, "heads": 1, "layers": 2},
 }
@@ -79,7 +79,7 @@ def compute_gradients(clip, recomputes: bool, micro: int = 0) -> dict[str, torch
     clip.zero_grad(set_to_none=True)
     towers.checkpoint_activations(clip, recomputes)
     computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro)
-    batch, side = distributed_check.batch(views), 224 if hasattr(clip.visual, "trunk") else 32
+    batch, side = distributed_check.batch(views), 160 if hasattr(clip.visual, "trunk") else 32
     batch = replace(batch, image_B3HW=F.interpolate(batch.image_B3HW, side)).rows(0, 4)
     computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=cfg, step=0))
     return {name: p.grad for name, p in clip.named_parameters() if p.grad is not None}

@@ -13,7 +13,7 @@ from compclip.train import encode, recorder
 from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch
 from compclip.train.encode import plan_groups, split_by_length
 from tests import distributed_check, small_training, tiny_project
-from tests.distributed_check import CASES, FROZEN, NAMES, run, run_whole_batch
+from tests.distributed_check import CASES, FROZEN, PLAIN_OR_IN_PARTS, run, run_whole_batch
 
 ENCODE = towers.encode_texts
 
@@ -25,10 +25,9 @@ def with_lengths(batch: Batch, _views: Views) -> Batch:
     return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
 
 
-@pytest.mark.parametrize("micro", [0, 2])
-@pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
+@pytest.mark.parametrize(("case", "micro"), PLAIN_OR_IN_PARTS)
 def test_every_method_gets_the_same(case, micro):
-    """Tokens, concepts and composites included, the batch whole and in parts, in three groups."""
+    """Tokens, concepts and composites included, the batch whole or in parts, in three groups."""
     in_groups = run(CASES[case], None, micro=micro, groups=3, change=with_lengths)
     distributed_check.assert_equal(run_whole_batch(case), in_groups)
 
