@@ -332,27 +332,12 @@ def hash_backbone(inputs: Inputs) -> str:
     return _fingerprint_current(sorted(inputs.backbone.iterdir()))
 
 
-class FormerFingerprints(NamedTuple):
-    """Of the data, and of all that is read, as the keys of earlier runs had them."""
-
-    data: str
-    all: str
-
-
 class Fingerprints(NamedTuple):
-    """Of the columns of its data that a run reads, of these together, and of data and backbone together.
-
-    `former`: with the pictures' places for their checksums; before that, of the data's whole manifest.
-    """
+    """Of the columns of its data that a run reads, of these together, and of data and backbone together."""
 
     columns: dict[str, str]
     data: str
     all: str
-    former: tuple[FormerFingerprints, ...]
-
-    def includes(self, recorded: object) -> bool:
-        """Return whether a recorded fingerprint of all that is read is this one, or a former one of the same."""
-        return recorded in (self.all, *(fingerprints.all for fingerprints in self.former))
 
 
 def hash_inputs(
@@ -377,19 +362,11 @@ def hash_inputs(
             raise UserError(f"{path}: not there; {fix}")
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
     read_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns)}
-    former_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns, former=True)}
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
     data = _hash_text(json.dumps(read_columns))
-    places = _hash_text(json.dumps(former_columns))
-    manifest = _fingerprint_current((inputs.manifest,))
-    others = _fingerprint_current(files)
-    former = (
-        FormerFingerprints(places, _hash_text(f"{places} {others}")),
-        FormerFingerprints(manifest, _fingerprint_current((inputs.manifest, *files))),
-    )
-    return Fingerprints(read_columns, data, _hash_text(f"{data} {others}"), former)
+    return Fingerprints(read_columns, data, _hash_text(f"{data} {_fingerprint_current(files)}"))
 
 
 def hash_pictures(inputs: Inputs) -> Fingerprints:
@@ -401,7 +378,7 @@ def _find_neighbours(inputs: Inputs) -> Path:
     """Return the file of a pair's neighbours. Raises UserError where it is not there, or of other pictures."""
     path = inputs.neighbours
     made_of = read_neighbours_record(inputs.root).get(inputs.pair, {}).get("inputs")
-    if not path.is_file() or not hash_pictures(inputs).includes(made_of):
+    if not path.is_file() or hash_pictures(inputs).all != made_of:
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
             f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
