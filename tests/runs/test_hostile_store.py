@@ -108,7 +108,7 @@ def test_the_lists_name_it(grid, victim, capsys, name):
     assert command.main([]) == 0
     *rows, _, total = capsys.readouterr().out.splitlines()
     lines = {row.split()[0]: row for row in rows}
-    assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "finished" in lines[grid[1].key]
+    assert "refused" in lines[grid[0].key] and words in lines[grid[0].key] and "done" in lines[grid[1].key]
     assert total.endswith("; 1 refused")
     page = status.format_page(*run_table.list_runs("params.yaml"), 10_000)
     assert (words in page and "1 damaged" in page) or not os.path.lexists(grid[0].folder.lock)
