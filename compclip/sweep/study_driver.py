@@ -391,17 +391,19 @@ class StudyDriver:
         path = run_store.find_folder(running.key, self.root).intermediate
         if self.study.pruner == "none" or not path.is_file():
             return False
-        lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
+        trial = running.trial
+        lines = read_text(path).split("\n")[:-1]  # the last one may be half-written
         for line in lines[running.rungs :]:
             rung = json.loads(line)
             step = str(rung["step"])
             values = studies.column_values(self.columns, rung["metrics"])
             running.rungs += 1
-            trial = running.trial
             trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), step: values})
-            ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
-            noted = [t.user_attrs.get(NOTED, {}) for t in ended]
-            if should_stop(self.study, values, [by_step[step] for by_step in noted if step in by_step]):
+            other_values = []
+            for ended in self._in_state(TrialState.COMPLETE, TrialState.PRUNED):
+                if ended.number != trial.number and step in ended.user_attrs.get(NOTED, {}):
+                    other_values.append(ended.user_attrs[NOTED][step])
+            if should_stop(self.study, values, other_values):
                 return True
         return False
 
