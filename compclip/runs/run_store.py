@@ -186,10 +186,11 @@ def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
     seed are none either, but for the context length, to which its text tower is cut.
     """
     train = {k: v for k, v in run["train"].items() if k not in RESOURCES}
+    schedule = {}
     if trains:
         schedule = {"train": train, "seed": run["cell"]["seed"]}
-    else:
-        schedule = {"context_length": length} if (length := train.get("context_length")) else {}
+    elif train.get("context_length"):
+        schedule = {"context_length": train["context_length"]}
     method = run["cell"]["method"].partition(".")[0]
     return {"method": method, "config": run["method"], **schedule}
 
@@ -223,7 +224,7 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
 
 def absent_plan(path: Path, stage: str, target: str, root: Path) -> UserError:
     """Return the error of a stage's file that is not there: who writes it, close names, whether this is a project."""
-    close_names = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.json")])
+    close_names = get_close_matches(path.stem, [plan.stem for plan in path.parent.glob("*.json")])
     hint = f"; did you mean {' or '.join(map(repr, close_names))}?" if close_names else ""
     if not (root / "params.yaml").is_file():
         hint = "; there is no params.yaml here: run from a project's root, or begin one with `compclip init`"
@@ -392,8 +393,13 @@ def _hash_text(text: str) -> str:
 
 def _fingerprint_current(paths: Iterable[Path]) -> str:
     """Hash files; cached for all runs of a process as long as the files do not change."""
-    files = [f for path in paths for f in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    return _fingerprint(tuple(paths), tuple((f, s.st_mtime_ns, s.st_size) for f in files if (s := f.stat())))
+    paths = tuple(paths)
+    states = []
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            state = file.stat()
+            states.append((file, state.st_mtime_ns, state.st_size))
+    return _fingerprint(paths, tuple(states))
 
 
 @functools.lru_cache

@@ -280,11 +280,13 @@ def count_scored(run: ListedRun, folder: RunFolder) -> tuple[int, int] | None:
     if not run.benchmarks:
         return None
     names = [SafeName(name, "benchmark") for name in run.benchmarks]
-    places = [folder.results] if folder.results else []
+    result_folders = [folder.results] if folder.results else []
     if run.published and _is_published(run, folder):
-        places.append(run.published.results)
-    counts = [sum(result_path(place, name).is_file() for name in names) for place in places]
-    return max(counts, default=0), len(names)
+        result_folders.append(run.published.results)
+    scored = 0
+    for results in result_folders:
+        scored = max(scored, sum(result_path(results, name).is_file() for name in names))
+    return scored, len(names)
 
 
 def count_missing_snapshots(run: ListedRun, folder: RunFolder) -> int:

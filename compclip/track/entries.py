@@ -137,9 +137,9 @@ class MlflowEntry:
     def content(self) -> str:
         """A hash of what an MLflow run shows; the store has the entry as long as it is the same."""
         numbers = [(point.name, repr(point.value), point.step) for point in self.numbers]
-        shown = [LAYOUT, self.tags, self.note, self.params, numbers, self.datasets, self.status,
+        contents = [LAYOUT, self.tags, self.note, self.params, numbers, self.datasets, self.status,
                  bool(self.checkpoint), self.tables, self.content_of_files]  # fmt: skip
-        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def values(self) -> list[MetricPoint]:

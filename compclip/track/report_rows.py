@@ -141,7 +141,9 @@ def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return the parameters that all of a row's runs share."""
     params = [entries.flatten_config(run.config) for run in runs]
     shared = params[0] if params else {}
-    return {key: value for key, value in shared.items() if all(other.get(key) == value for other in params)}
+    for run_params in params:
+        shared = {key: value for key, value in shared.items() if run_params.get(key) == value}
+    return shared
 
 
 def _make_table(lines: Sequence[CsvLine]) -> dict[str, Any]:
