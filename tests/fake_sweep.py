@@ -50,7 +50,8 @@ with open("starts.txt", "a") as file:
 os.makedirs(os.path.join(folder, "scores", "formula"), exist_ok=True)
 for name, values in metrics.items():
     with open(os.path.join(folder, "scores", "formula", name + ".json"), "w") as file:
-        json.dump({"metrics": values}, file)
+        json.dump({"benchmark": name, "kind": "composition", "metrics": values, "lower": [], "scores": [],
+                   "headline": []}, file)
 with open(os.path.join(folder, "scored.tmp"), "w") as file:
     json.dump({"identity": "formula"}, file)
 os.replace(os.path.join(folder, "scored.tmp"), os.path.join(folder, "scored.json"))
@@ -78,6 +79,8 @@ def scored(params: Params, stored: StoredRun) -> bool:
 def leave(folder: RunFolder, documents: Mapping[str, dict]) -> None:
     """Leave results as a job does."""
     scores_folder = folder.scores("formula")
+    fields = {"kind": "composition", "lower": [], "scores": [], "headline": []}
+    documents = {name: {"benchmark": name, **fields, **document} for name, document in documents.items()}
     result_store.write_documents(documents, scores_folder)
     result_store.mark_scored(folder, scores_folder)
 

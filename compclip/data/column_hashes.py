@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,8 +39,7 @@ HEAD = "head"
 PLACE = ("image", "offset", "length")
 PICTURES = "pictures"
 NEGATIVES = "negative_pictures"
-# What the keys of earlier runs had in the place of pictures: where they lie.
-FORMER_COLUMNS = {PICTURES: (*PLACE, HEAD), NEGATIVES: ("negatives",)}
+PLACES = (*PLACE, HEAD, "negatives")  # no part of a key: where pictures lie
 
 
 def hash_shard(path: Path, samples: Path) -> dict[str, str]:
@@ -143,13 +141,9 @@ def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
     return join_shards([hash_shard(folder / SHARDS / file, folder / SAMPLES / file) for file in files])
 
 
-def list_names(hashes: Mapping[str, str], columns: Iterable[str], former: bool = False) -> list[str]:
-    """Return which hashes the key of a run has that reads `columns`, EVERY for all; `former`: those that it had."""
-    replaced = {name for names in FORMER_COLUMNS.values() for name in names}
-    if EVERY in columns:
-        return sorted(hashes.keys() - (FORMER_COLUMNS.keys() if former else replaced))
-    names = [FORMER_COLUMNS.get(name, (name,)) if former else (name,) for name in columns]
-    return sorted(itertools.chain.from_iterable(names))
+def list_names(hashes: Mapping[str, str], columns: Iterable[str]) -> list[str]:
+    """Return which hashes the key of a run has that reads `columns`, EVERY for all."""
+    return sorted(hashes.keys() - set(PLACES) if EVERY in columns else columns)
 
 
 def _record_path(folder: Path) -> Path:

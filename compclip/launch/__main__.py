@@ -183,9 +183,14 @@ def cancel(params_path: str, stages: Sequence[str] = (), data: Sequence[str] = (
             if not tasks:
                 raise
             messages.warn(f"jobs of shards are cancelled, those of runs are not: {error}")
-    workers = [worker for folder in folders if (worker := jobs.find_worker(folder))]
-    busy = {worker.folder for worker in workers}
-    over = [folder for folder in folders if folder not in busy and jobs.find_job(folder)]
+    workers = []
+    over = []
+    for folder in folders:
+        worker = jobs.find_worker(folder)
+        if worker:
+            workers.append(worker)
+        elif jobs.find_job(folder):
+            over.append(folder)
     stopped = _stop_workers(workers)
     idle = {*over, *(worker.folder for worker in stopped)}
     for folder in idle:

@@ -47,8 +47,11 @@ def wait_for_tasks(work: ShardWork) -> None:
     """
     name = f"{work.stage}@{work.folder.name}"
     missing_keys = {item.key for item in work.missing()}
-    tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if missing_keys & set(task.shards.values())]
-    task_jobs = [job for task in tasks if (job := jobs.find_job(task.folder))]
+    task_jobs = []
+    for task in shard_tasks.list_sent_tasks(work.folder):
+        job = jobs.find_job(task.folder)
+        if job and missing_keys & set(task.shards.values()):
+            task_jobs.append(job)
     live = [job for job in task_jobs if job.state() in jobs.LIVE]
     if live:
         count = f" and {len(live) - 1} more" if live[1:] else ""
@@ -140,9 +143,10 @@ def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingSh
     """Find what a stage lacks now. Raises UserError where an earlier one has not been run."""
     work = shard_stages.plan_work(stage, name, cfg, root)
     missing = work.missing()
-    live_tasks = [task for task in shard_tasks.list_sent_tasks(work.folder) if jobs.find_worker(task.folder)]
-    live_keys = {key for task in live_tasks for key in task.shards.values()}
-    live_keys |= {item.key for item in missing if lock.is_locked(work.lock_path(item))}
+    live_keys = {item.key for item in missing if lock.is_locked(work.lock_path(item))}
+    for task in shard_tasks.list_sent_tasks(work.folder):
+        if jobs.find_worker(task.folder):
+            live_keys.update(task.shards.values())
     return MissingShards(name, work, missing, frozenset(live_keys))
 
 

@@ -332,7 +332,7 @@ def find_job_folder(key: str, root: Path = Path(".")) -> RunFolder:
 # the profile says nothing of the kind.
 
 OUR_PREFIX = "COMPCLIP_"
-OTHERS = (
+PASSED_ON = (
     "HF_ENDPOINT",
     "HF_HOME",
     "HF_HUB_CACHE",
@@ -358,7 +358,7 @@ REPLACED = {
 def export_lines(environment: Mapping[str, str], webhook: str = "") -> list[str]:
     """Return lines of a script that set what a job needs, without secrets, as that in the variable `webhook`."""
     allowed = environment_variables.list_allowed(environment)
-    names = [name for name in environment if name.startswith(OUR_PREFIX) or name in OTHERS or name in allowed]
+    names = [name for name in environment if name.startswith(OUR_PREFIX) or name in PASSED_ON or name in allowed]
     hidden = {*SECRETS, *OF_SENDER, webhook}
     return [f"export {name}={shlex.quote(environment[name])}" for name in sorted(names) if name not in hidden]
 

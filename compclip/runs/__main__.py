@@ -160,11 +160,7 @@ def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)
     size = format_bytes(run_table.count_bytes(removed))
-    freed = format_bytes(inventory.count_freed_bytes(removed))
-    print(
-        f"{format_count(len(removed), 'run')}, {size}, of which {freed} without another name, "
-        "as in runs/ or DVC's cache"
-    )
+    print(f"{format_count(len(removed), 'run')}, {size}; what has a name in runs/ or DVC's cache stays there")
     return 2 if faults else 0
 
 

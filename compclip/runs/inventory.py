@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import os
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,56 +28,39 @@ from compclip.interface.method import load_method
 from compclip.model import run_weights
 from compclip.runs import jobs, keys, result_files, run_folder, run_store, run_table
 from compclip.runs.run_folder import RUNS, RunFolder, Trained, published_folders, result_paths
-from compclip.runs.run_table import DiskFile, RunRow
 
 REMOVED = ".removed-"  # a run on its way out
 GRIDS = Path("experiments/grids")
 SYNCED = Path("mlflow/synced.json")  # what MLflow holds: cells by name
-STORAGES = Path(".work/studies")
-
-
-def count_freed_bytes(rows: Iterable[RunRow]) -> int:
-    """Count the bytes that removing runs frees: a file that has a name elsewhere, in runs/ or DVC's cache, stays."""
-    own_names: Counter[tuple[int, int]] = Counter()
-    blocks: dict[tuple[int, int], DiskFile] = {}
-    for row in rows:
-        blocks |= row.blocks
-        own_names.update({inode: block.own_names for inode, block in row.blocks.items()})
-    return sum(block.size for inode, block in blocks.items() if own_names[inode] >= block.names)
 
 
 @dataclass(frozen=True)
 class RunUsers:
     """By run key, who names the run.
 
-    `open`: cells whose data or backbone are not here, by what is known of their keys. `lost`: cells that MLflow holds
-    and that are not published any more, by name. `missing`: a line for each grid with open cells.
+    `open_cells`: those whose data or backbone are not here, by what is known of their keys. `missing`: a line for each
+    grid with open cells.
     """
 
     names_by_key: Mapping[str, Sequence[str]]
-    open: Mapping[str, str]
-    lost: frozenset[str]
+    open_cells: Mapping[str, str]
     missing: Sequence[str]
 
     def list_users(self, folder: RunFolder) -> list[str]:
         """List who names a run, or may name it."""
         users = list(dict.fromkeys(self.names_by_key.get(folder.key, ())))
-        if not (self.open or self.lost):
-            return users
         path = run_table.find_config(folder)
+        if not self.open_cells:
+            return users
         if path is None:
-            return [*users, "perhaps a cell whose data is not here"] if self.open else users
+            return [*users, "perhaps a cell whose data is not here"]
         try:
             run = read.read_values(path)
             cell = parse_cell(run.get("cell"), f"{folder.path}: cell")
-            open_cell = self.open.get(run_store.hash_parameters(run, load_method(cell.method).TRAINS))
+            open_cell = self.open_cells.get(run_store.hash_parameters(run, load_method(cell.method).TRAINS))
         except (UserError, KeyError) as error:
-            return [*users, f"perhaps a cell: {error}"]
-        if cell.name in self.lost:
-            users.append(f"MLflow: {cell.name}")
-        if open_cell:
-            users.append(f"perhaps {open_cell}")
-        return users
+            open_cell = f"a cell: {error}"
+        return [*users, f"perhaps {open_cell}"] if open_cell else users
 
 
 def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
@@ -88,7 +71,6 @@ def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
     names_by_key: dict[str, list[str]] = defaultdict(list)
     open_cells: dict[str, str] = {}
     missing = []
-    lost = set()
     for path, prefix in ((Path(params_path), ""), *((path, f"{path.stem}: ") for path in grids)):
         cells = keys.list_cells(path, root)
         for cell in cells:
@@ -101,38 +83,24 @@ def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
             missing.append(f"{path}: {count} not judged ({unkeyed[0].error}); what may be theirs stays")
     for run_key, name in _list_trials(root):
         names_by_key[run_key].append(name)
-    published = {f"{p.parent.name}-{p.name}": p for p in run_folder.published_folders(root / run_folder.RUNS)}
-    for name in read_mapping(root / SYNCED) if (root / SYNCED).is_file() else ():
-        if name in published and (run_key := Trained(published[name]).run_key):
-            names_by_key[run_key].append(f"MLflow: {name}")
-        else:
-            lost.add(name)
-    return RunUsers(names_by_key, open_cells, frozenset(lost), missing)
+    synced_names = read_mapping(root / SYNCED) if (root / SYNCED).is_file() else {}
+    for path in run_folder.published_folders(root / run_folder.RUNS):
+        name = f"{path.parent.name}-{path.name}"
+        if name in synced_names:
+            names_by_key[Trained(path).run_key].append(f"MLflow: {name}")
+    return RunUsers(names_by_key, open_cells, missing)
 
 
 def _list_trials(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield run key and name of every trial of every study.
-
-    Running ones are in the study's own storage: trials.json learns of one when it is over.
-    """
+    """Yield run key and name of every trial of every study."""
     for path in sorted((root / run_table.STUDIES).glob("*/trials.json")):
         study = read_mapping(path)
         name = path.parent.name
         if study.get("reference"):
             yield study["reference"]["run_key"], f"{name}: pretrained"
-        yield from ((trial["run_key"], f"{name}#{trial['number']}") for trial in study["trials"] if trial["run_key"])
-    query = (
-        "SELECT number, json_extract(value_json, '$') FROM trial_user_attributes JOIN trials USING (trial_id) "
-        "WHERE key = 'run_key' ORDER BY number"
-    )
-    for path in sorted((root / STORAGES).glob("*.db")):
-        try:
-            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as storage:
-                rows = storage.execute(query).fetchall()
-        except sqlite3.Error as error:
-            fix = "remove the file or give it another name"
-            raise UserError(f"{path}: not a study's storage ({error}); {fix}") from error
-        yield from ((run_key, f"{path.stem}#{number}") for number, run_key in rows)
+        for trial in study["trials"]:
+            if trial["run_key"]:
+                yield trial["run_key"], f"{name}#{trial['number']}"
 
 
 def remove(folder: RunFolder) -> None:

@@ -65,10 +65,7 @@ def write_keys(root: Path) -> int:
     keys_by_name = {}
     for plan in plans:
         chosen = read_chosen(plan.stem, tune["studies"].get(plan.stem, {}), root)
-        document = read_mapping(plan)
-        if "columns" not in document:
-            raise UserError(f"{plan}: of an earlier version; run `dvc repro plan` first")
-        keys_by_name[plan.name] = run_store.compute_keys(document, root, chosen)
+        keys_by_name[plan.name] = run_store.compute_keys(read_mapping(plan), root, chosen)
     for name, keys in keys_by_name.items():
         write_json(root / run_store.KEYS / name, keys)
     return sum(map(len, keys_by_name.values()))

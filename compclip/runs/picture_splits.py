@@ -52,8 +52,10 @@ class PictureSplit:
                 selected[name] = replace(results[validation_set], benchmark=name)
             elif self.name == WHOLE or validation_set:
                 selected[name] = result
-            elif (of_split := self.select_of_result(result)).items:
-                selected[name] = of_split
+            else:
+                split_result = self.select_of_result(result)
+                if split_result.items:
+                    selected[name] = split_result
         return selected
 
     def describe(self) -> str:
@@ -132,7 +134,8 @@ def select_of_result(result: Result, choose: ChooseIds) -> Result:
     items = {}
     for metric, all_items in result.items.items():
         ids = choose(result.benchmark, metric)
-        if ids is not None and len(positions := _positions(all_items.ids, ids)):
+        positions = () if ids is None else _positions(all_items.ids, ids)
+        if positions:
             items[metric] = all_items if len(positions) == len(all_items.ids) else all_items.at(positions)
     metrics = {metric: float(chosen.values.mean()) for metric, chosen in items.items()}
     means = {}

@@ -163,20 +163,31 @@ def end_life(path: Path) -> None:
     del _own_lives[path]
 
 
+def read_lives(folder: RunFolder) -> dict[Path, dict[str, Any]]:
+    """Return what each process noted that worked on a run, in order, but what is half-written or not ours."""
+    lives = {}
+    for path in folder.lives.glob("*.json"):
+        with contextlib.suppress(UserError):
+            life = read_mapping(path)
+            if isinstance(life.get("started"), (int, float)) and isinstance(life.get("devices"), int):
+                lives[path] = life
+    return dict(sorted(lives.items(), key=lambda item: item[1]["started"]))
+
+
 def sum_device_seconds(folder: RunFolder) -> float:
     """Sum seconds x devices over all processes of a run, killed and requeued ones and this one included."""
     total = 0.0
-    for path in folder.lives.glob("*.json"):
-        with contextlib.suppress(OSError, UserError, KeyError, TypeError):  # being written, or not by us
-            life = read_mapping(path)
-            if path in _own_lives:
-                touch_life(path)
-            total += _seconds(path, life) * life["devices"]
+    for path, life in read_lives(folder).items():
+        if path in _own_lives:
+            touch_life(path)
+        total += _seconds(path, life) * life["devices"]
     return round(total, 3)
 
 
 def _seconds(path: Path, life: dict[str, Any]) -> float:
-    return life["seconds"] if "seconds" in life else max(0.0, path.stat().st_mtime - life["started"])
+    if isinstance(life.get("seconds"), (int, float)):
+        return life["seconds"]
+    return max(0.0, path.stat().st_mtime - life["started"])
 
 
 def read_device_seconds(folder: RunFolder) -> float:
@@ -201,11 +212,7 @@ def ran_on_gpu(folder: RunFolder) -> bool:
     facts = folder.final.facts()
     if facts:
         return is_on_gpu(facts)
-    for path in folder.lives.glob("*.json"):
-        with contextlib.suppress(OSError, UserError):  # being written, or not by us
-            if read_mapping(path).get("gpu"):
-                return True
-    return False
+    return any(life.get("gpu") for life in read_lives(folder).values())
 
 
 def format_hours(device_seconds: float, on_gpu: bool) -> str:

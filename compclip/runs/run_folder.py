@@ -268,12 +268,10 @@ def find_place(description: bytes) -> int:
 
 
 def check_file(path: Path) -> None:
-    """Raise ValueError where a checkpoint's bytes are not those that were written; an older one has no checksum."""
+    """Raise ValueError where a checkpoint's bytes are not those that were written, KeyError without a checksum."""
     with open(path, "rb") as file:
         description = file.read(int.from_bytes(file.read(LENGTH), "little"))
-        recorded = json.loads(description)["__metadata__"].get(NAME)
-        if recorded is None:
-            return
+        recorded = json.loads(description)["__metadata__"][NAME]
         checksum = zlib.crc32(description.replace(recorded.encode(), UNKNOWN.encode(), 1))
         while content := file.read(CHUNK):
             checksum = zlib.crc32(content, checksum)

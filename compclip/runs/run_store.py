@@ -186,10 +186,11 @@ def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
     seed are none either, but for the context length, to which its text tower is cut.
     """
     train = {k: v for k, v in run["train"].items() if k not in RESOURCES}
+    schedule = {}
     if trains:
         schedule = {"train": train, "seed": run["cell"]["seed"]}
-    else:
-        schedule = {"context_length": length} if (length := train.get("context_length")) else {}
+    elif train.get("context_length"):
+        schedule = {"context_length": train["context_length"]}
     method = run["cell"]["method"].partition(".")[0]
     return {"method": method, "config": run["method"], **schedule}
 
@@ -223,7 +224,7 @@ def locate_run(run: Run, root: Path = Path(".")) -> StoredRun:
 
 def absent_plan(path: Path, stage: str, target: str, root: Path) -> UserError:
     """Return the error of a stage's file that is not there: who writes it, close names, whether this is a project."""
-    close_names = get_close_matches(path.stem, [other.stem for other in path.parent.glob("*.json")])
+    close_names = get_close_matches(path.stem, [plan.stem for plan in path.parent.glob("*.json")])
     hint = f"; did you mean {' or '.join(map(repr, close_names))}?" if close_names else ""
     if not (root / "params.yaml").is_file():
         hint = "; there is no params.yaml here: run from a project's root, or begin one with `compclip init`"
@@ -332,27 +333,12 @@ def hash_backbone(inputs: Inputs) -> str:
     return _fingerprint_current(sorted(inputs.backbone.iterdir()))
 
 
-class FormerFingerprints(NamedTuple):
-    """Of the data, and of all that is read, as the keys of earlier runs had them."""
-
-    data: str
-    all: str
-
-
 class Fingerprints(NamedTuple):
-    """Of the columns of its data that a run reads, of these together, and of data and backbone together.
-
-    `former`: with the pictures' places for their checksums; before that, of the data's whole manifest.
-    """
+    """Of the columns of its data that a run reads, of these together, and of data and backbone together."""
 
     columns: dict[str, str]
     data: str
     all: str
-    former: tuple[FormerFingerprints, ...]
-
-    def includes(self, recorded: object) -> bool:
-        """Return whether a recorded fingerprint of all that is read is this one, or a former one of the same."""
-        return recorded in (self.all, *(fingerprints.all for fingerprints in self.former))
 
 
 def hash_inputs(
@@ -377,19 +363,11 @@ def hash_inputs(
             raise UserError(f"{path}: not there; {fix}")
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
     read_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns)}
-    former_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns, former=True)}
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
     data = _hash_text(json.dumps(read_columns))
-    places = _hash_text(json.dumps(former_columns))
-    manifest = _fingerprint_current((inputs.manifest,))
-    others = _fingerprint_current(files)
-    former = (
-        FormerFingerprints(places, _hash_text(f"{places} {others}")),
-        FormerFingerprints(manifest, _fingerprint_current((inputs.manifest, *files))),
-    )
-    return Fingerprints(read_columns, data, _hash_text(f"{data} {others}"), former)
+    return Fingerprints(read_columns, data, _hash_text(f"{data} {_fingerprint_current(files)}"))
 
 
 def hash_pictures(inputs: Inputs) -> Fingerprints:
@@ -401,7 +379,7 @@ def _find_neighbours(inputs: Inputs) -> Path:
     """Return the file of a pair's neighbours. Raises UserError where it is not there, or of other pictures."""
     path = inputs.neighbours
     made_of = read_neighbours_record(inputs.root).get(inputs.pair, {}).get("inputs")
-    if not path.is_file() or not hash_pictures(inputs).includes(made_of):
+    if not path.is_file() or hash_pictures(inputs).all != made_of:
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
             f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
@@ -415,8 +393,13 @@ def _hash_text(text: str) -> str:
 
 def _fingerprint_current(paths: Iterable[Path]) -> str:
     """Hash files; cached for all runs of a process as long as the files do not change."""
-    files = [f for path in paths for f in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    return _fingerprint(tuple(paths), tuple((f, s.st_mtime_ns, s.st_size) for f in files if (s := f.stat())))
+    paths = tuple(paths)
+    states = []
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            state = file.stat()
+            states.append((file, state.st_mtime_ns, state.st_size))
+    return _fingerprint(paths, tuple(states))
 
 
 @functools.lru_cache

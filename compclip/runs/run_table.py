@@ -27,27 +27,14 @@ KEY = re.compile(r"[0-9a-f]{16}")
 CELL = re.compile(r"cell:\n(?:[ \t]+.*\n)+")  # where a config.yaml names its cell
 STUDIES = Path("studies")
 # States of a run on which nobody works; the others are those of jobs.
-STOPPED = "stopped"
-DAMAGED = "damaged"
-# as a grid sees it
 SCORING = "scoring"
 STALE = "stale"
+STOPPED = "stopped"
 TRAINED = "trained"
 PUBLISHED = "published"
-# as the store sees it
-FINISHED = "finished"
-EMPTY = "empty"
+DAMAGED = "damaged"
 REFUSED = "refused"  # holds a link, a pipe, or too deep a tree: nothing of it is read
 WITH_WEIGHTS = (TRAINED, jobs.DONE, PUBLISHED)
-
-
-@dataclass(frozen=True)
-class DiskFile:
-    """A file on the disk: its bytes, how many names it has, and how many of these are the run's."""
-
-    size: int
-    names: int
-    own_names: int
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class RunRow:
     waits_by: str = ""  # SLURM's reason why its job has not started
     folder: RunFolder = field(default_factory=lambda: RunFolder(Path()))
     age_s: float = 0.0
-    blocks: Mapping[tuple[int, int], DiskFile] = field(default_factory=dict)  # by inode
+    bytes_by_inode: Mapping[tuple[int, int], int] = field(default_factory=dict)  # on the disk
     is_kept: bool = False
     origin: str = ""  # of a run that was carried from another key, which has its hours
 
@@ -78,7 +65,7 @@ class RunRow:
     @property
     def live(self) -> bool:
         """Whether somebody works on it, or is about to."""
-        return self.state in jobs.LIVE
+        return self.state in (*jobs.LIVE, SCORING)
 
     @property
     def refused(self) -> bool:
@@ -109,24 +96,18 @@ def inspect_run(folder: RunFolder) -> RunRow:
         return RunRow(folder.key, REFUSED, error=str(error), folder=folder)
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     changed_at = next((path.stat().st_mtime for path in marks if path.exists()), time.time())
-    row = RunRow(
-        folder.key,
-        DAMAGED,
+    row = replace(
+        make_row(ListedRun(folder.key, folder)),
         folder=folder,
         age_s=max(0.0, time.time() - changed_at),
-        blocks=_list_blocks(folder.path),
+        bytes_by_inode=_list_bytes(folder.path),
         is_kept=folder.keep_mark.exists(),
     )
     try:
-        row = replace(row, origin=describe_origin(folder.final), on_gpu=progress.ran_on_gpu(folder))
-        if not row.origin:
-            row = replace(row, device_seconds=progress.read_device_seconds(folder))
-        worker = jobs.find_worker(folder)
-        if worker:
-            return replace(row, state=worker.state(), job=worker.label())
-        return replace(row, state=_find_stored_state(folder))
+        origin = describe_origin(folder.final)
     except UserError as error:
-        return replace(row, error=str(error))
+        return replace(row, state=DAMAGED, error=str(error))
+    return replace(row, origin=origin, device_seconds=0.0) if origin else row
 
 
 def describe_origin(trained: Trained) -> str:
@@ -135,26 +116,21 @@ def describe_origin(trained: Trained) -> str:
     return f"taken over from {origin['from']}" if origin else ""
 
 
-def _find_stored_state(folder: RunFolder) -> str:
-    if folder.finished:
-        return FINISHED
-    return STOPPED if folder.metrics.is_file() or folder.checkpoints() else EMPTY
-
-
-def _list_blocks(path: Path) -> dict[tuple[int, int], DiskFile]:
-    blocks: dict[tuple[int, int], DiskFile] = {}
+def _list_bytes(path: Path) -> dict[tuple[int, int], int]:
+    bytes_by_inode = {}
     for folder, _, names in os.walk(path):
         for name in names:
             status = os.lstat(os.path.join(folder, name))
-            inode = status.st_dev, status.st_ino
-            own_names = blocks[inode].own_names if inode in blocks else 0
-            blocks[inode] = DiskFile(status.st_blocks * 512, status.st_nlink, own_names + 1)
-    return blocks
+            bytes_by_inode[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return bytes_by_inode
 
 
 def count_bytes(rows: Iterable[RunRow]) -> int:
     """Count the bytes of several runs on the disk, each file once."""
-    return sum({inode: block.size for row in rows for inode, block in row.blocks.items()}.values())
+    bytes_by_inode: dict[tuple[int, int], int] = {}
+    for row in rows:
+        bytes_by_inode |= row.bytes_by_inode
+    return sum(bytes_by_inode.values())
 
 
 def find_config(folder: RunFolder) -> Path | None:
@@ -259,9 +235,9 @@ def make_row(run: ListedRun) -> RunRow:
 
 def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
     worker = jobs.find_worker(folder)
-    # Of a run in neither grid nor study, name and schedule are those that it was sent with.
-    path = next((path for path in (folder.run, folder.final.config) if path.is_file()), None)
-    sent_run = read.read_values(path) if path and not run.schedule else {}
+    sent_run = {}
+    if not run.schedule and folder.run.is_file() and (worker or not folder.finished):
+        sent_run = read.read_values(folder.run)  # of a run in neither grid nor study: name and schedule
     schedule = run.schedule or sent_run.get("train")
     steps = progress.read_progress(folder.progress, schedule) if folder.progress and schedule else None
     row = RunRow(run.name, STALE, steps, device_seconds=progress.read_device_seconds(folder))
@@ -281,7 +257,7 @@ def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
         return replace(row, state=jobs.FAILED, job=job.label(), error=one_line(job.reason()))
     if folder.finished:
         return replace(row, state=TRAINED, error=run.error)
-    return replace(row, state=STOPPED if steps else STALE, error=run.error)
+    return replace(row, state=STOPPED if steps or folder.checkpoints() else STALE, error=run.error)
 
 
 def _is_published(run: ListedRun, folder: RunFolder) -> bool:
@@ -304,11 +280,13 @@ def count_scored(run: ListedRun, folder: RunFolder) -> tuple[int, int] | None:
     if not run.benchmarks:
         return None
     names = [SafeName(name, "benchmark") for name in run.benchmarks]
-    places = [folder.results] if folder.results else []
+    result_folders = [folder.results] if folder.results else []
     if run.published and _is_published(run, folder):
-        places.append(run.published.results)
-    counts = [sum(result_path(place, name).is_file() for name in names) for place in places]
-    return max(counts, default=0), len(names)
+        result_folders.append(run.published.results)
+    scored = 0
+    for results in result_folders:
+        scored = max(scored, sum(result_path(results, name).is_file() for name in names))
+    return scored, len(names)
 
 
 def count_missing_snapshots(run: ListedRun, folder: RunFolder) -> int:

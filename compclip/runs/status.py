@@ -8,6 +8,7 @@ shards made, captions a second, time left, jobs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compclip.base.command_line import CommandParser
@@ -54,19 +55,14 @@ JSON_FIELDS = (
 
 def list_cells(row: RunRow) -> tuple[str, ...]:
     """Return the texts of a run's columns, in the order of HEADER."""
-    step = ""
-    loss = ""
-    speed = ""
-    time_left = ""
+    curve = ["", "", "", ""]
     if row.progress:
-        step = f"{row.progress.step}/{row.progress.steps}"
-        loss = f"{row.progress.loss:.4f}"
+        curve[:2] = [f"{row.progress.step}/{row.progress.steps}", f"{row.progress.loss:.4f}"]
     if row.progress and row.state == jobs.RUNNING:
-        speed = f"{row.progress.samples_per_second:.0f}"
-        time_left = format_duration(row.progress.eta_s)
+        curve[2:] = [f"{row.progress.samples_per_second:.0f}", format_duration(row.progress.eta_s)]
     spent = progress.format_hours(row.device_seconds, row.on_gpu) if row.device_seconds else ""
     scored = "/".join(map(str, row.scored or ()))
-    return (row.name, row.state, step, loss, speed, time_left, scored, spent, describe_job(row), row.error)
+    return (row.name, row.state, *curve, scored, spent, describe_job(row), row.error)
 
 
 @dataclass(frozen=True)
@@ -114,30 +110,30 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     shard_keys = set(shard_tasks.read_request(folder).values())
     entries = {entry.name: entry for entry in os.scandir(folder)}
     finished = [entries[f"{key}.json"] for key in shard_keys if f"{key}.json" in entries]
-    if len(finished) == len(shard_keys):
+    missing = len(shard_keys) - len(finished)
+    if not missing:
         return None
-    locks = [f"{key}.lock" for key in shard_keys if f"{key}.json" not in entries]
-    working_here = sum(lock.is_locked(folder / name) for name in locks if name in entries)
-    tasks = shard_tasks.list_sent_tasks(folder)
-    sent_jobs = [job for job in (jobs.find_job(task.folder) for task in tasks) if job]
+    working_here = 0
+    for key in shard_keys:
+        if f"{key}.json" not in entries and f"{key}.lock" in entries:
+            working_here += lock.is_locked(folder / f"{key}.lock")
     jobs_by_state: dict[str, list[Job]] = defaultdict(list)
-    for job in sorted(sent_jobs, key=lambda job: job.label()):
-        jobs_by_state[job.state()].append(job)
-    running = jobs_by_state[jobs.RUNNING]
-    pending = jobs_by_state[jobs.PENDING]
+    for task in shard_tasks.list_sent_tasks(folder):
+        job = jobs.find_job(task.folder)
+        if job:
+            jobs_by_state[job.state()].append(job)
+    working = max(len(jobs_by_state[jobs.RUNNING]), working_here)
     failed = jobs_by_state[jobs.FAILED]
-    working = max(len(running), working_here)
-    states = {jobs.RUNNING: working, jobs.PENDING: len(pending), jobs.FAILED: len(failed), STOPPED: len(finished)}
-    state = next((state for state, count in states.items() if count), "")
+    pending = jobs_by_state[jobs.PENDING]
+    counts = {jobs.RUNNING: working, jobs.PENDING: len(pending), jobs.FAILED: len(failed), STOPPED: len(finished)}
+    state = next((state for state, count in counts.items() if count), "")
     if not state:
         return None
-    speed, seconds_left = _estimate_speed(finished, working, len(shard_keys) - len(finished))
+    speed, seconds_left = _estimate_speed(finished, working, missing)
     who = format_count(working_here, "process", "processes") if working_here else ""
-    named_jobs = running + pending or failed
-    if named_jobs:
-        who = named_jobs[0].label() + (f" and {len(named_jobs) - 1} more" if named_jobs[1:] else "")
-    error = one_line(failed[0].reason()) if failed else ""
-    waits_by = pending[0].waits_by if state == jobs.PENDING else ""
+    labels = sorted(job.label() for job in jobs_by_state[jobs.RUNNING] + pending or failed)
+    if labels:
+        who = labels[0] + (f" and {len(labels) - 1} more" if labels[1:] else "")
     return StageRow(
         name=name,
         state=state,
@@ -146,30 +142,35 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
         captions_per_second=speed,
         left_s=seconds_left,
         job=who,
-        error=error,
-        waits_by=waits_by,
+        error=one_line(failed[0].reason()) if failed else "",
+        waits_by=pending[0].waits_by if state == jobs.PENDING else "",
     )
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
     """Estimate captions a second of all workers, and the seconds for what is missing, from the newest shards."""
+    captions = 0
+    seconds = 0.0
     newest = sorted(shard_entries, key=lambda entry: -entry.stat().st_mtime)[:NEWEST]
-    shards = [read_mapping(entry.path) for entry in newest]
-    captions = sum(shard["shard"]["captions"] for shard in shards)
-    seconds = sum(shard["seconds"] for shard in shards)
+    for shard_entry in newest:
+        record = read_mapping(shard_entry.path)
+        captions += record["shard"]["captions"]
+        seconds += record["seconds"]
     if not (working and captions and seconds > 0):
         return 0.0, 0.0
     speed = working * captions / seconds
-    return speed, missing * captions / len(shards) / speed
+    return speed, missing * captions / len(newest) / speed
 
 
 def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, least: int = 2) -> str:
     """Align columns and cut lines at `width`; behind the first `least` those without any value are left out."""
-    lines = [header, *rows]
-    columns = [i for i in range(len(header)) if i < least or any(line[i] for line in lines[1:])]
-    sizes = {i: max(len(line[i]) for line in lines) for i in columns}
-    text = ("  ".join(line[i].ljust(sizes[i]) for i in columns).rstrip() for line in lines)
-    return "\n".join(line if len(line) <= width else f"{line[: width - 1]}…" for line in text)
+    columns = [i for i in range(len(header)) if i < least or any(row[i] for row in rows)]
+    widths = {i: max(len(row[i]) for row in (header, *rows)) for i in columns}
+    lines = []
+    for row in (header, *rows):
+        line = "  ".join(row[i].ljust(widths[i]) for i in columns).rstrip()
+        lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
+    return "\n".join(lines)
 
 
 def format_duration(seconds: float) -> str:
@@ -191,71 +192,72 @@ def select_rows(rows: list[RunRow], most: int) -> list[RunRow]:
 def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = Path("."), most: int = 0) -> str:
     """Return the data stages under way; all rows, or at most so many, and how many there are of each state."""
     stages = list(list_stages(root))
-    above = f"{align_columns(STAGE_HEADER, list(map(list_stage_cells, stages)), width)}\n\n" if stages else ""
     rows = [run_table.make_row(run) for run in runs]
-    left_out = f"; {older} older runs of the store not shown" if older else ""
-    waiting = [(stage.waits_by, stage.job) for stage in stages] + [(row.waits_by, row.job) for row in rows]
-    notes = cluster.list_advice(waiting)
-    notes += filter(None, [describe_snapshots(rows)])
-    visible = select_rows(rows, most - above.count("\n") - len(notes)) if most else rows
-    cut = f" ({len(rows) - len(visible)} not shown: the window is short)" if len(visible) < len(rows) else ""
-    hours = progress.format_sum((row.device_seconds, row.on_gpu) for row in rows)
-    table = align_columns(HEADER, list(map(list_cells, visible)), width)
-    lines = [f"{summarize(rows)}{cut}{left_out}{hours and f'; {hours}'}", *notes]
-    lines += [] if most else [format_legend(rows)]
-    return f"{above}{table}\n\n" + "\n".join(filter(None, lines))
+    parts = []
+    if stages:
+        parts.append(align_columns(STAGE_HEADER, [list_stage_cells(stage) for stage in stages], width))
+    notes = cluster.list_advice((row.waits_by, row.job) for row in (*stages, *rows))
+    notes += describe_snapshots(rows)
+    visible = select_rows(rows, most - len(stages) - 2 * bool(stages) - len(notes)) if most else rows
+    parts.append(align_columns(HEADER, [list_cells(row) for row in visible], width))
+    sums = [summarize(rows)]
+    if len(visible) < len(rows):
+        sums[0] += f" ({len(rows) - len(visible)} not shown: the window is short)"
+    if older:
+        sums.append(f"{older} older runs of the store not shown")
+    sums.append(progress.format_sum((row.device_seconds, row.on_gpu) for row in rows))
+    legend = [] if most else format_legend(rows)
+    parts.append("\n".join(["; ".join(filter(None, sums)), *notes, *legend]))
+    return "\n\n".join(parts)
 
 
 def summarize(rows: Sequence[RunRow]) -> str:
     """Say how many runs there are of each state, whose sum is all of them; how many are trained, and scored."""
     counts = Counter(row.state for row in rows)
     states = ", ".join(f"{counts[state]} {state}" for state in MEANINGS if counts[state])
-    trained, scored = (sum(counts[state] for state in states) for states in (WITH_WEIGHTS, WITH_SCORES))
+    trained = sum(counts[state] for state in WITH_WEIGHTS)
+    scored = sum(counts[state] for state in WITH_SCORES)
     total = format_count(len(rows), "run")
     return f"{total}: {states or 'none'}; trained {trained} of {len(rows)}, scored {scored} of {len(rows)}"
 
 
-def describe_snapshots(rows: Sequence[RunRow]) -> str:
-    """Say which finished runs lack snapshots, in a line; "" where none does."""
+def describe_snapshots(rows: Sequence[RunRow]) -> list[str]:
+    """Say which finished runs lack snapshots, in a line; nothing where none does."""
     lacking = [row for row in rows if row.missing_snapshots]
     if not lacking:
-        return ""
+        return []
     missing = format_count(sum(row.missing_snapshots for row in lacking), "snapshot")
     names = lacking[0].name + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
-    return f"{missing} missing of {names}: `dvc repro` trains each once more beside its files"
+    return [f"{missing} missing of {names}: `dvc repro` trains each once more beside its files"]
 
 
-def format_legend(rows: Sequence[RunRow]) -> str:
+def format_legend(rows: Sequence[RunRow]) -> list[str]:
     """Explain the states that the rows have, a line each."""
     states = {row.state for row in rows}
-    return "\n".join(f"  {state}: {meaning}" for state, meaning in MEANINGS.items() if state in states)
+    return [f"  {state}: {meaning}" for state, meaning in MEANINGS.items() if state in states]
 
 
-@dataclass
-class Watch:
-    """The page that fits the window, again and again; which runs there are is looked up every LISTING_S seconds."""
+def watch(params_path: str) -> None:
+    """Print the page that fits the window, again and again until Ctrl-C.
 
-    params_path: str
-    _listed: tuple[list[ListedRun], int] = field(default=([], 0), init=False)
-    _listed_for: tuple[int, int] | None = field(default=None, init=False)
-
-    def format_screen(self) -> str:
-        """Return the page; a mistake in a params.yaml that is being edited does not end the watch."""
+    Which runs there are is looked up where the params file has changed, and every LISTING_S seconds. A mistake in a
+    file that is being edited does not end the watch.
+    """
+    params = Path(params_path)
+    listed: tuple[list[ListedRun], int] = ([], 0)
+    listed_for = None
+    while True:
         size = shutil.get_terminal_size()
+        state = params.stat().st_mtime_ns if params.is_file() else 0, int(time.monotonic() // LISTING_S)
         try:
-            return format_page(*self._list_runs(), size.columns, most=size.lines - FRAME)
+            if state != listed_for:
+                listed = run_table.list_runs(params_path)
+                listed_for = state
+            page = format_page(*listed, size.columns, most=size.lines - FRAME)
         except UserError as error:
-            return f"error: {one_line(str(error))}"
-
-    def _list_runs(self) -> tuple[list[ListedRun], int]:
-        """List the runs anew where the file has changed or the time is over."""
-        params = Path(self.params_path)
-        changed_ns = params.stat().st_mtime_ns if params.is_file() else 0
-        state = changed_ns, int(time.monotonic() // LISTING_S)
-        if state != self._listed_for:
-            self._listed = run_table.list_runs(self.params_path)
-            self._listed_for = state
-        return self._listed
+            page = f"error: {one_line(str(error))}"
+        print(f"\033[H\033[J{page}\n{time.strftime('%H:%M:%S')}, Ctrl-C ends", flush=True)
+        time.sleep(REFRESH_S)
 
 
 def main(argv: list[str]) -> int:
@@ -274,13 +276,9 @@ def main(argv: list[str]) -> int:
         width = 10_000 if not sys.stdout.isatty() else shutil.get_terminal_size().columns
         print(format_page(*run_table.list_runs(args.params), width))
         return 0
-    watch = Watch(args.params)
-    try:
-        while True:
-            print(f"\033[H\033[J{watch.format_screen()}\n{time.strftime('%H:%M:%S')}, Ctrl-C ends", flush=True)
-            time.sleep(REFRESH_S)
-    except KeyboardInterrupt:
-        return 0
+    with contextlib.suppress(KeyboardInterrupt):
+        watch(args.params)
+    return 0
 
 
 if __name__ == "__main__":

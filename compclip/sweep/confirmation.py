@@ -105,8 +105,11 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
     searched_params = replace(params, evaluate=replace(params.evaluate, benchmarks=evaluated))
     columns = study_declaration.columns_of_runs(study, runs, searched_params)
     objective_benchmarks = study_declaration.list_benchmarks(columns)
-    pairs = [_compare_pair(study, columns, (ours, theirs), by_method)
-             for ours in variants for theirs in by_method if theirs not in variants]  # fmt: skip
+    pairs = []
+    for variant in variants:
+        for method in by_method:
+            if method not in variants:
+                pairs.append(_compare_pair(study, columns, (variant, method), by_method))
     return {"study": str(study.name), "objectives": [c.name for c in columns], "benchmarks": objective_benchmarks,
             "seeds": list(params.grid.seeds), "pairs": pairs}  # fmt: skip
 
@@ -114,26 +117,24 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
 def _compare_pair(
     study: Study, columns: Sequence[Column], pair: tuple[str, str], runs: Mapping[str, RunsBySeed]
 ) -> dict[str, Any]:
-    def judge(column: Column, sign: int) -> Evidence:
-        inequality = Inequality(column.name, pair[0], sign, pair[1], 0.0, column.name)
-        return claims.judge_inequality(inequality, runs, column)
-
-    evidence = [judge(column, o.sign) for column, o in zip(columns, study.objectives, strict=True)]
-    return {
-        "trial": pair[0],
-        "method": pair[1],
-        "verdict": verdict([e.verdict for e in evidence]),
-        "objectives": [_evidence_to_json(e) for e in evidence],
-    }
+    verdicts = []
+    objectives = []
+    for column, objective in zip(columns, study.objectives, strict=True):
+        inequality = Inequality(column.name, pair[0], objective.sign, pair[1], 0.0, column.name)
+        evidence = claims.judge_inequality(inequality, runs, column)
+        verdicts.append(evidence.verdict)
+        objectives.append(_evidence_to_json(evidence))
+    return {"trial": pair[0], "method": pair[1], "verdict": verdict(verdicts), "objectives": objectives}
 
 
 def verdict(verdicts: Sequence[str]) -> str:
     """Apply the rule above to the verdicts by objective: better (holds), worse (refuted) or neither for sure."""
-    if all(objective_verdict == HOLDS for objective_verdict in verdicts):
+    different = set(verdicts)
+    if different == {HOLDS}:
         return DOMINATES
-    if all(objective_verdict == REFUTED for objective_verdict in verdicts):
+    if different == {REFUTED}:
         return DOMINATED
-    return NEITHER if {HOLDS, REFUTED} <= set(verdicts) else UNDECIDED
+    return NEITHER if {HOLDS, REFUTED} <= different else UNDECIDED
 
 
 def _evidence_to_json(e: Evidence) -> dict[str, Any]:
@@ -144,13 +145,11 @@ def _evidence_to_json(e: Evidence) -> dict[str, Any]:
 
 def verdict_lines(judgement: Mapping[str, Any]) -> list[str]:
     """Return the verdicts to print, one a trial of the front: how many methods it dominates, and which dominate it."""
-    trials = dict.fromkeys(p["trial"] for p in judgement["pairs"])
+    methods: dict[str, dict[str, list[str]]] = {}  # by trial, then by verdict
+    for pair in judgement["pairs"]:
+        methods.setdefault(pair["trial"], {}).setdefault(pair["verdict"], []).append(pair["method"])
     lines = []
-    for trial in trials:
-        methods_by_verdict: dict[str, list[str]] = {v: [] for v in VERDICTS}
-        for pair in judgement["pairs"]:
-            if pair["trial"] == trial:
-                methods_by_verdict[pair["verdict"]].append(pair["method"])
-        summary = "; ".join(f"{v} {', '.join(methods)}" for v, methods in methods_by_verdict.items() if methods)
-        lines.append(f"{trial}: {summary}")
+    for trial, methods_by_verdict in methods.items():
+        clauses = [f"{v} {', '.join(methods_by_verdict[v])}" for v in VERDICTS if v in methods_by_verdict]
+        lines.append(f"{trial}: {'; '.join(clauses)}")
     return lines

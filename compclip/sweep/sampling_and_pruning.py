@@ -87,7 +87,7 @@ def should_stop(study: Study, values: Sequence[float], other_values: Sequence[Se
 
 def dominated_share(values: Sequence[float], other_values: Sequence[Sequence[float]]) -> float:
     """Return the share of the others that dominate `values`; 0 without others."""
-    return sum(dominates(other, values) for other in other_values) / max(1, len(other_values))
+    return sum(dominates(trial_values, values) for trial_values in other_values) / max(1, len(other_values))
 
 
 def dominates(a: Sequence[float], b: Sequence[float]) -> bool:

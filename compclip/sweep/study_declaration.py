@@ -31,7 +31,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -54,7 +54,7 @@ from compclip.report.tables import Column
 from compclip.runs import picture_splits, result_files
 from compclip.runs import run_folder as folders
 from compclip.runs.picture_splits import PictureSplit
-from compclip.runs.result_files import FinishedRun
+from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_store import StoredRun
 
 FOLDER = Path("experiments/studies")
@@ -334,35 +334,34 @@ def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path,
 
     Raises UserError for a mean of benchmarks that are not evaluated, and for a metric that a split has not.
     """
-    if study.split == WHOLE and not any(o.benchmark == SUMMARY for o in study.objectives):
-        return tuple(_read_column(o.benchmark, o.column, results_folder) for o in study.objectives)
-    paths = [folders.result_path(results_folder, SafeName(name, "benchmark")) for name in params.evaluate.benchmarks]
-    scored = {path.stem: result_files.read_result(path) for path in paths}
+    scored = _read_results(results_folder, params.evaluate.benchmarks)
     scored = picture_splits.make_split(params, study.split).select_results(scored)
     run = FinishedRun(pretrained.folder.final, results_folder, pretrained.cell, {}, [], {}, scored)
     return columns_of_runs(study, [run], params)
 
 
-def _read_column(benchmark: str, name: str, results_folder: Path) -> Column:
-    """Return a single metric's column, which is a cosine where the results say so."""
-    document = read_mapping(folders.result_path(results_folder, SafeName(benchmark, "benchmark")))
-    metric = name.partition("/")[2]
-    return Column(benchmark, metric, score=metric in document.get("scores", ()))
+def _read_results(folder: Path, benchmarks: Iterable[str]) -> dict[str, Result]:
+    results = {}
+    for name in benchmarks:
+        results[name] = result_files.read_result(folders.result_path(folder, SafeName(name, "benchmark")))
+    return results
 
 
 def columns_of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -> tuple[Column, ...]:
     """Return the objectives as columns of some runs on the benchmarks that `params` evaluate."""
     evaluated = params.evaluate.benchmarks
-    runs = [replace(run, results={b: r for b, r in run.results.items() if b in evaluated}) for run in runs]
+    evaluated_runs = []
+    for run in runs:
+        results = {name: result for name, result in run.results.items() if name in evaluated}
+        evaluated_runs.append(replace(run, results=results))
     report_columns = [name for name in params.report.columns or () if name.partition("/")[0] in evaluated]
-    columns = tables.select_columns(runs, report_columns, evaluated)
-    every_column = {c.name: c for c in (*tables.list_columns(runs, evaluated), *tables.summary_columns(columns, runs))}
+    columns = tables.select_columns(evaluated_runs, report_columns, evaluated)
+    every_column = {column.name: column for column in tables.list_columns(evaluated_runs, evaluated)}
+    every_column |= {column.name: column for column in tables.summary_columns(columns, evaluated_runs)}
     for objective in study.objectives:
         if objective.column not in every_column:
-            kinds = "ZS classification, I2T and T2I retrieval, Comp composition, General all of the first three"
-            fix = f"; {kinds}" if objective.benchmark == SUMMARY else ""
             where = "by the benchmarks evaluated" if study.split == WHOLE else f"on {study.split} items"
-            raise UserError(f"study {study.name}: {objective.column}: not measured {where}{fix}")
+            raise unknown("column", objective.column, every_column, f"study {study.name}, measured {where}")
     return tuple(every_column[o.column] for o in study.objectives)
 
 
@@ -404,16 +403,16 @@ def _read_metrics(paths: Mapping[str, Path], folder: Path, split: PictureSplit) 
     if split.name == WHOLE:
         return {name: read_mapping(path)["metrics"] for name, path in paths.items()}
     validation_sets = {split.authors[name] for name in paths if name in split.authors}
-    all_paths = dict(paths) | {
-        name: folders.result_path(folder, SafeName(name, "benchmark")) for name in validation_sets
-    }
-    selected = split.select_results({name: result_files.read_result(path) for name, path in all_paths.items()})
+    selected = split.select_results(_read_results(folder, {*paths, *validation_sets}))
     return {name: selected[name].metrics if name in selected else {} for name in paths}
 
 
 def column_values(columns: Sequence[Column], metric_values: Mapping[str, float]) -> list[float]:
     """Return the columns' values from metrics by name. Raises KeyError for one that is not there."""
-    return [
-        float(np.mean(column_values(column.members, metric_values)) if column.members else metric_values[column.name])
-        for column in columns
-    ]
+    values = []
+    for column in columns:
+        if column.members:
+            values.append(float(np.mean(column_values(column.members, metric_values))))
+        else:
+            values.append(float(metric_values[column.name]))
+    return values

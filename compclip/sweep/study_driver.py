@@ -185,9 +185,9 @@ class StudyDriver:
     shown_drivers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.others = OtherDrivers(self.opened, self.root)
+        self.other_drivers = OtherDrivers(self.opened, self.root)
         if isinstance(self.sender, Slurm):
-            self.sender.while_waiting = self.others.exchange_beats
+            self.sender.while_waiting = self.other_drivers.exchange_beats
 
     def drive(self, target: int) -> None:
         """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
@@ -198,7 +198,7 @@ class StudyDriver:
         drivers: dict[int, str] = {}
         waited_s = 0.0  # since a trial was over
         while True:
-            if self.others.exchange_beats() or not running:
+            if self.other_drivers.exchange_beats() or not running:
                 drivers = self._find_drivers(running)
                 for number, driver in drivers.items():
                     if not driver:
@@ -224,7 +224,7 @@ class StudyDriver:
         """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""
         own_numbers = {trial.trial.number for trial in running}
         trials = [t for t in self._in_state(TrialState.RUNNING) if t.number not in own_numbers]
-        drivers = {t.number: self.others.find_driver(t) for t in trials}
+        drivers = {t.number: self.other_drivers.find_driver(t) for t in trials}
         for name in sorted(set(drivers.values()) - self.shown_drivers - {""}):
             print(f"{name} drives study {self.study.name} as well, and has trials of it", flush=True)
             self.shown_drivers.add(name)
@@ -302,7 +302,7 @@ class StudyDriver:
 
     def _send_trial(self, trial: optuna.Trial) -> list[RunningTrial]:
         """Draw what is not drawn yet, note the run key, then submit. A trial with impossible values fails here."""
-        trial.set_user_attr(DRIVER, self.others.own_name)
+        trial.set_user_attr(DRIVER, self.other_drivers.own_name)
         values = draw_values(trial, self.study)
         try:
             loaded = read.load_params(self.params, studies.trial_overrides(self.study, values, self.methods))
@@ -391,17 +391,19 @@ class StudyDriver:
         path = run_store.find_folder(running.key, self.root).intermediate
         if self.study.pruner == "none" or not path.is_file():
             return False
-        lines = [line for line in read_text(path).split("\n")[:-1] if line]  # the last one may be half-written
+        trial = running.trial
+        lines = read_text(path).split("\n")[:-1]  # the last one may be half-written
         for line in lines[running.rungs :]:
             rung = json.loads(line)
             step = str(rung["step"])
             values = studies.column_values(self.columns, rung["metrics"])
             running.rungs += 1
-            trial = running.trial
             trial.set_user_attr(NOTED, {**trial.user_attrs.get(NOTED, {}), step: values})
-            ended = [t for t in self._in_state(TrialState.COMPLETE, TrialState.PRUNED) if t.number != trial.number]
-            noted = [t.user_attrs.get(NOTED, {}) for t in ended]
-            if should_stop(self.study, values, [by_step[step] for by_step in noted if step in by_step]):
+            other_values = []
+            for ended in self._in_state(TrialState.COMPLETE, TrialState.PRUNED):
+                if ended.number != trial.number and step in ended.user_attrs.get(NOTED, {}):
+                    other_values.append(ended.user_attrs[NOTED][step])
+            if should_stop(self.study, values, other_values):
                 return True
         return False
 
@@ -496,7 +498,7 @@ class OtherDrivers:
         """
         name = trial.user_attrs.get(DRIVER)
         names = [name] if name else sorted(self._changed_at)
-        return next((other for other in names if other != self.own_name and self._is_alive(other)), "")
+        return next((driver for driver in names if driver != self.own_name and self._is_alive(driver)), "")
 
     def _is_alive(self, name: str) -> bool:
         changed_at = self._changed_at.setdefault(name, time.monotonic())

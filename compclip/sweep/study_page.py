@@ -81,8 +81,7 @@ def _describe_pruner(study: Mapping[str, Any]) -> str:
     if study["pruner"] == "none":
         return "none"
     where = ", ".join(f"{100 * rung:g} %" for rung in study["rungs"])
-    beaten = f" by {100 * study['dominated_share']:g} % of the trials" if study["pruner"] == "dominated" else ""
-    return f"{study['pruner']}{beaten}, at {where} of the steps"
+    return f"dominated by {100 * study['dominated_share']:g} % of the trials, at {where} of the steps"
 
 
 def _describe_dimension(d: Mapping[str, Any]) -> str:
@@ -120,16 +119,14 @@ def _format_difference(evidence: Mapping[str, Any]) -> str:
 
 def list_rows(study: Mapping[str, Any]) -> list[dict]:
     """List the rows of the table: each trial with its values as texts, its marks, and what went wrong."""
-    names = [dimension["name"] for dimension in study["space"]]
-    return [{**t, "marks": _list_marks(study, t), "shown": [format_value(t["params"].get(name)) for name in names],
-             "scores": format_numbers(study, t["values"])}
-            for t in study["trials"]]  # fmt: skip
-
-
-def _list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
-    is_front = len(study["objectives"]) > 1 and t["number"] in study["front"]
-    marks = {"best": t["number"] == study["best"], "the paper's values": t["paper"], "front": is_front}
-    return ", ".join(mark for mark, is_borne in marks.items() if is_borne)
+    rows = []
+    for t in study["trials"]:
+        is_front = len(study["objectives"]) > 1 and t["number"] in study["front"]
+        marks = {"best": t["number"] == study["best"], "the paper's values": t["paper"], "front": is_front}
+        values = [format_value(t["params"].get(dimension["name"])) for dimension in study["space"]]
+        text = ", ".join(mark for mark in marks if marks[mark])
+        rows.append({**t, "marks": text, "shown": values, "scores": format_numbers(study, t["values"])})
+    return rows
 
 
 def label_objective(objective: Mapping[str, Any]) -> str:
@@ -162,11 +159,6 @@ def describe_trial(study: Mapping[str, Any], t: Mapping[str, Any]) -> str:
     return f"trial {t['number']}: {params}: {', '.join(format_numbers(study, t['values']))}"
 
 
-def list_reference_values(study: Mapping[str, Any], i: int) -> list[float]:
-    """List the pretrained model's value of an objective, if it was scored."""
-    return [study["reference"]["values"][i]] if study["reference"] else []
-
-
 # --- figures, of a document whose values are scaled
 
 
@@ -192,8 +184,8 @@ def draw_pareto(study: Mapping[str, Any], complete: list[dict]) -> Markup:
     """Draw the second objective (x) against the first (y): what no trial beats in both is marked."""
     first, second = study["objectives"]
     plot = SvgPlot("Pareto front", label_objective(second), label_objective(first), SIZE)
-    for value in list_reference_values(study, 1):
-        plot.guide(x=value)
+    if study["reference"]:
+        plot.guide(x=study["reference"]["values"][1])
     front = sorted((t["values"][1], t["values"][0]) for t in complete if t["number"] in study["front"])
     if front:
         plot.line(front, color=COLOURS[3])
@@ -204,8 +196,8 @@ def _draw_trials(
     plot: SvgPlot, study: Mapping[str, Any], trials: Sequence[dict], position: Callable[[dict], float], i: int
 ) -> Markup:
     """Draw trials at their positions and values of objective i, and a dashed line at the pretrained model's value."""
-    for value in list_reference_values(study, i):
-        plot.guide(y=value, name="pretrained")
+    if study["reference"]:
+        plot.guide(y=study["reference"]["values"][i], name="pretrained")
     for kind, style in STYLES.items():
         for t in trials:
             if choose_kind(study, t) == kind:

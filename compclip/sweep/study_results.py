@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,19 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
     """
     key = trial.user_attrs.get("run_key")
     params = trial.params or trial.system_attrs.get("fixed_params", {})
-    started, ended = (
-        moment and moment.isoformat(timespec="seconds") for moment in (trial.datetime_start, trial.datetime_complete)
-    )
     return {
         "number": trial.number, "state": state, "params": params,
         "values": list(trial.values) if state == "complete" else None,
         "run_key": key, "folder": shown_folder(key, root) if key else None,
-        "started": started, "ended": ended,
+        "started": _format_time(trial.datetime_start), "ended": _format_time(trial.datetime_complete),
         "reason": trial.user_attrs.get("reason", ""), "paper": params in map(dict, study.paper),
         "retry_of": trial.user_attrs.get("retry_of"),
         "intermediate": trial.user_attrs.get(NOTED, {}),
     }  # fmt: skip
+
+
+def _format_time(moment: datetime | None) -> str | None:
+    return moment and moment.isoformat(timespec="seconds")
 
 
 def study_to_json(

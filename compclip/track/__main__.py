@@ -7,14 +7,13 @@ runs while they run, seconds behind. Files are the truth: nothing is read back f
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.track import sync
-from compclip.track.entries import RunReader
-from compclip.track.sync import TrackedProject
 from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
 
@@ -23,18 +22,13 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     uri = store_uri(args.uri)
     warn_of_password(args.uri, "--uri", VARIABLE)
-
-    reader = RunReader()
-
-    def load() -> TrackedProject:
-        return sync.load_project(args.params, reader=reader)
-
     if not args.every > 0:
         raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
     if args.follow:
-        return sync.follow(sync.StoreFollower(load, uri), args.every, args.beside)
-    project = load()
-    counts = sync.update_store(project, uri, args.rebuild)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        follower = sync.StoreFollower(lambda: sync.load_project(args.params), uri)
+        return sync.follow(follower, args.every, args.beside)
+    counts = sync.update_store(sync.load_project(args.params), uri, args.rebuild)
     print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
     return 0
 

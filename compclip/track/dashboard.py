@@ -29,7 +29,10 @@ def main(argv: list[str]) -> int:
     environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
     tracking_store.check_schema(uri)
-    write_notes(args.host)
+    if is_local(args.host):
+        messages.note(f"listening on {args.host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
+    else:
+        messages.warn(f"listening on {args.host}: other machines can open it, and the UI has no password")
     print(describe_address(uri, args.host, args.port), flush=True)
     return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
 
@@ -60,14 +63,6 @@ def check_arguments(uri: str, host: str, port: int) -> None:
             pass
     except (OSError, UnicodeError) as error:
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
-
-
-def write_notes(host: str) -> None:
-    """Say who can open the server."""
-    if is_local(host):
-        messages.note(f"listening on {host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
-    else:
-        messages.warn(f"listening on {host}: other machines can open it, and the UI has no password")
 
 
 def describe_address(uri: str, host: str, port: int) -> str:

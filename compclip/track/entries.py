@@ -5,9 +5,9 @@ A run's loss curve is read when it is logged, and not before: an entry that is l
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ GRID = "grid"  # the tag of a run that the list of methods shows: a row, or a ce
 NOTE = "mlflow.note.content"  # the tag of a description, in Markdown
 NOTE_LIMIT = 8000  # characters of a tag in MLflow
 PARAM_LIMIT = 500  # characters of a parameter
-LAYOUT = 7  # raised when the same files are to be shown in another way
+LAYOUT = 8  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 HEADLINES = 8  # columns that a row of the report has as metrics
@@ -41,18 +41,13 @@ REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metr
 
 
 class MetricPoint(NamedTuple):
-    """One point of a metric; `dataset` names the data it was measured on, if there is one."""
+    """One point of a metric; `dataset` names the data it was measured on. Without a time: at the end of its run."""
 
     name: str
     value: Any
-    time: float
-    step: int = 0
     dataset: str = ""
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether MLflow can hold the value."""
-        return isinstance(self.value, (int, float)) and math.isfinite(self.value)
+    step: int = 0
+    time: float = 0.0
 
 
 class DatasetUse(NamedTuple):
@@ -84,28 +79,19 @@ class RunSummary:
         return {f"{run_folder.RESULTS}/{p.name}" if p.parent == folder else p.name: p for p in paths}
 
 
-class RunReader:
-    """Reads finished runs; one whose files are as they were at the last reading is not read again."""
-
-    def __init__(self) -> None:
-        self._summaries: dict[Path, tuple[list[Any], RunSummary]] = {}
-
-    def read(self, trained: Trained, scores: Path) -> RunSummary:
-        """Return a finished run. Raises UserError for a file that is none of a run's."""
-        paths = result_files.list_files(trained, scores)
-        stamp = [(path, *_stamp_file(path)) for path in paths]
-        old_stamp, summary = self._summaries.get(trained.path, ([], None))
-        if summary is None or old_stamp != stamp:
-            run = result_files.read_finished_run(trained, scores)
-            results = {name: replace(result, items={}) for name, result in run.results.items()}
-            summary = RunSummary(replace(run, curve=run.curve[-1:], results=results), fingerprint(*paths))
-            self._summaries[trained.path] = (stamp, summary)
-        return summary
+def read_run(trained: Trained, scores: Path) -> RunSummary:
+    """Return a finished run; one whose files are as they were is not read again. Raises UserError for a damaged one."""
+    paths = result_files.list_files(trained, scores)
+    states = [path.stat() for path in paths]
+    stamp = tuple((state.st_size, state.st_mtime_ns, state.st_ino) for state in states)
+    return _read_run(trained, scores, tuple(paths), stamp)
 
 
-def _stamp_file(path: Path) -> tuple[int, int, int]:
-    info = path.stat()
-    return info.st_size, info.st_mtime_ns, info.st_ino
+@functools.cache
+def _read_run(trained: Trained, scores: Path, paths: tuple[Path, ...], _stamp: tuple[Any, ...]) -> RunSummary:
+    run = result_files.read_finished_run(trained, scores)
+    results = {name: replace(result, items={}) for name, result in run.results.items()}
+    return RunSummary(replace(run, curve=run.curve[-1:], results=results), fingerprint(*paths))
 
 
 def list_published(root: Path) -> Iterator[tuple[Trained, Path]]:
@@ -149,17 +135,17 @@ class MlflowEntry:
 
     @cached_property
     def content(self) -> str:
-        """A hash of what cannot be changed in an MLflow run once it is logged; times and the note are not in it."""
-        numbers = [(v.name, repr(v.value), v.step) for v in self.numbers]
-        content = [LAYOUT, self.tags, self.params, numbers, self.datasets, self.status, bool(self.checkpoint),
-                   self.tables]  # fmt: skip
-        text = json.dumps(content, sort_keys=True) + self.content_of_files
-        return hashlib.sha256(text.encode()).hexdigest()
+        """A hash of what an MLflow run shows; the store has the entry as long as it is the same."""
+        numbers = [(point.name, repr(point.value), point.step) for point in self.numbers]
+        contents = [LAYOUT, self.tags, self.note, self.params, numbers, self.datasets, self.status,
+                 bool(self.checkpoint), self.tables, self.content_of_files]  # fmt: skip
+        return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def values(self) -> list[MetricPoint]:
         """The loss curve, read from its file, and the numbers."""
-        return [*(curve_points(result_files.read_curve(self.curve)) if self.curve else ()), *self.numbers]
+        curve = curve_points(result_files.read_curve(self.curve)) if self.curve else ()
+        return [*curve, *(point._replace(time=self.end) for point in self.numbers)]
 
 
 @dataclass(frozen=True)
@@ -239,9 +225,10 @@ def curve_points(rows: Iterable[Mapping[str, Any]]) -> Iterator[MetricPoint]:
     What share of the samples had a text or picture keeps its name, share/<part>.
     """
     for line in rows:
-        for key in (k for k in line if k not in NOT_LOGGED):
-            group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith(SHARE) else "train/"
-            yield MetricPoint(f"{group}{key}", line[key], line["time"], line["step"])
+        for key, value in line.items():
+            if key not in NOT_LOGGED:
+                group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith(SHARE) else "train/"
+                yield MetricPoint(f"{group}{key}", value, step=line["step"], time=line["time"])
 
 
 def metric_name(benchmark: str, metric: str) -> str:
@@ -254,12 +241,12 @@ def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Metr
     """Yield results as <benchmark>/<metric>, the report's summary by its bare names, facts as system/<fact>."""
     for result in run.results.values():
         for metric, value in result.metrics.items():
-            yield MetricPoint(metric_name(result.benchmark, metric), value, run.end, 0, result.benchmark)
+            yield MetricPoint(metric_name(result.benchmark, metric), value, result.benchmark)
     means = [column for column in columns if column.members]  # which no result file has
     for column in (*tables.summary_columns(columns, [run]), *means):
         mean = tables.column_value(run, column)
         if mean is not None:
-            yield MetricPoint(metric_name(column.benchmark, column.metric), mean, run.end)
+            yield MetricPoint(metric_name(column.benchmark, column.metric), mean)
     facts = {
         "peak_memory_mib": run.environment.get("peak_memory_mib"),
         "threads": run.environment.get("threads"),
@@ -270,7 +257,7 @@ def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Metr
     }
     for name, number in facts.items():
         if number is not None:
-            yield MetricPoint(f"system/{name}", number, run.end)
+            yield MetricPoint(f"system/{name}", number)
 
 
 def list_datasets(run: FinishedRun) -> Iterator[DatasetUse]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from compclip.base import files, safe_names
-from compclip.base.errors import UserError
-from compclip.base.files import read_mapping
+from compclip.base import files
 from compclip.base.shared_folders import read_user
 from compclip.report.escape import to_markdown
-from compclip.runs import jobs, run_store, run_table
+from compclip.runs import jobs, progress, run_store, run_table
 from compclip.runs.run_store import StoredRun
 from compclip.runs.run_table import ListedRun
 from compclip.track import entries
@@ -22,16 +19,11 @@ from compclip.track import entries
 PREFIX = "live/"  # of the keys of their MLflow runs
 # MLflow's word for each state of `compclip status`; a run that nobody trains and that logged nothing was stopped, too.
 STATUSES = {
-    jobs.RUNNING: "RUNNING",
-    run_table.SCORING: "RUNNING",
+    **dict.fromkeys((jobs.RUNNING, run_table.SCORING), "RUNNING"),
     jobs.PENDING: "SCHEDULED",
-    jobs.FAILED: "FAILED",
-    run_table.DAMAGED: "FAILED",
-    run_table.STOPPED: "KILLED",
-    run_table.STALE: "KILLED",
-    run_table.TRAINED: "FINISHED",
-    jobs.DONE: "FINISHED",
-    run_table.PUBLISHED: "FINISHED",
+    **dict.fromkeys((jobs.FAILED, run_table.DAMAGED), "FAILED"),
+    **dict.fromkeys((run_table.STOPPED, run_table.STALE), "KILLED"),
+    **dict.fromkeys((run_table.TRAINED, jobs.DONE, run_table.PUBLISHED), "FINISHED"),
 }
 UNDER_WAY = ("RUNNING", "SCHEDULED")
 
@@ -45,14 +37,9 @@ class LiveRun:
     error: str = ""
 
     @property
-    def name(self) -> str:
-        """The cell's."""
-        return self.run.name
-
-    @property
     def key(self) -> str:
         """The key of its MLflow run: the same however often the run goes on."""
-        return f"{PREFIX}{self.name}/{self.run.key}"
+        return f"{PREFIX}{self.run.name}/{self.run.key}"
 
     @property
     def status(self) -> str:
@@ -72,34 +59,23 @@ class LiveRun:
     @property
     def signature(self) -> tuple[Any, ...]:
         """Another one whenever there is something new to log."""
-        log = self.run.folder.progress
-        info = log.stat() if log else None
-        return self.key, self.state, self.error, info and (info.st_ino, info.st_size)
-
-    @property
-    def version(self) -> tuple[Any, ...]:
-        """Another one whenever it is planned anew, published, or scored again after that."""
-        results = self.run.published.results
-        is_published = self.state == run_table.PUBLISHED and results.is_dir()
-        return self.name, self.run.key, self.state == run_table.PUBLISHED, is_published and results.stat().st_mtime_ns
+        changing = self.run.published.results if self.state == run_table.PUBLISHED else self.run.folder.progress
+        file = changing.stat() if changing and changing.exists() else None
+        return self.state, self.error, self.is_shown, file and (file.st_ino, file.st_size, file.st_mtime_ns)
 
     @cached_property
     def lives(self) -> list[dict[str, Any]]:
-        """What the processes that worked on it noted, in order; one that is writing its note is left out."""
-        lives = []
-        for path in self.run.folder.lives.glob("*.json"):
-            with contextlib.suppress(UserError):
-                lives.append(read_mapping(path))
-        return sorted(lives, key=lambda life: life["started"])
+        """What the processes that worked on it noted, in order."""
+        return list(progress.read_lives(self.run.folder).values())
 
     @property
     def tags(self) -> dict[str, str]:
         """Its cell, whose it is, its state, and a description."""
         host = self.lives[-1].get("host", "") if self.lives else ""
         facts = {"run_key": self.run.key, "user": read_user(os.stat(self.run.folder.lives).st_uid), "host": host}
-        note = f"**{to_markdown(self.name)}** is {self.state} and not published yet. {to_markdown(self.error)}".rstrip()
+        note = f"**{to_markdown(self.run.name)}** is {self.state} and not published yet. {to_markdown(self.error)}"
         tags = {"kind": "cell", entries.GRID: "true", **entries.cell_tags(self.run.cell, facts), "state": self.state}
-        return tags | {entries.NOTE: note[: entries.NOTE_LIMIT]}
+        return tags | {entries.NOTE: note.rstrip()[: entries.NOTE_LIMIT]}
 
     @property
     def start(self) -> float:
@@ -113,19 +89,25 @@ class LiveRun:
         return log.stat().st_mtime if log else self.start
 
     def read_rows(self, last: int) -> list[dict[str, Any]]:
-        """Read the lines of its curve behind step `last`; none of a run whose files are damaged."""
+        """Read the complete lines of its curve behind step `last`, from the end; none of a run whose files are damaged.
+
+        A trainer that goes on from a checkpoint makes some steps again: those up to `last` have the same numbers.
+        """
         log = self.run.folder.progress
-        return read_new_rows(log, last) if log and self.state != run_table.DAMAGED else []
+        if not log or self.state == run_table.DAMAGED:
+            return []
+        rows = []
+        for line in reversed(log.read_bytes().split(b"\n")[:-1]):
+            row = files.parse_json(line.decode(errors="replace"), str(log), "train the run again")
+            if row["step"] <= last:
+                break
+            rows.append(row)
+        return rows[::-1]
 
 
 def list_runs(root: Path = Path()) -> list[LiveRun]:
     """List the planned runs that have a key, as they are now."""
-    runs = []
-    for path in sorted((root / run_store.PLAN).glob("*.json")):
-        if (root / run_store.KEYS / path.name).is_file():
-            method = safe_names.parse_name(path.stem, str(path))
-            runs += [_read_state(run) for run in run_store.load_planned(method, root)]
-    return runs
+    return [_read_state(run) for run in run_store.list_planned(root)]
 
 
 def _read_state(run: StoredRun) -> LiveRun:
@@ -135,19 +117,3 @@ def _read_state(run: StoredRun) -> LiveRun:
         return LiveRun(run, run_table.STALE)
     row = run_table.make_row(ListedRun(run.name, run.folder, run.resolved["train"]))
     return LiveRun(run, row.state, row.error)
-
-
-def read_new_rows(log: Path, last: int) -> list[dict[str, Any]]:
-    """Read the complete lines of a curve behind step `last`, from the end of the file.
-
-    A trainer that goes on from a checkpoint makes some steps again: those up to `last` have the same numbers.
-    """
-    text = log.read_bytes()
-    lines = text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
-    rows = []
-    for line in reversed(lines):
-        row = files.parse_json(line, str(log), "train the run again")
-        if row["step"] <= last:
-            break
-        rows.append(row)
-    return rows[::-1]

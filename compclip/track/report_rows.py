@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from compclip.track import entries
 from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry
 
 REPORTS = Path("reports")
-FILES = (*("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "tuning.csv"),)
+FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "tuning.csv")
 FIGURES = "plots/forest-*.svg"  # that report.md shows
 TABLE = "tables/report.json"
 SOURCE = {"mlflow.source.name": "python -m compclip.report"}
@@ -33,6 +32,7 @@ TIME = "mlflow.compclip.time"  # a row that got another place is logged again
 FIRST_FIELDS = ("mean", "difference")  # of a table; the UI compares the first one
 # of the rows in MLflow's charts, where its own may be alike; those of Okabe and Ito for every kind of sight
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
+MARKS = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}  # columns of report.csv, by tag
 VERDICTS = {"better": 1.0, "": 0.0, "worse": -1.0}
 RowName = tuple[str, str, str]  # method, backbone, data
 CsvLine = Mapping[str, str]
@@ -54,11 +54,17 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     compared = _read_rows(files["reference.csv"]) if "reference.csv" in files else {}
     rows = []
     lines_by_row = _read_rows(files["report.csv"])
-    for (name, lines), colour in zip(lines_by_row.items(), itertools.cycle(COLOURS), strict=False):
+    for index, (name, lines) in enumerate(lines_by_row.items()):
         row = _make_row(name, lines, compared.get(name, ()), runs, options)
-        rows.append(replace(row, tags=row.tags | {"mlflow.runColor": colour}))
-    rows.sort(key=_sort_value)
-    return [page, *(_set_time(row, time + index / 1000) for index, row in enumerate(rows))]
+        row.tags["mlflow.runColor"] = COLOURS[index % len(COLOURS)]
+        rows.append(row)
+    # by the first headline number, where a row has one: MLflow folds seeds only where it sorts by time, latest first
+    rows.sort(key=lambda row: (bool(row.numbers), row.numbers[0].value if row.numbers else 0.0))
+    entries = [page]
+    for index, row in enumerate(rows):
+        at = time + index / 1000
+        entries.append(replace(row, tags=row.tags | {TIME: repr(at)}, start=at, end=at))
+    return entries
 
 
 def _format_notice(options: EntryOptions) -> str:
@@ -100,13 +106,12 @@ def _make_row(
     for line in compared:
         if line["verdict"] and _metric(line) in headlines:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
-    fields = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}
-    marks = {tag: lines[0].get(field) for tag, field in fields.items()}
-    tags |= {tag: mark for tag, mark in marks.items() if mark}
     note = _format_notice(options) + _describe_row(name, lines, reference)
-    if marks.get("tuned_on"):
-        note += f" **Tuned on what is shown**: it {to_markdown(str(marks['tuned_on']))}."
-    note += "".join(f" It {to_markdown(text)}." for tag, text in marks.items() if text and tag != "tuned_on")
+    for tag, column in MARKS.items():
+        mark = lines[0].get(column)
+        if mark:
+            tags[tag] = mark
+            note += f"{' **Tuned on what is shown**: it' if tag == 'tuned_on' else ' It'} {to_markdown(mark)}."
     row_runs = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
     return MlflowEntry(
         row_key(*name), "-".join(name), options.experiment, options.project, tags,
@@ -116,17 +121,6 @@ def _make_row(
         tables={TABLE: _make_table(lines)},
         datasets=tuple(entries.list_datasets(row_runs[0])) if row_runs else (),
     )  # fmt: skip
-
-
-def _sort_value(row: MlflowEntry) -> tuple[bool, float]:
-    """Return what rows are sorted by: the first headline number, where a row has one."""
-    return bool(row.numbers), row.numbers[0].value if row.numbers else 0.0
-
-
-def _set_time(row: MlflowEntry, time: float) -> MlflowEntry:
-    """Return a row as made at `time`: MLflow folds seeds below a row only where it sorts by time, the latest first."""
-    numbers = tuple(point._replace(time=time) for point in row.numbers)
-    return replace(row, numbers=numbers, tags=row.tags | {TIME: repr(time)}, start=time, end=time)
 
 
 def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> str:
@@ -147,7 +141,9 @@ def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return the parameters that all of a row's runs share."""
     params = [entries.flatten_config(run.config) for run in runs]
     shared = params[0] if params else {}
-    return {key: value for key, value in shared.items() if all(other.get(key) == value for other in params)}
+    for run_params in params:
+        shared = {key: value for key, value in shared.items() if run_params.get(key) == value}
+    return shared
 
 
 def _make_table(lines: Sequence[CsvLine]) -> dict[str, Any]:
@@ -172,16 +168,16 @@ def _points(lines: Sequence[CsvLine], compared: Sequence[CsvLine], headlines: Se
     for line in lines:
         metric = _metric(line)
         if metric in headlines:
-            yield MetricPoint(metric, float(line["mean"]), 0.0)
+            yield MetricPoint(metric, float(line["mean"]))
             if line["std"]:
-                yield MetricPoint(f"std/{metric}", float(line["std"]), 0.0)
+                yield MetricPoint(f"std/{metric}", float(line["std"]))
     for line in compared:
         metric = _metric(line)
         if metric in headlines:
             for field in INTERVAL:
                 if line[field]:
-                    yield MetricPoint(f"{field}/{metric}", float(line[field]), 0.0)
-            yield MetricPoint(f"verdict/{metric}", VERDICTS[line["verdict"]], 0.0)
+                    yield MetricPoint(f"{field}/{metric}", float(line[field]))
+            yield MetricPoint(f"verdict/{metric}", VERDICTS[line["verdict"]])
 
 
 def _metric(line: CsvLine) -> str:

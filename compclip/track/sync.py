@@ -7,21 +7,19 @@ and the next one goes on.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
-import signal
-import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compclip.base import messages
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import hold_exclusively, read_mapping, replace_lone, write_json
+from compclip.base.files import read_mapping, replace_lone, write_json
 from compclip.base.messages import format_count
 from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
@@ -31,13 +29,12 @@ from compclip.runs import jobs, run_folder
 from compclip.runs.result_files import FinishedRun
 from compclip.track import entries as track_entries
 from compclip.track import live, report_rows, studies, tracking_store
-from compclip.track.entries import EntryOptions, MlflowEntry, RunReader
+from compclip.track.entries import EntryOptions, MlflowEntry
 from compclip.track.live import LiveRun
 
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 EVERY_S = 5.0
-TURN_S = 1.0  # between two looks of a follower that waits for another one
 BUSY = "process {} follows the runs of this project already; stop it, or leave it to it"
 
 
@@ -87,20 +84,13 @@ class TrackedProject:
 
 
 def load_project(
-    params_path: str | Path = read.DEFAULT,
-    root: Path = Path(),
-    studies_folder: Path = Path("studies"),
-    reader: RunReader | None = None,
+    params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies")
 ) -> TrackedProject:
-    """Read the runs below `root` and the studies; a `reader` knows what it read at earlier calls.
-
-    Raises UserError where there is neither a run nor a study.
-    """
-    reader = reader or RunReader()
+    """Read the runs below `root` and the studies. Raises UserError where there is neither a run nor a study."""
     params = read.load_params(params_path)
     locations = list(track_entries.list_published(root))
-    cells = [reader.read(*location) for location in ProgressLine("runs", len(locations), locations)]
-    sweeps = [studies.read_study(file.parent, reader) for file in sorted(studies_folder.glob("*/trials.json"))]
+    cells = [track_entries.read_run(*location) for location in ProgressLine("runs", len(locations), locations)]
+    sweeps = [studies.read_study(file.parent) for file in sorted(studies_folder.glob("*/trials.json"))]
     live_runs = tuple(run for run in live.list_runs(root) if run.is_shown)
     if not (cells or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
@@ -159,17 +149,6 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
         return writer.counts
 
 
-def append_live(live_runs: list[LiveRun], project: TrackedProject, uri: str) -> bool:
-    """Log what runs that are not published yet have gained; nothing is read of other runs, here or in MLflow.
-
-    Return False where the grid's experiment is not there (any more): `update_store` makes it.
-    """
-    with tracking_store.open_client(uri) as client:
-        from compclip.track import writer
-
-        return writer.append_live(client, project.options.experiment, live_runs, project.options.project)
-
-
 @dataclass
 class StoreFollower:
     """Brings MLflow up to date, call by call. `load` reads the whole project, which only a published run asks for."""
@@ -178,27 +157,32 @@ class StoreFollower:
     uri: str
     root: Path = Path()
     project: TrackedProject | None = field(default=None, init=False)
-    _version: frozenset[tuple[Any, ...]] = field(default=frozenset(), init=False)
-    _logged: dict[str, tuple[Any, ...]] = field(default_factory=dict, init=False)
+    _logged: dict[str, tuple[Any, ...]] = field(default_factory=dict, init=False)  # signatures by key
 
     def poll(self) -> bool:
         """Log what is new; return whether a run is under way or queued.
 
-        Raises UserError where the store cannot be reached, or a file is damaged; the next call goes on.
+        A run that is published, or gone, has everything read again; of others their new lines alone. Raises UserError
+        where the store cannot be reached, or a file is damaged; the next call goes on.
         """
-        runs = live.list_runs(self.root)
-        version = frozenset(run.version for run in runs)
-        shown = {run.key: run for run in runs if run.is_shown}
-        signatures = {key: run.signature for key, run in shown.items()}
-        changed = [run for key, run in shown.items() if self._logged.get(key) != signatures[key]]
-        if self.project is None or version != self._version or self._logged.keys() - shown.keys():
-            if shown or run_folder.published_folders(self.root / run_folder.RUNS):
+        runs = {run.key: run for run in live.list_runs(self.root)}
+        signatures = {key: run.signature for key, run in runs.items()}
+        changed = [run for key, run in runs.items() if self._logged.get(key) != signatures[key]]
+        if self.project is None or self._logged.keys() - runs.keys() or not all(run.is_shown for run in changed):
+            is_begun = any(run.is_shown for run in runs.values())
+            if is_begun or run_folder.published_folders(self.root / run_folder.RUNS):
                 self.update()
-        elif changed and not append_live(changed, self.project, self.uri):
+        elif changed and not self._append(changed, self.project.options):
             self.update()
-        self._version = version
         self._logged = signatures
-        return any(run.is_under_way for run in runs)
+        return any(run.is_under_way for run in runs.values())
+
+    def _append(self, live_runs: list[LiveRun], options: EntryOptions) -> bool:
+        """Log what runs have gained; False where the grid's experiment is not there (any more)."""
+        with tracking_store.open_client(self.uri) as client:
+            from compclip.track import writer
+
+            return writer.append_live(client, options.experiment, live_runs, options.project)
 
     def update(self) -> None:
         """Do what `compclip track` does."""
@@ -208,69 +192,33 @@ class StoreFollower:
 
 
 def follow(follower: StoreFollower, every_s: float, beside: int | None = None) -> int:
-    """Poll until nothing runs, the process `beside` is gone, and the store has everything; or until a signal.
+    """Poll until nothing runs, the process `beside` is gone, and the store has everything; or until Ctrl-C or SIGTERM.
 
-    Raises UserError where another process follows this project already, unless `beside` is given: then it waits.
+    Raises UserError where another process follows this project already; while `beside` is there, it waits instead.
     """
     began = jobs.read_start_time(beside) if beside else ""
 
     def is_awaited() -> bool:
         return bool(beside and began) and jobs.read_start_time(beside or 0) == began
 
-    lock = tracking_store.path_beside(follower.uri, "follow.lock")
-    with _stopping() as stop, _take_turn(lock, beside is not None, is_awaited, stop) as is_free:
-        message = ""
-        while is_free and not stop.is_set():
-            over, failure = _poll(follower, is_awaited)
-            if over:
-                print("nothing runs any more; MLflow is up to date", flush=True)
-                return 0
-            if failure and failure != message:
-                print(f"{failure}; trying again every {every_s:g} s", flush=True)
-            message = failure
-            stop.wait(every_s)
-    print("stopped; nothing is lost: `compclip track` or another --follow goes on", flush=True)
-    return 0
-
-
-def _poll(follower: StoreFollower, is_awaited: Callable[[], bool]) -> tuple[bool, str]:
-    """Poll once; return whether everything is over and logged, and what failed."""
-    is_last = not is_awaited()  # asked before the poll, which sees what that process left
+    failure = ""
     try:
-        if follower.poll() or not is_last:
-            return False, ""
-        if follower.project:
-            follower.update()  # studies, and what else a poll does not look at
-        return True, ""
-    except UserError as error:
-        return False, one_line(str(error))
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Give an event that Ctrl-C and SIGTERM set."""
-    stop = threading.Event()
-    handlers = {n: signal.signal(n, lambda *_: stop.set()) for n in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _take_turn(lock: Path, waits: bool, is_awaited: Callable[[], bool], stop: threading.Event) -> Iterator[bool]:
-    """Hold the lock of the followers; a follower that `waits` does so while it is awaited. Gives whether it holds."""
-    with contextlib.ExitStack() as stack:
-        holds = False
-        while not holds and not stop.is_set():
-            try:
-                stack.enter_context(hold_exclusively(lock, BUSY))
-                holds = True
-            except UserError:
-                if not waits:
-                    raise
-                if not is_awaited():
-                    break
-                stop.wait(TURN_S)
-        yield holds
+        with tracking_store.take_turn(tracking_store.path_beside(follower.uri, "follow.lock"), BUSY, is_awaited):
+            while True:
+                is_last = not is_awaited()  # asked before the poll, which sees what that process left
+                former_failure = failure
+                failure = ""
+                try:
+                    if not follower.poll() and is_last:
+                        if follower.project:
+                            follower.update()  # studies, and what else a poll does not look at
+                        print("nothing runs any more; MLflow is up to date", flush=True)
+                        return 0
+                except UserError as error:
+                    failure = one_line(str(error))
+                    if failure != former_failure:
+                        print(f"{failure}; trying again every {every_s:g} s", flush=True)
+                time.sleep(every_s)
+    except KeyboardInterrupt:
+        print("stopped; nothing is lost: `compclip track` or another --follow goes on", flush=True)
+        return 0

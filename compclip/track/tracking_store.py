@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import shlex
 import socket
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from compclip.base.errors import UserError, one_line
+from compclip.base.files import hold_exclusively
 from compclip.base.urls import check_url, mask_message, mask_url
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ VARIABLE = "MLFLOW_TRACKING_URI"
 MEMORY = ("sqlite://", "sqlite:///", "sqlite:///:memory:")
 DEFAULT_URI = "sqlite:///mlflow/mlflow.db"
 DEFAULT_FILE = Path("mlflow/mlflow.db")
+TURN_S = 0.2  # between two looks whether a lock is free
 JOURNALS = ("-journal", "-wal", "-shm")
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
 SETTINGS = {
@@ -35,14 +36,6 @@ SETTINGS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 PROJECT = "mlflow.compclip.project"  # the tag that tells our runs and experiments from what others log
-LOCATION = re.compile(r"(file://.*)/artifacts/\d{4}/[^/]*")  # of an experiment: the store's folder
-ADDRESSES = (  # of MLflow's tables
-    ("experiments", "artifact_location"),
-    ("runs", "artifact_uri"),
-    ("logged_models", "artifact_location"),
-    ("model_versions", "source"),
-    ("model_versions", "storage_location"),
-)
 LATER = "nothing is lost: start it and run `compclip track` again"
 
 
@@ -82,27 +75,33 @@ def path_beside(uri: str, name: str) -> Path:
 
 
 @contextmanager
-def lock_store(file: Path) -> Iterator[None]:
-    """Hold the store as its one writer; the next one says for whom it waits.
+def take_turn(file: Path, busy: str, waits: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Hold a lock file; where another process has it, say so and wait for it while `waits` says so.
 
-    The system frees the lock of a killed process.
+    The system frees the lock of a killed process. Raises UserError with `busy`, formatted with that one's number.
     """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(file, "a+", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{file}: cannot write: {error.strerror}; make its folder writable or give --uri") from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            print(f"{file}: process {handle.read().strip() or '?'} is writing the store; waiting for it", flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
+    message = ""
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(hold_exclusively(file, busy))
+                break
+            except UserError as error:
+                if not waits():
+                    raise
+                if not message:
+                    message = f"{error}; waiting for it"
+                    print(message, flush=True)
+            except OSError as error:
+                fix = "make its folder writable or give --uri"
+                raise UserError(f"{file}: cannot write: {error.strerror}; {fix}") from error
+            time.sleep(TURN_S)
         yield
+
+
+def lock_store(file: Path) -> AbstractContextManager[None]:
+    """Hold the store as its one writer."""
+    return take_turn(file, f"{file}: process {{}} is writing the store")
 
 
 @contextmanager
@@ -111,45 +110,17 @@ def open_client(uri: str) -> Iterator[MlflowClient]:
 
     Errors of MLflow become one line.
     """
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
     file = sqlite_file(uri)
     with lock_store(path_beside(uri, "mlflow.lock") if file is None else file.with_suffix(".lock")):
         require_server(uri)
         with _convert_errors(uri):
-            if file is None:
-                yield _connect(uri)
-                return
-            _create_database(file)
-            client = _connect(uri)
-            move_addresses(file)
-            yield client
-
-
-def move_addresses(file: Path) -> None:
-    """Point a SQLite store that was moved or copied at the files beside it: MLflow keeps absolute addresses.
-
-    What lay in `artifacts` beside it before does so now. Addresses of experiments that are no project's stay.
-    """
-    folder = file.parent.absolute()
-    query = "SELECT artifact_location FROM experiments JOIN experiment_tags USING (experiment_id) WHERE key = ?"
-    with closing(sqlite3.connect(file)) as database, database:
-        matches = [LOCATION.fullmatch(location) for (location,) in database.execute(query, [PROJECT])]
-        for old in {match[1] for match in matches if match}:
-            old_folder = path_of_uri(old)
-            if old_folder.is_dir() and old_folder.samefile(folder):
-                continue
-            for table, column in ADDRESSES:
-                database.execute(
-                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
-                    [f"{folder.as_uri()}/artifacts/", len(old) + 12, len(old) + 11, f"{old}/artifacts/"],
-                )
+            if file is not None:
+                _create_database(file)
+            yield _connect(uri)
 
 
 def check_schema(uri: str) -> None:
     """Raise UserError for a database that MLflow of this release cannot read; it is not changed."""
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
     with _convert_errors(uri):
         _connect(uri)
 
@@ -192,6 +163,7 @@ def require_server(uri: str, timeout_s: float = 10) -> None:
 
 @contextmanager
 def _convert_errors(uri: str) -> Iterator[None]:
+    os.environ |= SETTINGS | dict(os.environ)  # before the import
     from mlflow.exceptions import MlflowException
     from requests import RequestException
     from sqlalchemy.exc import SQLAlchemyError

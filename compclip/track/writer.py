@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import tempfile
 from collections import Counter
@@ -70,6 +71,7 @@ class StoreWriter:
         # the filter takes `_` for any character, and finds others' experiments as well
         experiments = _read_pages(client.search_experiments, filter_string=f"name LIKE '{project}: %'")
         self._experiments = {e.name: e for e in experiments if e.name.startswith(f"{project}: ")}
+        self._moved_away = {e.experiment_id for e in experiments if self._set_aside(e)}
         self.tracked_runs = self._find_tracked()
         self._logged: dict[str, LoggedRun] = {}
         self._new: set[str] = set()  # keys that this writer logged
@@ -78,20 +80,23 @@ class StoreWriter:
     def update_entry(self, entry: MlflowEntry, anew: bool = False) -> None:
         """Bring one entry up to date; `anew` logs it in any case. What replaces is complete before the old run goes."""
         old = self.tracked_runs.pop(entry.key, [])  # more than one where writers did not share a lock
-        current = next((run for run in old if self._is_current(run, entry)), None) if not anew else None
+        parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
+        current = next((run for run in old if not anew and self._is_current(run, entry)), None)
         if current:
             self.counts["unchanged"] += 1
-            logged = logged_ids(current)
-            self._refresh(current, entry)
+            outputs = current.outputs.model_outputs if current.outputs else []
+            logged = LoggedRun(current.info.run_id, outputs[0].model_id if outputs else "")
+            if parent and current.data.tags.get(PARENT) != parent:  # the row above it was logged anew
+                self._client.set_tag(logged.run, PARENT, parent)
         else:
             self.counts["replaced" if old and not anew else "added"] += 1
-            logged = self._write(entry)
+            experiment = self._ensure_experiment(entry.experiment)
+            logged = write_run(self._client, entry, experiment, parent, self._artifacts is not None)
+            self._new.add(entry.key)
         for run in old:
             if run.info.run_id != logged.run:
-                self._remove(run)
+                remove_run(self._client, run, self._artifacts)
         self._logged[entry.key] = logged
-        if not current:
-            self._new.add(entry.key)
 
     def update_live(self, live_runs: Sequence[LiveRun], experiment_name: str) -> None:
         """Bring the runs that are not published yet up to date; those that are published, or gone, go."""
@@ -103,7 +108,7 @@ class StoreWriter:
                 if key in shown and key not in logged and run.info.experiment_id == experiment:
                     logged[key] = run
                 else:  # also one of a writer that shared no lock, and one of a grid that had another name
-                    self._remove(run)
+                    remove_run(self._client, run, self._artifacts)
         for key, live_run in shown.items():
             update_live_run(self._client, experiment, live_run, logged.get(key), self._project)
 
@@ -121,7 +126,7 @@ class StoreWriter:
         """Remove the runs that no entry was brought for."""
         for runs in self.tracked_runs.values():
             for run in runs:
-                self._remove(run)
+                remove_run(self._client, run, self._artifacts)
         self.tracked_runs = {}
 
     def describe_experiment(
@@ -148,33 +153,16 @@ class StoreWriter:
         """Return the id of an experiment of ours; empty where there is none."""
         return self._experiments[name].experiment_id if name in self._experiments else ""
 
-    def _write(self, entry: MlflowEntry) -> LoggedRun:
-        parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
-        experiment = self._ensure_experiment(entry.experiment)
-        return write_run(self._client, entry, experiment, parent, self._artifacts is not None)
-
     def _is_current(self, run: Any, entry: MlflowEntry) -> bool:
         """Return whether a run was logged whole, from these files, and where it belongs.
 
         A run outside of the grid stays as its own grid had it logged.
         """
         tags = run.data.tags
-        if tags.get(COMPLETE) != "true":
+        if tags.get(COMPLETE) != "true" or run.info.experiment_id in self._moved_away:
             return False
         is_there = run.info.experiment_id == self.experiment(entry.experiment)
         return not entry.at_home or (is_there and tags.get(CONTENT) == entry.content)
-
-    def _refresh(self, run: Any, entry: MlflowEntry) -> None:
-        """Update what can be changed in a logged run: its description, and the run above it."""
-        tags = {NOTE: entry.note}
-        if entry.parent in self._logged:
-            tags[PARENT] = self._logged[entry.parent].run
-        for key, value in tags.items():
-            if run.data.tags.get(key) != value:
-                self._client.set_tag(run.info.run_id, key, value)
-
-    def _remove(self, run: Any) -> None:
-        remove_run(self._client, run, self._artifacts)
 
     def _find_tracked(self) -> dict[str, list[Any]]:
         """Find our runs in the store by key: those that carry the project's tag."""
@@ -185,6 +173,21 @@ class StoreWriter:
             if tags.get(PROJECT) == self._project and KEY in tags:
                 runs.setdefault(tags[KEY], []).append(run)
         return runs
+
+    def _lies_elsewhere(self, experiment: Any) -> bool:
+        return self._artifacts is not None and not is_below(experiment.artifact_location, self._artifacts)
+
+    def _set_aside(self, experiment: Any) -> bool:
+        """Take the name from an experiment of ours whose files lie elsewhere, as the project was moved or copied.
+
+        Its runs are logged again, in one that is made anew. Returns whether it was such a one.
+        """
+        if experiment.tags.get(PROJECT) != self._project or not self._lies_elsewhere(experiment):
+            return False
+        former_name = f"{experiment.name} ({experiment.experiment_id})"
+        self._client.rename_experiment(experiment.experiment_id, former_name)
+        self._experiments[former_name] = self._experiments.pop(experiment.name)
+        return True
 
     def _ensure_experiment(self, name: str) -> str:
         """Return the id of an experiment, made or brought back where need be.
@@ -200,7 +203,7 @@ class StoreWriter:
         elif experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)
             experiment = self._client.get_experiment(experiment.experiment_id)
-        if self._artifacts and not is_below(experiment.artifact_location, self._artifacts):
+        if self._lies_elsewhere(experiment):
             raise UserError(
                 f"experiment {name!r}: its files lie in {experiment.artifact_location}, outside of "
                 f"{self._artifacts}; give another --project, or track where that is"
@@ -245,7 +248,7 @@ def update_live_run(client: MlflowClient, experiment: str, live_run: LiveRun, lo
     """
     tags = live_run.tags | {KEY: live_run.key, PROJECT: project, LIVE: "true"}
     if logged is None:
-        logged = client.create_run(experiment, round(1000 * live_run.start), tags, live_run.name)
+        logged = client.create_run(experiment, round(1000 * live_run.start), tags, live_run.run.name)
     run_id = logged.info.run_id
     old_tags = logged.data.tags
     if STEP not in old_tags:
@@ -264,12 +267,6 @@ def update_live_run(client: MlflowClient, experiment: str, live_run: LiveRun, lo
             client.set_terminated(run_id, live_run.status, round(1000 * live_run.end))
 
 
-def logged_ids(run: Any) -> LoggedRun:
-    """Return the ids of a run that the store holds."""
-    outputs = run.outputs.model_outputs if run.outputs else []
-    return LoggedRun(run.info.run_id, outputs[0].model_id if outputs else "")
-
-
 def write_run(client: MlflowClient, entry: MlflowEntry, experiment: str, parent: str, link: bool) -> LoggedRun:
     """Log an entry; the tag `complete` comes last and marks it whole. `link`: files are linked, and not uploaded."""
     tags = {**entry.tags, KEY: entry.key, PROJECT: entry.project, CONTENT: entry.content, NOTE: entry.note}
@@ -279,8 +276,13 @@ def write_run(client: MlflowClient, entry: MlflowEntry, experiment: str, parent:
     checkpoint = entry.checkpoint if entry.checkpoint and (link or is_small(entry.checkpoint)) else None
     model = create_model(client, entry, info.run_id, experiment) if checkpoint else None
     logged = LoggedRun(info.run_id, model.model_id if model else "")
-    if entry.datasets:
-        client.log_inputs(logged.run, _list_inputs(entry))
+    inputs = []
+    for use in entry.datasets:
+        counts = json.dumps(json.loads(use.source).get("counts") or {})
+        dataset = Dataset(use.name, use.digest, "code", use.source, profile=counts)
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", use.context)]))
+    if inputs:
+        client.log_inputs(logged.run, inputs)
     log_params(client, logged.run, entry.params)
     log_points(client, logged.run, entry.values, entry, logged.model)
     for name, path in entry.files.items():
@@ -304,15 +306,6 @@ def is_small(folder: Path) -> bool:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= UPLOAD_BYTES
 
 
-def _list_inputs(entry: MlflowEntry) -> list[DatasetInput]:
-    inputs = []
-    for use in entry.datasets:
-        counts = json.dumps(json.loads(use.source).get("counts") or {})
-        dataset = Dataset(use.name, use.digest, "code", use.source, profile=counts)
-        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", use.context)]))
-    return inputs
-
-
 def log_params(client: MlflowClient, run: str, params: Mapping[str, str]) -> None:
     """Log parameters; the same ones may be logged again."""
     for chunk in _chunks([Param(k, v) for k, v in params.items()], 100):  # MLflow's limits for a call
@@ -332,7 +325,7 @@ def log_points(
             of_model["model_id"] = model
             if point.dataset:
                 of_model |= {"dataset_name": point.dataset, "dataset_digest": digests[point.dataset]}
-        if point.is_finite:
+        if isinstance(point.value, (int, float)) and math.isfinite(point.value):
             metrics.append(Metric(point.name, float(point.value), round(1000 * point.time), point.step, **of_model))
     for chunk in _chunks(metrics, 1000):
         client.log_batch(run, metrics=chunk)

@@ -35,7 +35,7 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
         inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
         pictures = run_store.hash_pictures(inputs)
         record = records.get(inputs.pair, {})
-        is_current = record.get("code") == code and pictures.includes(record.get("inputs"))
+        is_current = record.get("code") == code and record.get("inputs") == pictures.all
         if not inputs.neighbours.is_file() or not is_current:
             records[inputs.pair] = {"inputs": pictures.all, "code": code} | _write_neighbours(inputs)
             update_json(root / NEIGHBOURS_RECORD, records)

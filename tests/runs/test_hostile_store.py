@@ -98,7 +98,7 @@ def test_a_link_in_a_run_is_named_and_never_followed(grid, victim, capsys, name)
     assert command.main([]) == 0
     *rows, _, total = capsys.readouterr().out.splitlines()
     lines = {row.split()[0]: row for row in rows}
-    assert "refused" in lines[run.key] and words in lines[run.key] and "finished" in lines[grid[1].key]
+    assert "refused" in lines[run.key] and words in lines[run.key] and "done" in lines[grid[1].key]
     assert total.endswith("; 1 refused")
     page = status.format_page(*run_table.list_runs("params.yaml"), 10_000)
     assert (words in page and "1 damaged" in page) or not os.path.lexists(run.lock)

@@ -10,7 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic, write_json
 from compclip.runs import __main__ as command
-from compclip.runs import inventory, jobs, lock, run_store, run_table
+from compclip.runs import jobs, lock, run_store, run_table
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
 
@@ -58,10 +58,10 @@ def test_the_list(grid, spare, capsys):
     *rows, _, total = run_command(capsys).splitlines()
     lines = {row.split()[0]: row for row in rows[1:]}
     assert list(lines) == sorted(stored_run.key for stored_run in (*grid, spare))
-    assert lines[grid[0].key].endswith("finished  fsc_clip.v0-tiny-scenes-0")
-    assert lines[grid[1].key].endswith("finished  fsc_clip.v0-tiny-scenes-1, gamma#3")
+    assert lines[grid[0].key].endswith("done   fsc_clip.v0-tiny-scenes-0")
+    assert lines[grid[1].key].endswith("done   fsc_clip.v0-tiny-scenes-1, gamma#3")
     assert lines[grid[1].key].split()[3:6] == ["0.02", "CPU", "0m"]
-    assert lines[spare.key].endswith("3d   finished  (made for fsc_clip.v0-tiny-scenes-0)")
+    assert lines[spare.key].endswith("3d   done   (made for fsc_clip.v0-tiny-scenes-0)")
     assert total.startswith("3 runs, ") and total.endswith("KiB, 0.04 process-hours; 1 used by nobody")
 
 
@@ -72,31 +72,31 @@ def test_the_list_as_json(grid, spare, capsys):
     rows = {row["run_key"]: row for row in answer["runs"]}
     assert {key: row["on_gpu"] for key, row in rows.items()} == {r.key: r is spare for r in (*grid, spare)}
     assert rows[grid[0].key]["used_by"] == ["fsc_clip.v0-tiny-scenes-0"] and rows[spare.key]["used_by"] == []
-    assert (rows[grid[0].key]["device_seconds"], rows[grid[0].key]["state"]) == (36.0, "finished")
+    assert (rows[grid[0].key]["device_seconds"], rows[grid[0].key]["state"]) == (36.0, "done")
     assert rows[spare.key]["cell"] == "fsc_clip.v0-tiny-scenes-0" and answer["bytes"] > 3 * 50_000
 
 
 def test_sizes_count_a_file_once(grid):
-    """Hard links within a run and between runs; what has another name is not given back."""
+    """Hard links within a run and between runs."""
     first, second = (run_table.inspect_run(stored_run.folder) for stored_run in grid)
     own_bytes = sum(p.stat().st_blocks * 512 for p in grid[1].folder.path.rglob("*") if p.is_file())
-    assert second.size == inventory.count_freed_bytes([second]) == own_bytes
+    assert second.size == own_bytes
     os.link(grid[1].folder.final.weights, grid[1].folder.path / "again")
     assert run_table.inspect_run(grid[1].folder).size == own_bytes
     weights = grid[0].folder.final.weights
     assert weights.stat().st_nlink == 2, "published by a link"
-    assert inventory.count_freed_bytes([first]) <= first.size - weights.stat().st_blocks * 512
     os.link(weights, grid[1].folder.path / "other")
     both = [run_table.inspect_run(stored_run.folder) for stored_run in grid]
     assert run_table.count_bytes(both) == first.size + own_bytes
 
 
 def test_states(grid, spare):
-    """running by a lock, stopped with a checkpoint, empty."""
+    """scoring by a lock, stopped with a checkpoint, stale without anything."""
     with lock.hold(spare.folder):
-        assert run_table.inspect_run(spare.folder).state == jobs.RUNNING
+        assert run_table.inspect_run(spare.folder).state == run_table.SCORING
     shutil.rmtree(spare.folder.final.path)
-    assert run_table.inspect_run(spare.folder).state == run_table.EMPTY
+    spare.folder.scored.unlink()
+    assert run_table.inspect_run(spare.folder).state == run_table.STALE
     write_atomic(spare.folder.path / "step_00000002.safetensors", b"")
     assert run_table.inspect_run(spare.folder).state == run_table.STOPPED
 
@@ -122,39 +122,28 @@ def test_a_grid_that_is_named_keeps_its_runs(grid, spare, capsys):
     assert f"removed {grid[0].key}" in out and spare.folder.finished and grid[1].folder.finished
 
 
-@pytest.mark.parametrize("where", ["trials", "reference", "storage"])
+@pytest.mark.parametrize("where", ["trials", "reference"])
 def test_a_study_keeps_its_runs(grid, spare, capsys, where):
-    """Its trials, the pretrained model it compares with, and trials that only its storage knows yet."""
+    """Its trials, and the pretrained model it compares with."""
     document = {"trials": [], "reference": None}
     if where == "trials":
         document["trials"].append({"number": 0, "run_key": spare.key})
-    elif where == "reference":
-        document["reference"] = {"run_key": spare.key}
     else:
-        _storage(Path(".work/studies/gamma.db"), spare.key)
+        document["reference"] = {"run_key": spare.key}
     write_json("studies/gamma/trials.json", document)
     assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert "used by gamma" in refused("remove", spare.key)
 
 
-def _storage(path: Path, key: str) -> None:
-    """A study with one running trial, as the sweep's driver stores it."""
-    import optuna
-
-    path.parent.mkdir(parents=True)
-    study = optuna.create_study(storage=f"sqlite:///{path}", study_name="gamma")
-    study.ask().set_user_attr("run_key", key)
-
-
 def test_mlflow_keeps_its_runs(grid, spare, capsys):
-    """By the run that is published under the cell's name; where none is, every run of that name stays."""
+    """By the run that is published under the cell's name."""
     write_json("mlflow/synced.json", {grid[0].cell.name: "a hash", "fsc_clip.v0-tiny-scenes-7": "another"})
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [1]"))
     assert f"removed {spare.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert grid[0].folder.finished
-    shutil.rmtree("runs")
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert f"MLflow: {grid[0].cell.name}" in refused("remove", grid[0].key)
+    shutil.rmtree("runs")
+    assert f"removed {grid[0].key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
 
 
 def test_a_kept_run_stays(grid, spare, capsys):
@@ -162,7 +151,7 @@ def test_a_kept_run_stays(grid, spare, capsys):
     run_command(capsys, "keep", spare.key)
     assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert "marked by `runs keep`" in refused("remove", spare.key)
-    assert "finished  kept" in run_command(capsys)
+    assert "done   kept" in run_command(capsys)
     run_command(capsys, "keep", "--undo", spare.key)
     assert f"removed {spare.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
 
@@ -186,11 +175,11 @@ def test_remove_refuses_what_is_used(grid, spare, capsys):
 def test_a_live_run_is_never_removed(grid, spare, capsys):
     """By its lock or by its job, with --force as well."""
     with lock.hold(spare.folder):
-        assert f"process {os.getpid()} is running" in refused("remove", "--force", spare.key)
+        assert f"process {os.getpid()} is scoring" in refused("remove", "--force", spare.key)
         assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     record = {"kind": "local", "module": jobs.TRAINS, "host": os.uname().nodename, "pid": os.getpid()}
     write_json(spare.folder.job, {**record, "started": jobs.read_start_time(os.getpid())})
-    assert f"process {os.getpid()} is running" in refused("remove", "--force", spare.key)
+    assert f"process {os.getpid()} is scoring" in refused("remove", "--force", spare.key)
     assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
 
 

@@ -55,7 +55,7 @@ def test_a_parameter(finished, capsys):
     assert "code" not in text
     assert ask(capsys, "train.lr=0.5", "train.workers=2").count("parameter") == 1, "resources are no part of a key"
     answer = json.loads(ask(capsys, "train.lr=0.5", "--json"))
-    assert answer["modules"] == {"changed": [], "added": [], "removed": []}, "code was compared, and is equal"
+    assert [difference["name"] for difference in answer["differences"]] == ["train.lr"]
 
 
 def test_a_backbone(finished, capsys):
@@ -69,19 +69,21 @@ def test_data(finished, capsys):
     """By the fingerprint of the columns that are read, and by their names."""
     fake_store.write_data(Path("."), candidates="mended", masked="mended")
     text = ask(capsys)
-    assert text.count("->") == 1 and "  data       scenes: " in text
-    assert text.count("  column     ") == 1 and "candidates" in text
-    assert json.loads(ask(capsys, "--json"))["columns"] == ["candidates"]
+    assert "  data       scenes: " in text and "  column     candidates: " in text
+    answer = json.loads(ask(capsys, "--json"))
+    assert [difference["name"] for difference in answer["differences"]] == ["scenes", "candidates"]
 
 
 def test_code(finished, capsys, monkeypatch):
     """By module."""
     edit_module(monkeypatch)
     text = ask(capsys)
-    assert "  code       compclip.train.losses: changed\n" in text
+    assert "  code       compclip.train.losses: " in text and "-> edited\n" in text
     answer = json.loads(ask(capsys, "--json"))
-    assert answer["modules"] == {"changed": ["compclip.train.losses"], "added": [], "removed": []}
-    assert (answer["parameters"], answer["device_seconds"]) == ({}, 65)
+    assert [(d["kind"], d["name"], d["new"]) for d in answer["differences"]] == [
+        ("code", "compclip.train.losses", "edited")
+    ]
+    assert answer["device_seconds"] == 65
 
 
 def test_an_option_that_is_newer_than_the_run(finished, capsys):
@@ -91,19 +93,19 @@ def test_an_option_that_is_newer_than_the_run(finished, capsys):
     config.write_text("".join(line for line in config.read_text().splitlines(True) if "max_logit_scale" not in line))
     finished.folder.path.rename(finished.folder.path.with_name("0" * 16))
     text = ask(capsys)
-    assert "  option     train.max_logit_scale: new since then, at its default\n" in text
+    assert "  option     train.max_logit_scale: not there -> " in text
     assert "parameter" not in text
     answer = json.loads(ask(capsys, "--json"))
-    assert (answer["parameters"], answer["new_options"]) == ({}, ["train.max_logit_scale"])
+    assert [(d["kind"], d["name"]) for d in answer["differences"]] == [("option", "train.max_logit_scale")]
     assert "  parameter  train.max_logit_scale: not there -> 2.0\n" in ask(capsys, "train.max_logit_scale=2")
 
 
 def test_code_of_the_same_numbers(finished, capsys, monkeypatch):
     """A run of other modules that gave the same numbers differs in nothing; its key, by its parameters, in those."""
-    parts = key_parts.read_parts(finished.folder)
+    parts = key_parts.describe_key(finished.run, finished.root)
     key_parts.write_parts(finished.folder, replace(parts, modules=parts.modules | {"compclip.train.losses": "before"}))
     answer = json.loads(ask(capsys, "train.lr=0.5", "--json"))
-    assert answer["modules"] == {"changed": [], "added": [], "removed": []}
+    assert [difference["name"] for difference in answer["differences"]] == ["train.lr"]
 
 
 def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(finished, capsys):

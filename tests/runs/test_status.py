@@ -170,7 +170,7 @@ def test_sums_add_up(states):
     assert sum(map(int, counts.values())) == int(total) == len(states)
     trained, scored = (tuple(map(int, sums.split()[1::2])) for sums in tail.split(", "))
     assert scored[0] <= trained[0] <= len(states) and trained[1] == scored[1] == len(states)
-    assert [line.split(":")[0].strip() for line in status.format_legend(all_rows).splitlines()] == list(counts)
+    assert [line.split(":")[0].strip() for line in status.format_legend(all_rows)] == list(counts)
 
 
 def test_a_short_window():

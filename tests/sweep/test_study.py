@@ -255,7 +255,7 @@ def test_means_of_the_report_are_objectives(tmp_path):
     with pytest.raises(KeyError, match="zeroshot/top_1"):
         study_declaration.column_values(columns, {k: v for k, v in rung.items() if k != "zeroshot/top_1"})
     fewer = read.load_params(tmp_path / "params.yaml", ["evaluate.benchmarks=[sugarcrepe]"])
-    with pytest.raises(UserError, match="study s: summary/General: not measured by the benchmarks evaluated"):
+    with pytest.raises(UserError, match="summary/General"):
         study_declaration.objective_columns(study, stored_run, tmp_path, fewer)
 
 

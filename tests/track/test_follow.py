@@ -206,19 +206,17 @@ def test_the_command_ends_when_nothing_runs(project, uri, capsys, monkeypatch):
     assert run_states(uri) == {FIRST.name: ("FAILED", [10])}
 
 
-def test_a_signal_ends_the_command(project, uri, capsys):
-    """Between two polls; the run goes on."""
+def test_a_signal_ends_the_command(project, uri, capsys, monkeypatch):
+    """SIGTERM as Ctrl-C; the run goes on."""
     live.begin(project, FIRST)
-
-    class Stopping(StoreFollower):
-        def poll(self):
-            os.kill(os.getpid(), signal.SIGTERM)
-            return super().poll()
-
+    monkeypatch.chdir(project)
     before = signal.getsignal(signal.SIGTERM)
-    assert sync.follow(Stopping(lambda: load(project), uri, project), 60.0) == 0
+    monkeypatch.setattr(sync.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        assert track_command.main(words(project, uri)) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert "stopped; nothing is lost" in capsys.readouterr().out
-    assert signal.getsignal(signal.SIGTERM) == before
     assert run_states(uri) == {FIRST.name: ("RUNNING", [])}
 
 
@@ -244,7 +242,8 @@ def test_a_second_follower_says_who_is_there(project, uri, monkeypatch):
         with pytest.raises(UserError, match=rf"process {os.getpid()} follows the runs"):
             track_command.main(words(project, uri))
         # one that a driver started waits, and not longer than the driver is there
-        assert sync.follow(make_follower(project, uri), 0.01, beside=live.DEAD) == 0
+        with pytest.raises(UserError, match="follows the runs"):
+            sync.follow(make_follower(project, uri), 0.01, beside=live.DEAD)
 
 
 def test_a_follower_beside_a_driver_outlasts_it(project, uri):

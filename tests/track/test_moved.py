@@ -52,11 +52,11 @@ def snapshot(root: Path) -> dict[Path, int]:
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_moved_project_has_its_artifacts(project, tmp_path, monkeypatch, anew):
-    """Copied to another disk, and the first deleted: nothing is logged again, and no folder comes up at the old place."""
+    """Copied to another disk, and the first deleted: all is logged again, and no folder comes up at the old place."""
     moved = copy_project(project, tmp_path / "other" / "place", monkeypatch)
     shutil.rmtree(project)
     counts = sync.update_store(source(Path()), store(), anew)
-    assert +counts == ({"added": 4} if anew else {"unchanged": 4})
+    assert +counts == ({"added": 4} if anew else {"replaced": 4})
     check_artifacts(moved)
     assert not project.exists()
 
