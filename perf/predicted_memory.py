@@ -25,8 +25,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from compclip.base.errors import entry
-from compclip.doctor import full_step
-from compclip.doctor.full_step import TOLERANCE, StepJob
+from compclip.doctor import device_checks
+from compclip.doctor.device_checks import TOLERANCE, StepJob
 from compclip.interface.method import load_method
 from compclip.runs.gpus import VISIBLE
 from compclip.train.fitting_batch import count_turns
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     print(heads + f"{'MemTracker MiB':>16}{'off':>8}")
     for job in (StepJob(method, args.model, batch) for method in args.methods for batch in args.batches):
         measured = int(run_apart(MEASURE, job).stdout.split()[-1]) / 2**20
-        predicted = full_step.predict_apart(job)["peak_bytes"] / 2**20
+        predicted = device_checks.predict_apart(job)["peak_bytes"] / 2**20
         worst = max(worst, abs(predicted / measured - 1))
         row = f"{job.method:<16}{job.batch:>6}{measured:>14.0f}{predicted:>15.0f}{predicted / measured - 1:>+8.1%}"
         print(row + describe_tracked(job, measured), flush=True)
@@ -83,10 +83,10 @@ def measure_peak(job: StepJob) -> int:
     """Return by how many bytes this process's memory grew over a run's first steps on the CPU."""
     torch.set_num_threads(job.threads)
     run = job.build_run()
-    full_step.warm_libraries("cpu")
+    device_checks.warm_libraries("cpu")
     watch = PeakWatch()
     watch.start()
-    take_step = full_step.open_step(run, "cpu")
+    take_step = device_checks.open_step(run, "cpu")
     for number in range((FIRST_STEPS + 1) * count_turns(load_method(job.method), run.method)):
         take_step(number)
     return watch.stop()
@@ -122,7 +122,7 @@ def track_peak(job: StepJob) -> int:
     """Return the peak of bytes that torch's MemTracker says of a run's first steps on fake tensors of the CPU."""
     tracker = MemTracker()
     with FakeTensorMode(allow_non_fake_inputs=True), tracker:
-        take_step = full_step.open_step(job.build_run(), "cpu")
+        take_step = device_checks.open_step(job.build_run(), "cpu")
         for number in range(FIRST_STEPS + 1):
             take_step(number)
             tracker.reset_mod_stats()

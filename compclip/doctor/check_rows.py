@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,10 +58,10 @@ def judge_errors(name: str, precision: str, errors: Sequence[float], reason: str
     return judge(f"{name} {precision}", value, tolerance, good, reason)
 
 
-def catch_errors(name: str, check: Callable[[], Iterable[CheckRow]]) -> Iterator[CheckRow]:
-    """Yield the rows of a check; an error in it becomes a row that failed, and the other checks go on."""
+def catch_errors(name: str, rows: Iterable[CheckRow]) -> Iterator[CheckRow]:
+    """Yield the rows of a check, a generator; an error in it becomes a row that failed, and the other checks go on."""
     try:
-        yield from check()
+        yield from rows
     except Exception as error:  # whatever a driver, a library or a plug-in raises
         yield CheckRow(name, state=FAILED, reason=f"{type(error).__name__}: {error}")
 

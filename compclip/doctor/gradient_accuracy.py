@@ -63,7 +63,7 @@ def check_gradients(methods: Sequence[str], device: str, model_cfg: Mapping[str,
     model = drawn_samples.build_model(model_cfg, SEED)
     with fine_tuning.set_arithmetic(Train()):  # no TF32
         for name in methods:
-            yield from catch_errors(f"gradients {name}", functools.partial(compare_method, name, model, device))
+            yield from catch_errors(f"gradients {name}", compare_method(name, model, device))
 
 
 def compare_method(name: str, model: ClipModel, device: str) -> Iterator[CheckRow]:

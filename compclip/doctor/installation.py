@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -35,22 +35,22 @@ SERVER_S = 3
 
 def check_installation(root: Path) -> Iterator[CheckRow]:
     """Yield a row for each thing that a project in `root` needs, or may need."""
-    checks: dict[str, Callable[[], Iterable[CheckRow]]] = {
-        "Python": check_python,
-        "packages": check_packages,
-        "spaCy's model": check_parser_model,
-        "WordNet": check_wordnet,
-        "git": lambda: check_git(root),
-        "DVC": lambda: check_dvc(root),
-        "project": lambda: check_project(root),
-        "store": lambda: check_store(root),
-        "shared memory": check_shared_memory,
-        "GPUs": check_gpus,
-        "SLURM": check_slurm,
-        "MLflow": lambda: check_mlflow(root),
+    checks = {
+        "Python": check_python(),
+        "packages": check_packages(),
+        "spaCy's model": check_parser_model(),
+        "WordNet": check_wordnet(),
+        "git": check_git(root),
+        "DVC": check_dvc(root),
+        "project": check_project(root),
+        "store": check_store(root),
+        "shared memory": check_shared_memory(),
+        "GPUs": check_gpus(),
+        "SLURM": check_slurm(),
+        "MLflow": check_mlflow(root),
     }
-    for name, check in checks.items():
-        yield from catch_errors(name, check)
+    for name, rows in checks.items():
+        yield from catch_errors(name, rows)
 
 
 def check_grid(root: Path) -> Iterator[CheckRow]:
@@ -59,7 +59,7 @@ def check_grid(root: Path) -> Iterator[CheckRow]:
 
     yield from check_parser_model()
     yield judge("WordNet", "", "", wordnet_files.is_installed(), wordnet_files.ADVICE)
-    yield from catch_errors("store", lambda: check_store(root))
+    yield from catch_errors("store", check_store(root))
 
 
 def check_python() -> Iterator[CheckRow]:

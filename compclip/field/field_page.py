@@ -13,15 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from compclip import report
 from compclip.base.files import write_atomic
 from compclip.base.messages import format_count
-from compclip.field import conflicts, replication, tradeoff_figures
-from compclip.field.conflicts import Comparison
+from compclip.field import source_comparisons, tradeoff_figures
 from compclip.field.published_field import LIST, OURS, PublishedField, SourceModel, read_field
-from compclip.field.replication import Context
+from compclip.field.source_comparisons import Comparison, Context
 from compclip.field.tradeoff_figures import Panel
 from compclip.report import claims
 from compclip.report.claims import Claim
 from compclip.report.escape import format_csv, format_name
-from compclip.report.published_numbers import PublishedNumber
+from compclip.report.published_numbers import TOLERANCE, PublishedNumber
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class FieldResults:
     @property
     def conflicts(self) -> list[Comparison]:
         """What is further apart than digits and ties explain."""
-        return [comparison for comparison in self.comparisons if comparison.is_conflict]
+        return [comparison for comparison in self.comparisons if comparison.apart > TOLERANCE]
 
     @property
     def headline(self) -> str:
@@ -55,8 +54,8 @@ def load_field(published: Path, stated: Path, own_numbers: Sequence[PublishedNum
     """Read published tables and claims, and compare them: `load_field(Path("experiments/published"), CLAIMS)`."""
     printed = read_field(published)
     findings = claims.read_claims(stated)
-    comparisons = tuple(conflicts.compare_sources(printed))
-    contexts = tuple(replication.replicate_claims(printed, findings))
+    comparisons = tuple(source_comparisons.compare_sources(printed))
+    contexts = tuple(source_comparisons.replicate_claims(printed, findings))
     return FieldResults(read_field(published, own_numbers), comparisons, tuple(findings), contexts)
 
 
@@ -74,9 +73,7 @@ def make_frames(results: FieldResults) -> dict[str, pandas.DataFrame]:
         about |= {"family": published.facts.find_family(m.method), "activation": "gelu" if m.is_wrong else ""}
         about |= {"weights": published.find_weights(m), "from_scratch": published.is_from_scratch(m)}
         models.append(about | {axis: published.measure(m, axis) for axis in published.facts.axes})
-    names = ("weights", "backbone", "column", "printed", "apart", "apart_as_trained", "cause", "expected")
-    apart = [{name: getattr(conflict, name) for name in names} for conflict in results.conflicts]
-    tables = {"numbers": numbers, "models": models, "conflicts": apart, "claims": map(asdict, results.contexts)}
+    tables = {"numbers": numbers, "models": models, "conflicts": results.conflicts, "claims": results.contexts}
     return {name: pandas.DataFrame(rows) for name, rows in tables.items()}
 
 

@@ -20,7 +20,7 @@ from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.prepare import benchmark_records
-from compclip.prepare.benchmark_records import BenchmarkRecords
+from compclip.prepare.benchmark_records import read_records
 from compclip.report import (
     blind_comparison,
     claims,
@@ -32,7 +32,6 @@ from compclip.report import (
     trajectories,
     tuned_rows,
 )
-from compclip.report.claims import Claim
 from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
 from compclip.runs.result_files import FinishedRun
@@ -57,9 +56,13 @@ def main(argv: list[str]) -> int:
     runs = run_details.select_split(whole_runs, split)
     blind = blind_comparison.read_blind_runs(root, [run.cell.data for run in runs], benchmarks)
     printed = published_numbers.read_numbers(PUBLISHED)
-    stated = _read_claims(CLAIMS, params, runs, printed)
+    stated = claims.read_claims(CLAIMS) if CLAIMS.is_file() else []
+    claim_methods = list_claim_methods(params, runs, printed)
+    claims.check_claim_names(stated, claim_methods, list_claim_columns(runs, printed), str(CLAIMS))
     lines, without = trajectories.collect_lines(grid.list_line_cells(params), root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
+    record_files = {name: benchmark_records.records_file(root, name) for name in benchmarks}
+    records = {name: read_records(path) for name, path in record_files.items() if path.is_file()}
     curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, root, args.partial)
     results = report_page.GridResults(
         runs=runs,
@@ -70,7 +73,7 @@ def main(argv: list[str]) -> int:
         lines=lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
         curves=curves,
         overlaps=table_heads.read_overlaps(root, [run.cell.data for run in runs]),
-        records=read_records(root, benchmarks),
+        records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
         tuning=tuned_rows.read_tuned_methods(params, root),
         root=root,
@@ -120,25 +123,6 @@ def _parser() -> CommandParser:
         help="how many won and lost items of each method the page shows with their pictures; 0: none",
     )
     return parser
-
-
-def read_records(root: Path, benchmarks: Sequence[str]) -> dict[str, BenchmarkRecords]:
-    """Read what the benchmarks asked, as far as the stage `benchmark` wrote it."""
-    files = {name: benchmark_records.records_file(root, name) for name in benchmarks}
-    return {name: benchmark_records.read_records(path) for name, path in files.items() if path.is_file()}
-
-
-def _read_claims(
-    path: Path,
-    params: sections.Params,
-    runs: Sequence[FinishedRun],
-    printed: Sequence[published_numbers.PublishedNumber],
-) -> list[Claim]:
-    stated = claims.read_claims(path) if path.is_file() else []
-    methods = list_claim_methods(params, runs, printed)
-    columns = list_claim_columns(runs, printed)
-    claims.check_claim_names(stated, methods, columns, str(path))
-    return stated
 
 
 def list_claim_methods(

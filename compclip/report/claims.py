@@ -331,17 +331,17 @@ def describe_evidence(e: Evidence) -> dict[str, str]:
 
 def format_claims_csv(findings: Sequence[Finding]) -> str:
     """Format one line for each inequality, differences, margins and intervals in the metrics' own unit."""
-    lines = []
+    lines: list[Sequence[object]] = []
     for finding in findings:
-        head = (finding.group, finding.claim.name, finding.claim.paper, finding.claim.table, finding.verdict)
+        claim = finding.claim
         for e in finding.evidence:
             scale = e.column.scale
             gap = e.interval
             interval = (gap.items, gap.low, gap.high) if gap else (None, None, None)
             ends = (min(e.printed) / scale, max(e.printed) / scale) if e.printed else (None, None)
-            values = (
-                *head, e.inequality.text, e.verdict, e.inequality.column, e.difference, e.inequality.margin / scale,
-                e.seeds, e.std, *interval, e.basis, *ends, e.why,
-            )  # fmt: skip
-            lines.append(values)
+            lines.append((
+                finding.group, claim.name, claim.paper, claim.table, finding.verdict, e.inequality.text, e.verdict,
+                e.inequality.column, e.difference, e.inequality.margin / scale, e.seeds, e.std, *interval, e.basis,
+                *ends, e.why,
+            ))  # fmt: skip
     return escape.format_csv([CLAIM_FIELDS, *lines])

@@ -76,7 +76,7 @@ class ComparedTable:
         """What each method changes on the axes, in one short sentence."""
         sentences = []
         for row in self.rows:
-            texts = []
+            texts: list[str] = []
             for label, column in self.axes.items():
                 texts.append(_describe_change(label, column, row.statistics.get(column), is_cost=bool(texts)))
             sentences.append((row.method, ", ".join(texts)))
@@ -223,7 +223,7 @@ def _judge_method(row: MethodRow, group: ResultTable, reference: str) -> MethodV
 
 def _describe_cost(results: Sequence[tuple[Column, Statistic]], group: ResultTable) -> str:
     """Describe what falls of what a model could do before: retrieval and naming."""
-    kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
+    kinds = tables.benchmark_kinds(group.runs)
     before = [pair for pair in results if kinds.get(pair[0].benchmark, COMPOSITION) != COMPOSITION]
     fallen = [_describe_difference(*pair) for pair in before if pair[1].verdict < 0]
     if not before:

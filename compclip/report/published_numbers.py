@@ -148,12 +148,16 @@ def list_printed_differences(
     left, right = (name if name in trained else f"{RELEASED}{name}" for name in (left, right))
     here = group_by_model([n for n in paper_numbers if n.table == table])
     base = here if any(model[1] == right for model in here) else group_by_model(paper_numbers)
-    pairs = [
-        (a, b) for m, a in here.items() for n, b in base.items()
-        if (m[1], n[1]) == (left, right) and m[2] == n[2] and (m[3] == n[3] or right == PRETRAINED)
-    ]  # fmt: skip
-    values = [(find_printed_value(a, column), find_printed_value(b, column)) for a, b in pairs]
-    return [round(a - b, 4) for a, b in values if a is not None and b is not None]
+    differences = []
+    for (_, method, backbone, data), row in here.items():
+        for (_, other, other_backbone, other_data), base_row in base.items():
+            is_same_data = data == other_data or right == PRETRAINED
+            if (method, other) == (left, right) and backbone == other_backbone and is_same_data:
+                value = find_printed_value(row, column)
+                base_value = find_printed_value(base_row, column)
+                if value is not None and base_value is not None:
+                    differences.append(round(value - base_value, 4))
+    return differences
 
 
 def make_printed_column(numbers: Sequence[PublishedNumber], name: str) -> Column:
@@ -316,9 +320,13 @@ def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmar
 
 def list_obstacles(group: ResultTable, names: Collection[str], official: OfficialBenchmarks) -> dict[str, list[str]]:
     """List by reason the benchmarks, or the columns that are means, that published numbers do not compare with."""
-    columns_by_reason: dict[str, dict[str, None]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for column in group.columns:
-        if column.name in names and (reason := find_obstacle(column, group, official)):
+        reason = find_obstacle(column, group, official) if column.name in names else ""
+        if reason:
             is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
-            columns_by_reason.setdefault(reason, {})[column.name if is_mean else column.benchmark] = None
-    return {reason: list(columns) for reason, columns in columns_by_reason.items()}
+            listed = names_by_reason.setdefault(reason, [])
+            name = column.name if is_mean else column.benchmark
+            if name not in listed:
+                listed.append(name)
+    return names_by_reason

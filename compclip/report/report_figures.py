@@ -102,7 +102,7 @@ def draw_tradeoff(
 
 def _mark(plot: SvgPlot, point: TradeoffPoint, colour: str, name: str, base: str = PRETRAINED) -> None:
     """Draw a method's mark; the row `base` is a diamond, where dashed lines meet."""
-    style = {"color": colour}
+    style: dict[str, Any] = {"color": colour}
     if point.name == base:
         plot.guide(point.x, point.y)
         style = DIAMOND

@@ -371,7 +371,6 @@ def write_report(page: ReportPage, out: Path) -> None:
         "report.md": _format_markdown(page, compared),
         "report.csv": table_formats.format_results_csv(all_tables),
         "report.tex": table_formats.format_latex(groups, page.notes, blind)
-        + table_formats.format_blind_latex(list(page.tables.blind.values()))
         + "".join(table_formats.format_contrasts_latex(of_base, base) for base, of_base in page.contrasts.items()),
         "claims.csv": claims.format_claims_csv(page.findings),
         "reference.csv": table_formats.format_contrasts_csv(contrasts, reference),

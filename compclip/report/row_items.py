@@ -23,7 +23,7 @@ import numpy as np
 from compclip.config.cell import PRETRAINED
 from compclip.prepare.benchmark_records import BenchmarkRecords
 from compclip.report.statistics import align_items, item_units, named_generator
-from compclip.report.tables import MethodRow
+from compclip.report.tables import MethodRow, results_of
 from compclip.runs.item_outcomes import RETRIEVED, Items
 from compclip.runs.result_files import FinishedRun, Result
 
@@ -118,9 +118,13 @@ def join_items(
 
     Without `metrics` those are joined that have items of their own, of which a higher outcome is better.
     """
-    results = {row.method: [run.results[benchmark] for run in row.runs if benchmark in run.results] for row in rows}
-    results = {method: of_row for method, of_row in results.items() if of_row}
-    every = [result for of_row in results.values() for result in of_row]
+    results: dict[str, list[Result]] = {}
+    every: list[Result] = []
+    for row in rows:
+        of_row = results_of(row.runs, benchmark)
+        if of_row:
+            results[row.method] = of_row
+            every += of_row
     if not every or {result.fingerprint for result in every} - records.fingerprints:
         return None
     joined: list[tuple[int, str, int, int | str]] = []

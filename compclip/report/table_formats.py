@@ -15,11 +15,10 @@ from compclip.base.messages import format_count
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
 from compclip.report import decisions, escape, statistics, table_heads
-from compclip.report.blind_comparison import BlindTable
 from compclip.report.escape import format_name, to_latex, to_markdown
 from compclip.report.statistics import Interval
 from compclip.report.table_heads import SHARED, SharedPictures
-from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic, benchmark_kinds
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
@@ -285,32 +284,21 @@ def format_latex(
 
 
 def format_contrasts_latex(groups: Sequence[ResultTable], method: str) -> str:
-    """Format booktabs tables of differences, a group and section of columns each."""
+    """Format booktabs tables of differences, one for each group with rows and section of its columns."""
     caption = (
         rf"difference to {to_latex(method)} over the seeds of both, with its 95\,\% interval over seeds and items "
         r"together, unless it says less; $\ast$ marks one that excludes 0."
     )
-    return "".join(_latex_sections(group, _latex_contrast, caption) for group in groups)
-
-
-def format_blind_latex(blind_tables: Sequence[BlindTable]) -> str:
-    """Format what methods have on sighted items, as booktabs tables."""
-    caption = (
-        r"score on the items that every row without a picture gets wrong or ties on, with its 95\,\% interval over "
-        r"seeds and items together, unless it says less."
-    )
-    return "".join(_latex_sections(table.sighted, _latex_score, caption) for table in blind_tables)
-
-
-def _latex_sections(group: ResultTable, cell: FormatCell, caption: str) -> str:
-    """Format a table for each section of a group's columns; empty without rows."""
-    sections = split_sections(group).items() if group.rows else ()
-    return "".join("\n" + _latex_table(group.select(columns), cell, caption, section) for section, columns in sections)
+    text = ""
+    for group in groups:
+        for section, columns in split_sections(group).items() if group.rows else ():
+            text += "\n" + _latex_table(group.select(columns), _latex_contrast, caption, section)
+    return text
 
 
 def split_sections(group: ResultTable) -> dict[str, list[Column]]:
     """Divide a table's columns by what their benchmarks measure; means over benchmarks are a section of their own."""
-    kinds = {name: result.kind for run in group.runs for name, result in run.results.items()}
+    kinds = benchmark_kinds(group.runs)
     sections: dict[str, list[Column]] = {}
     for column in group.columns:
         section = "means" if column.benchmark == SUMMARY else kinds.get(column.benchmark, "other benchmarks")
@@ -372,17 +360,8 @@ def _latex_cell(statistic: Statistic, column: Column) -> str:
     return text + (f"$^{{{marks}}}$" if marks else "") + std
 
 
-def _latex_score(statistic: Statistic, column: Column) -> str:
-    """Format a score with its own interval, which `difference` holds."""
-    return _with_ends(to_latex(format_number(statistic.mean, column)), describe_interval(statistic, column, sign=False))
-
-
 def _latex_contrast(statistic: Statistic, column: Column) -> str:
-    text = to_latex(format_number(statistic.change or 0.0, column, sign=True)) + (
-        r"$^\ast$" if statistic.verdict else ""
-    )
-    return _with_ends(text, describe_interval(statistic, column))
-
-
-def _with_ends(text: str, ends: str) -> str:
+    text = to_latex(format_number(statistic.change or 0.0, column, sign=True))
+    text += r"$^\ast$" if statistic.verdict else ""
+    ends = describe_interval(statistic, column)
     return text + rf" {{\scriptsize {to_latex(ends)}}}" if ends else text

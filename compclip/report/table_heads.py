@@ -100,9 +100,10 @@ def column_benchmarks(column: Column) -> list[str]:
 def column_mark(column: Column, runs: Sequence[FinishedRun]) -> str:
     """Return a column's marks: little of it was scored, its gallery lost pictures; "" for a number like others'."""
     coverage = column_coverage(column, runs)
-    lost = count_lost_names(runs)
-    marks = (PARTIAL * bool(coverage and coverage.is_partial), SMALLER * any(map(lost.get, column_benchmarks(column))))
-    return " ".join(filter(None, marks))
+    marks = [PARTIAL] if coverage and coverage.is_partial else []
+    if count_lost_names(runs).keys() & set(column_benchmarks(column)):
+        marks.append(SMALLER)
+    return " ".join(marks)
 
 
 def column_marks(group: ResultTable) -> dict[Column, str]:
@@ -128,7 +129,10 @@ def describe_marks(group: ResultTable) -> list[str]:
     notes = [f"{mark} {method} {why}" for mark in ROW_MARKS for method, why in group.row_marks.get(mark, {}).items()]
     if group.row_marks.get(TUNED):
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
-    notes += [f"{STALLED} {row.method}: {which}" for row in group.rows if (which := describe_stalls(row))]
+    for row in group.rows:
+        stalls = describe_stalls(row)
+        if stalls:
+            notes.append(f"{STALLED} {row.method}: {stalls}")
     notes += _list_replaced(group)
     marks = column_marks(group).values()
     if any(PARTIAL in mark for mark in marks):
@@ -184,12 +188,10 @@ def backbone_names(group: ResultTable) -> tuple[str, str]:
 
     Both are empty where no run says.
     """
-    models = []
-    weights = []
-    for model, tag in tables.list_backbones(group):
-        models.append(model)
-        weights.append("random" if model_config.has_random_weights(model, tag) else tag or model)
-    return ", ".join(dict.fromkeys(models)), ", ".join(weights)
+    backbones = tables.list_backbones(group)
+    models = dict.fromkeys(model for model, _ in backbones)
+    weights = ["random" if model_config.has_random_weights(*start) else start[1] or start[0] for start in backbones]
+    return ", ".join(models), ", ".join(weights)
 
 
 def describe_backbone(group: ResultTable) -> str:

@@ -221,11 +221,24 @@ def list_columns(runs: Sequence[FinishedRun], benchmarks: Iterable[str]) -> tupl
     """List all metrics of all runs, benchmark by benchmark, in the order in which the result files have them."""
     columns = {}
     for benchmark in benchmarks:
-        for run in runs:
-            if benchmark in run.results:
-                result = run.results[benchmark]
-                columns.update({(benchmark, m): make_measured_column(result, m) for m in result.metrics})
+        for result in results_of(runs, benchmark):
+            for metric in result.metrics:
+                columns[benchmark, metric] = make_measured_column(result, metric)
     return tuple(columns.values())
+
+
+def results_of(runs: Iterable[FinishedRun], benchmark: str) -> list[Result]:
+    """Return the results of a benchmark that runs have."""
+    return [run.results[benchmark] for run in runs if benchmark in run.results]
+
+
+def benchmark_kinds(runs: Iterable[FinishedRun]) -> dict[str, str]:
+    """Return the kind of each benchmark that runs have a result of."""
+    kinds = {}
+    for run in runs:
+        for name, result in run.results.items():
+            kinds[name] = result.kind
+    return kinds
 
 
 def make_measured_column(result: Result, metric: str) -> Column:
@@ -237,7 +250,7 @@ def is_detail(column: Column, runs: Sequence[FinishedRun]) -> bool:
     """Return whether a metric is of a group of items (`swap/unseen_pairs`), or a member of a mean."""
     if "/" in column.metric:
         return True
-    results = [run.results[column.benchmark] for run in runs if column.benchmark in run.results]
+    results = results_of(runs, column.benchmark)
     return any(column.metric in members for result in results for members in result.means.values())
 
 
@@ -248,19 +261,20 @@ def summary_columns(columns: Sequence[Column], runs: Sequence[FinishedRun]) -> t
     mean of its columns (shares of which more is better). ZS: mean over classification benchmarks of their headlines.
     I2T, T2I: mean Recall@1 of the retrieval benchmarks.
     """
-    kinds = {name: result.kind for run in runs for name, result in run.results.items()}
-    all_columns = list_columns(runs, kinds)
-    comp = [c for c in columns if kinds.get(c.benchmark) == COMPOSITION and not (c.score or c.lower)]
-    members = {
-        "Comp": tuple(
-            Column(name, "mean", headline(name, runs) or tuple(c for c in comp if c.benchmark == name))
-            for name in dict.fromkeys(c.benchmark for c in comp)
-        ),
-        "ZS": tuple(c for name, kind in kinds.items() if kind == CLASSIFICATION for c in headline(name, runs)),
-    }
-    for name, metric in RECALLS.items():
-        members[name] = tuple(c for c in all_columns if kinds[c.benchmark] == RETRIEVAL and c.metric == metric)
-    summaries = {name: Column(SUMMARY, name, p) for name, p in members.items() if p}
+    kinds = benchmark_kinds(runs)
+    shares: dict[str, list[Column]] = {}
+    for column in columns:
+        if kinds.get(column.benchmark) == COMPOSITION and not (column.score or column.lower):
+            shares.setdefault(column.benchmark, []).append(column)
+    members: dict[str, list[Column]] = {name: [] for name in ("Comp", *GENERAL)}
+    for benchmark, of_benchmark in shares.items():
+        members["Comp"].append(Column(benchmark, "mean", headline(benchmark, runs) or tuple(of_benchmark)))
+    for benchmark, kind in kinds.items():
+        members["ZS"] += headline(benchmark, runs) if kind == CLASSIFICATION else ()
+        retrieved = list_columns(runs, [benchmark]) if kind == RETRIEVAL else ()
+        for name, metric in RECALLS.items():
+            members[name] += [column for column in retrieved if column.metric == metric]
+    summaries = {name: Column(SUMMARY, name, tuple(p)) for name, p in members.items() if p}
     if summaries.keys() >= set(GENERAL):
         summaries["General"] = Column(SUMMARY, "General", tuple(summaries[name] for name in GENERAL))
     return tuple(summaries.values())
@@ -268,8 +282,10 @@ def summary_columns(columns: Sequence[Column], runs: Sequence[FinishedRun]) -> t
 
 def headline(benchmark: str, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     """Return the columns whose mean stands for a benchmark, as its result files declare them; empty without any."""
-    results = (run.results[benchmark] for run in runs if benchmark in run.results)
-    return next((tuple(make_measured_column(r, metric) for metric in r.headline) for r in results if r.headline), ())
+    for result in results_of(runs, benchmark):
+        if result.headline:
+            return tuple(make_measured_column(result, metric) for metric in result.headline)
+    return ()
 
 
 def select_pretrained_runs(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
@@ -309,7 +325,7 @@ def required_value(run: Evaluated, column: Column) -> float:
 
 def mean_members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
     """Return the metrics that a result's metric is the mean of; none for one that is measured."""
-    results = [r.results[column.benchmark] for r in runs if column.benchmark in r.results]
+    results = results_of(runs, column.benchmark)
     names = results[0].means.get(column.metric, ()) if results else ()
     return tuple(Column(column.benchmark, name) for name in names)
 

@@ -9,7 +9,7 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.doctor import __main__ as doctor
-from compclip.doctor import device_checks, drawn_samples, full_step, gradient_accuracy
+from compclip.doctor import device_checks, drawn_samples, gradient_accuracy
 from compclip.doctor.check_rows import FAILED, OK, CheckRow, catch_errors
 from compclip.interface.method import load_method
 
@@ -35,7 +35,7 @@ def test_every_check_of_a_cpu(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(drawn_samples, "SMALL", TINY)
-    monkeypatch.setattr(full_step, "TIMED_S", 0.1)
+    monkeypatch.setattr(device_checks, "TIMED_S", 0.1)
     Path("larger.json").write_text(json.dumps(LARGER))
     monkeypatch.setattr(device_checks, "MODEL", str(home / "larger.json"))
     code = doctor.main(["--gpu", "--device", "cpu"])
@@ -103,4 +103,4 @@ def test_an_error_is_a_row():
         yield CheckRow("first")
         raise OSError("no space")
 
-    assert [row.state for row in catch_errors("both", check)] == [OK, FAILED]
+    assert [row.state for row in catch_errors("both", check())] == [OK, FAILED]

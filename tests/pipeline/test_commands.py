@@ -26,7 +26,7 @@ NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keepe
     "compclip.prepare.file_listing",
     "compclip.prepare.shard_stages",
     "compclip.prepare.shard_work",
-    "compclip.doctor.full_step",
+    "compclip.doctor.device_checks",
     "compclip.doctor.gradient_accuracy",
     "compclip.launch.results_job",
     "compclip.launch.task",
