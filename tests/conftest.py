@@ -97,7 +97,7 @@ def project(tmp_path_factory) -> Path:
     """All that the train stage needs, for a tiny grid; a test file may have another one of that name."""
     from tests import tiny_project
 
-    return _once(tmp_path_factory, "project", tiny_project.make)
+    return make_once(tmp_path_factory, "project", tiny_project.make)
 
 
 @pytest.fixture(scope="session")
@@ -105,10 +105,10 @@ def finished(project, tmp_path_factory) -> Path:
     """The tiny project with every cell trained and scored, one after the other in this process."""
     from tests import tiny_project
 
-    return _once(tmp_path_factory, "finished", lambda root: tiny_project.finish(shutil.copytree(project, root)))
+    return make_once(tmp_path_factory, "finished", lambda root: tiny_project.finish(shutil.copytree(project, root)))
 
 
-def _once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
     """A folder for all processes of this run of tests: the first that asks makes it, the others wait and look."""
     place = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -3,16 +3,14 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.data.sample import Sample
 from compclip.prepare.captioners import QUERY, hf
 from tests import tiny_chat
-from tests.captioned import captioned
+from tests.captioned import captioned, noise_pictures
 
 PROMPT = "describe this"
 
@@ -29,11 +27,7 @@ def model(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
     """Five pictures of noise in different shapes."""
-    folder, rng, output = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
-    for i, (height, width) in enumerate(((40, 30), (32, 32), (20, 60), (64, 48), (33, 31))):
-        Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(folder / f"{i}.png")
-        output.append(Sample(str(i), str(folder / f"{i}.png"), ("old",)))
-    return output
+    return noise_pictures(tmp_path_factory.mktemp("pictures"))
 
 
 def config(model, **overrides):

@@ -1,18 +1,15 @@
 """The coca captioner with a tiny random CoCa of open_clip, saved as a folder of open_clip's."""
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config.validation import load_section
 from compclip.data import images
-from compclip.data.sample import Sample
 from compclip.model import backbone, clip_model
 from compclip.prepare.captioners import coca as captioner
-from tests.captioned import captioned
+from tests.captioned import captioned, noise_pictures
 from tests.model.test_towers import TINY
 
 PLACES = 12
@@ -44,11 +41,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
     """Six pictures of noise."""
-    folder, rng, output = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
-    for i in range(6):
-        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / f"{i}.png")
-        output.append(Sample(str(i), str(folder / f"{i}.png"), ("old",)))
-    return output
+    return noise_pictures(tmp_path_factory.mktemp("pictures"), [(32, 32)] * 6)
 
 
 def config(folder, **overrides):

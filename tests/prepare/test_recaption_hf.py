@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.data.sample import Sample
 from compclip.prepare.captioners import hf
 from tests import tiny_blip
-from tests.captioned import captioned
+from tests.captioned import captioned, noise_pictures
 from tests.tiny_blip import WORDS
 
 
@@ -31,12 +30,7 @@ def blip(tmp_path_factory):
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
     """Five pictures of noise in different shapes and modes."""
-    folder, rng, output = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
-    for i, (height, width) in enumerate(((40, 30), (32, 32), (20, 60), (64, 48), (33, 31))):
-        values = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-        Image.fromarray(values).convert("L" if i == 3 else "RGB").save(folder / f"{i}.png")
-        output.append(Sample(str(i), str(folder / f"{i}.png"), ("old", "older")))
-    return output
+    return noise_pictures(tmp_path_factory.mktemp("pictures"), grey=3)
 
 
 def captions(samples, blip, **overrides):

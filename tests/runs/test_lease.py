@@ -138,7 +138,7 @@ def _stale(_self: RunFolder) -> list[int]:
     raise OSError(errno.ESTALE, "Stale file handle")
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(
     order=st.lists(st.integers(0, 5), min_size=100, max_size=100),
     machines=st.lists(st.sampled_from("abc"), min_size=2, max_size=4),

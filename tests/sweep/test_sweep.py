@@ -33,23 +33,23 @@ from tests.driven_sweep import Here, drawn, driver, forget, project, states, stu
     ],
 )
 def test_a_restart_gives_the_same_trials(folder, sampler):
-    """10 trials in one go equal 10 trials of three drivers; the first are the paper's."""
-    driver(sampler=sampler, startup_trials=4).drive(10)
+    """7 trials in one go equal 7 trials of three drivers; the first are the paper's."""
+    driver(sampler=sampler, startup_trials=4).drive(7)
     once = trials()
     forget()
-    for target in (1, 7, 10):
+    for target in (1, 5, 7):
         driver(sampler=sampler, startup_trials=4).drive(target)
-    assert drawn(trials()) == drawn(once) and len(once) == 10
+    assert drawn(trials()) == drawn(once) and len(once) == 7
     assert once[0]["paper"] and not any(t["paper"] for t in once[1:])
     if sampler != "nsga2":  # a child may equal its parent
-        assert len({json.dumps(t["params"]) for t in once}) == 10
+        assert len({json.dumps(t["params"]) for t in once}) == 7
 
 
 def test_another_seed_gives_other_trials(folder):
     """The seed is what they depend on."""
     drawn_params = []
     for seed in (0, 1):
-        driver(seed=seed).drive(4)
+        driver(seed=seed).drive(3)
         drawn_params.append([t["params"] for t in trials()])
         forget()
     assert drawn_params[0][0] == drawn_params[1][0] and not any(p in drawn_params[1] for p in drawn_params[0][1:])
@@ -107,7 +107,7 @@ def test_a_long_trial_costs_few_looks(folder, monkeypatch):
 
 def test_conditional_values_are_drawn_only_then(folder):
     """lambda_local belongs to minmax."""
-    driver(sampler="random").drive(20)
+    driver(sampler="random").drive(8)
     assert {t["params"]["attention"] for t in trials()} == {"minmax", "softmax"}
     assert all(("lambda_local" in t["params"]) == (t["params"]["attention"] == "minmax") for t in trials())
 
@@ -160,14 +160,15 @@ def test_a_trial_bears_its_number_from_its_start(folder):
     assert states_at_start == [(0, "running"), (1, "running"), (2, "running")]
 
 
-def test_failed_trials_count_and_the_study_goes_on(folder):
-    """Once a trial has come through, it takes ten in a row to stop."""
+def test_failed_trials_count_and_the_study_goes_on(folder, monkeypatch):
+    """Once a trial has come through, it takes ten in a row to stop; here four."""
+    monkeypatch.setattr(sweep_driver, "IN_A_ROW", 4)
     driver().drive(1)
-    driver(Here(failures=9)).drive(12)
-    assert states() == ["complete"] + ["failed"] * 9 + ["complete"] * 2
-    with pytest.raises(UserError, match="10 trials failed in a row"):
-        driver(Here(failures=99)).drive(30)
-    assert states()[12:] == ["failed"] * 10
+    driver(Here(failures=3)).drive(6)
+    assert states() == ["complete"] + ["failed"] * 3 + ["complete"] * 2
+    with pytest.raises(UserError, match="4 trials failed in a row"):
+        driver(Here(failures=99)).drive(20)
+    assert states()[6:] == ["failed"] * 4
 
 
 def test_impossible_values_fail_alone(folder):
@@ -199,7 +200,7 @@ def test_a_changed_study_is_refused(folder):
 def test_two_objectives(folder):
     """The front holds what nothing beats, the choice is on it, and NSGA-II and TPE both run."""
     two = ["sugarcrepe/swap", "retrieval/i2t"]
-    driver(objectives=two, sampler="nsga2", startup_trials=4).drive(12)
+    driver(objectives=two, sampler="nsga2", startup_trials=4).drive(8)
     document = json.loads(Path("studies/s/trials.json").read_text())
     assert document["best"] in document["front"]
     storage = optuna.storages.RDBStorage("sqlite:///.work/studies/s.db")

@@ -4,15 +4,19 @@ import pytest
 
 from compclip.track import sync, tracking_store
 from tests import fake_runs
+from tests.conftest import make_once
 
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory):
     """A migrated database: making one takes seconds, copying it none."""
-    folder = tmp_path_factory.mktemp("empty")
+    return (make_once(tmp_path_factory, "empty", make_database) / "mlflow.db").read_bytes()
+
+
+def make_database(folder):
+    folder.mkdir()
     with tracking_store.open_client(f"sqlite:///{folder / 'mlflow.db'}"):
         pass
-    return (folder / "mlflow.db").read_bytes()
 
 
 @pytest.fixture

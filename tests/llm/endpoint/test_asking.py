@@ -103,25 +103,6 @@ def test_empty_answers_are_counted_and_usage_may_be_absent(server):
     assert result.counts["failed_empty"] == 1
 
 
-def test_a_slow_answer_times_out(server, monkeypatch):
-    """An answer that does not come is given up after the attempts, and nobody waits for it any longer."""
-    monkeypatch.setattr(chat_client, "ATTEMPTS", 2)
-    release, received = threading.Event(), threading.Semaphore(0)
-
-    def answer(body):
-        received.release()
-        release.wait(30)
-        return echo(body)
-
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.1))
-        assert received.acquire(timeout=30)
-        assert received.acquire(timeout=30)
-        release.set()
-    assert +result.counts == {"asked": 1, "failed_timeout": 1, "retries": 1}
-    assert len(at.requests) == 2
-
-
 def test_answers_keep_the_order_of_the_questions(server):
     """Four at a time, answered in reverse order."""
     turn, answered = threading.Condition(), []
