@@ -114,26 +114,21 @@ def _comment(path: Path) -> str:
     return re.split(r"(?<!Eq)(?<!Sec)\. ", text)[0].rstrip(".")
 
 
-KINDS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
-    "methods": lambda params: list_plugins(plugins.METHODS),
+PACKAGES = {plugins.kind_name(package) + "s": package for package in plugins.NEEDS}
+LISTS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
     "benchmarks": list_benchmarks,
     "backbones": list_backbones,
-    "captioners": lambda params: list_plugins(plugins.CAPTIONERS),
-    "sources": lambda params: list_plugins(plugins.SOURCES),
-    "samplers": lambda params: list_plugins(plugins.SAMPLERS),
-    "models": lambda params: list_plugins(plugins.MODELS),
     "studies": list_studies,
     "grids": list_grids,
 }
+KINDS = tuple(dict.fromkeys((*PACKAGES, *LISTS)))
 
 
 def list_names(kind: str, params: Params) -> list[str]:
     """Return the names of a kind; no plug-in is imported."""
-    packages = {"methods": plugins.METHODS, "benchmarks": plugins.BENCHMARKS, "captioners": plugins.CAPTIONERS}
-    packages |= {"sources": plugins.SOURCES, "samplers": plugins.SAMPLERS, "models": plugins.MODELS}
-    if kind in packages:
-        return plugins.list_plugins(packages[kind])
-    return [item.name for item in KINDS[kind](params)]
+    if kind in PACKAGES:
+        return plugins.list_plugins(PACKAGES[kind])
+    return [item.name for item in LISTS[kind](params)]
 
 
 def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
@@ -143,7 +138,8 @@ def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
     """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    listed = {item.name: item for item in KINDS[kind](params)}
+    items = LISTS[kind](params) if kind in LISTS else list_plugins(PACKAGES[kind])
+    listed = {item.name: item for item in items}
     for name in names:
         if name not in listed:
             raise unknown(kind.removesuffix("s"), name, listed)

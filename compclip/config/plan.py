@@ -72,39 +72,36 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         section = {"params": asdict(backbone), "seed": params.scenes.seed}
         yield "backbone", name, section | {"code": hash_stage_code("backbone")}
     for name, benchmark in params.benchmarks.items():
-        scored_by = hash_stage_code("benchmark", _benchmark_modules(params, [name]))
-        shown = columns.select_metrics(params, name)
-        yield "benchmark", name, {"params": asdict(benchmark), "columns": shown, "code": scored_by}
+        scoring_code = hash_stage_code("benchmark", _benchmark_modules(params, [name]))
+        report_columns = columns.select_metrics(params, name)
+        yield "benchmark", name, {"params": asdict(benchmark), "columns": report_columns, "code": scoring_code}
     all_runs = list(resolve_all(params))
     cells = (run.cell for run in all_runs if _shows_neighbours(run))
     pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
     yield "neighbours", "neighbours", {"pairs": pairs, "code": hash_stage_code("neighbours") if pairs else ""}
     requests = tuning.list_requests(params)
-    tuning_code = (
-        {"code": hash_stage_code("tune"), "runs": _hash_runs_code(params, requests)} if requests else {"code": ""}
-    )
+    tuning_code: dict[str, Any] = {"code": ""}
+    if requests:
+        # what scores a study's trials, and what trains those of each method
+        trial_code = [hash_evaluation_code(params, params.evaluate.benchmarks)]
+        trial_code += [training_code.hash_training_code(method) for method in requests]
+        tuning_code = {"code": hash_stage_code("tune"), "runs": trial_code}
     yield "tune", "tune", {"studies": requests, **tuning_code}
     for method, group in itertools.groupby(all_runs, key=lambda run: run.cell.method):
         runs = list(group)
         yield "train", method, _train_document(method, runs)
-        scored = _describe_scoring(params, [run.cell for run in runs], params.evaluate.benchmarks)
-        scored |= _describe_snapshots(params, runs)
-        yield "evaluate", method, scored | {"code": hash_evaluation_code(params, params.evaluate.benchmarks)}
+        scoring = _describe_scoring(params, [run.cell for run in runs], params.evaluate.benchmarks)
+        scoring |= _describe_snapshots(params, runs)
+        yield "evaluate", method, scoring | {"code": hash_evaluation_code(params, params.evaluate.benchmarks)}
     for method in params.wise_ft.methods:
         names = params.wise_ft.benchmarks or params.evaluate.benchmarks
         lines = [cell for cell in list_line_cells(params) if cell.method == method]
-        yield (
-            "wise_ft",
-            method,
-            _describe_scoring(params, lines, names)
-            | {
-                "alphas": list(params.wise_ft.alphas),
-                "code": hash_stage_code("wise_ft", _benchmark_modules(params, names)),
-            },
-        )
+        scoring = _describe_scoring(params, lines, names) | {"alphas": list(params.wise_ft.alphas)}
+        line_code = hash_stage_code("wise_ft", _benchmark_modules(params, names))
+        yield "wise_ft", method, scoring | {"code": line_code}
     for name in params.data:
         yield "blind", name, _describe_blind(params)
-    compared = {
+    comparison = {
         "grid": asdict(params.grid),
         "report": asdict(params.report),
         "benchmarks": list(params.evaluate.benchmarks),
@@ -113,9 +110,9 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     }
     methods = [plugins.locate_plugin(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]
     studies = sorted(Path("studies").glob("*/trials.json"))  # of which the report marks rows
-    compared["studies"] = fingerprint(*studies) if studies else ""
-    yield "report", "report", compared | {"code": hash_stage_code("report", methods)}
-    yield "track", "track", compared | {"code": hash_stage_code("track")}
+    comparison["studies"] = fingerprint(*studies) if studies else ""
+    yield "report", "report", comparison | {"code": hash_stage_code("report", methods)}
+    yield "track", "track", comparison | {"code": hash_stage_code("track")}
 
 
 def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -194,12 +191,6 @@ def _describe_blind(params: Params) -> dict[str, Any]:
         "ties": evaluate.ties,
         "code": hash_stage_code("blind", _benchmark_modules(params, evaluate.benchmarks)),
     }
-
-
-def _hash_runs_code(params: Params, methods: Iterable[str]) -> list[str]:
-    """Return the hashes of what scores a study's trials, and of what trains those of each method."""
-    training = [training_code.hash_training_code(method) for method in methods]
-    return [hash_evaluation_code(params, params.evaluate.benchmarks), *training]
 
 
 def _cell_folder(cell: Cell) -> str:

@@ -73,11 +73,15 @@ def compare(source: Path, folder: Path) -> list[FileDifference]:
     """Return what differs between the package's files and a project's, in the order of their paths."""
     laid_out = read_manifest(folder)
     names = list_files(source)
-    differences = [
-        FileDifference(name, change) for name in names if (change := _compare_file(name, source, folder, laid_out))
-    ]
-    gone = [FileDifference(name, "removed") for name in laid_out if name not in names and (folder / name).exists()]
-    return sorted([*differences, *gone], key=lambda difference: difference.path)
+    differences = []
+    for name in sorted({*names, *laid_out}):
+        if name in names:
+            change = _compare_file(name, source, folder, laid_out)
+        else:
+            change = "removed" if (folder / name).exists() else None
+        if change:
+            differences.append(FileDifference(name, change))
+    return differences
 
 
 def _compare_file(name: str, source: Path, folder: Path, laid_out: dict[str, str]) -> Change | None:

@@ -94,20 +94,15 @@ def _load_sections(raw: dict) -> Params:
         if name not in (*SECTIONS, *TABLES, "methods"):
             raise unknown("section", str(name), (*SECTIONS, *TABLES, "methods"))
     sections: dict[str, Any] = {n: load_section(kind, raw.get(n), n) for n, kind in SECTIONS.items()}
-    tables: dict[str, Any] = {
-        name: {
-            check.check_name(key, name.removesuffix("s")): load_section(kind, value, f"{name}.{key}")
-            for key, value in mapping(raw.get(name), name).items()
-        }
-        for name, kind in TABLES.items()
-    }
-    methods: dict[str, Any] = {
-        check.check_name(key, "method"): value for key, value in mapping(raw.get("methods"), "methods").items()
-    }
+    tables: dict[str, Any] = {name: {} for name in (*TABLES, "methods")}
+    for name, table in tables.items():
+        for key, value in mapping(raw.get(name), name).items():
+            entry_name = check.check_name(key, name.removesuffix("s"))
+            table[entry_name] = load_section(TABLES[name], value, f"{name}.{key}") if name in TABLES else value
     for name in ("evaluate", "wise_ft"):
         evaluated = benchmark_groups.expand_groups(sections[name].benchmarks, tables["benchmarks"])
         sections[name] = replace(sections[name], benchmarks=evaluated)
-    return Params(**sections, **tables, methods=methods)
+    return Params(**sections, **tables)
 
 
 def check_listed(path: str | Path, overrides: Sequence[str]) -> None:

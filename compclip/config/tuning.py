@@ -152,14 +152,13 @@ def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
 
 def read_current(params: Params, root: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """Read what the stage `tune` wrote for today's requests, by method and place."""
-    current = {}
+    current: dict[str, dict[str, dict[str, Any]]] = {}
     for method, places in list_requests(params).items():
         document = read_document(method, root)
-        current[method] = {
-            place: document[place]
-            for place, request in places.items()
-            if place in document and document[place]["request"] == request
-        }
+        current[method] = {}
+        for place, request in places.items():
+            if place in document and document[place]["request"] == request:
+                current[method][place] = document[place]
     return current
 
 

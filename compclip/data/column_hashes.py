@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,10 +37,11 @@ FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 STAGE = "annotate"
 CAPTIONS = "captions"
 HEAD = "head"
-PLACE = ("image", "offset", "length")
+LOCATION_COLUMNS = ("image", "offset", "length")
 PICTURES = "pictures"
 NEGATIVES = "negative_pictures"
-PLACES = (*PLACE, HEAD, "negatives")  # no part of a key: where pictures lie
+# What the keys of earlier runs had in the place of pictures: where they lie.
+FORMER_COLUMNS = {PICTURES: (*LOCATION_COLUMNS, HEAD), NEGATIVES: ("negatives",)}
 
 
 def hash_shard(path: Path, samples: Path) -> dict[str, str]:
@@ -48,48 +50,45 @@ def hash_shard(path: Path, samples: Path) -> dict[str, str]:
     columns = {name: batch[name] for name in batch.schema.names if name != CAPTIONS}
     captions = batch[CAPTIONS]
     columns[CAPTIONS] = captions.value_lengths()
-    values = captions.flatten()
-    columns |= {field.name: values.field(index) for index, field in enumerate(values.type)}
+    caption_rows = captions.flatten()
+    columns |= {field.name: caption_rows.field(index) for index, field in enumerate(caption_rows.type)}
     checksums: dict[tuple, int] = {}
     if samples.is_file():
-        rows = read_batch(samples, "recaption")
-        columns[HEAD] = rows[HEAD]
-        checksums = dict(zip(_list_places(rows), rows[HEAD].to_pylist(), strict=True))
-        if "negatives" in rows.schema.names:
-            stored = pa.RecordBatch.from_struct_array(rows["negatives"].flatten())
-            checksums |= dict(zip(_list_places(stored), stored[HEAD].to_pylist(), strict=True))
+        sample_rows = read_batch(samples, "recaption")
+        columns[HEAD] = sample_rows[HEAD]
+        checksums = dict(zip(_list_locations(sample_rows), sample_rows[HEAD].to_pylist(), strict=True))
+        if "negatives" in sample_rows.schema.names:
+            negatives = pa.RecordBatch.from_struct_array(sample_rows["negatives"].flatten())
+            checksums |= dict(zip(_list_locations(negatives), negatives[HEAD].to_pylist(), strict=True))
     columns[PICTURES] = _find_checksums(batch, checksums)
     if "negatives" in batch.schema.names:
-        images = pa.RecordBatch.from_struct_array(batch["negatives"].flatten())
-        columns[NEGATIVES] = pa.ListArray.from_arrays(
-            pa.array(np.cumsum([0, *to_numpy(batch["negatives"].value_lengths())]), pa.int32()),
-            _find_checksums(images, checksums),
-        )
-    return {name: _hash_values(column) for name, column in columns.items()}
+        negatives = pa.RecordBatch.from_struct_array(batch["negatives"].flatten())
+        edges = pa.array(np.cumsum([0, *to_numpy(batch["negatives"].value_lengths())]), pa.int32())
+        columns[NEGATIVES] = pa.ListArray.from_arrays(edges, _find_checksums(negatives, checksums))
+    hashes = {}
+    for name, column in columns.items():
+        digest = hashlib.sha256()
+        _add_values(digest, column)
+        hashes[name] = digest.hexdigest()[:32]
+    return hashes
 
 
-def _list_places(pictures: pa.RecordBatch) -> list[tuple[str, int, int]]:
-    return list(zip(*(pictures[name].to_pylist() for name in PLACE), strict=True))
+def _list_locations(pictures: pa.RecordBatch) -> list[tuple[str, int, int]]:
+    return list(zip(*(pictures[name].to_pylist() for name in LOCATION_COLUMNS), strict=True))
 
 
 def _find_checksums(pictures: pa.RecordBatch, checksums: Mapping[tuple, int]) -> pa.Array:
     """Return the checksum of each picture: by its place, or of a smaller copy by its tar's name and its place there."""
-    values = []
-    for place in _list_places(pictures):
-        if place not in checksums:
-            path, offset, length = place
+    picture_hashes = []
+    for location in _list_locations(pictures):
+        checksum = checksums.get(location)
+        if checksum is None:
+            path, offset, length = location
             name = os.path.basename(path) if checksums else path
             digest = hashlib.blake2b(f"{name}@{offset}+{length}".encode(), digest_size=8).digest()
-            values.append(int.from_bytes(digest, "little"))
-        else:
-            values.append(checksums[place])
-    return pa.array(values, pa.uint64())
-
-
-def _hash_values(column: pa.Array) -> str:
-    digest = hashlib.sha256()
-    _add_values(digest, column)
-    return digest.hexdigest()[:32]
+            checksum = int.from_bytes(digest, "little")
+        picture_hashes.append(checksum)
+    return pa.array(picture_hashes, pa.uint64())
 
 
 def _add_values(digest: Any, column: pa.Array) -> None:
@@ -141,9 +140,13 @@ def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
     return join_shards([hash_shard(folder / SHARDS / file, folder / SAMPLES / file) for file in files])
 
 
-def list_names(hashes: Mapping[str, str], columns: Iterable[str]) -> list[str]:
-    """Return which hashes the key of a run has that reads `columns`, EVERY for all."""
-    return sorted(hashes.keys() - set(PLACES) if EVERY in columns else columns)
+def list_names(hashes: Mapping[str, str], columns: Iterable[str], former: bool = False) -> list[str]:
+    """Return which hashes the key of a run has that reads `columns`, EVERY for all; `former`: those that it had."""
+    replaced = {name for names in FORMER_COLUMNS.values() for name in names}
+    if EVERY in columns:
+        return sorted(hashes.keys() - (FORMER_COLUMNS.keys() if former else replaced))
+    names = [FORMER_COLUMNS.get(name, (name,)) if former else (name,) for name in columns]
+    return sorted(itertools.chain.from_iterable(names))
 
 
 def _record_path(folder: Path) -> Path:

@@ -29,6 +29,7 @@ from compclip.base.files import atomic
 from compclip.config.released_lists import DENSE, NEGATIVE, BalancedTexts, texts_config
 from compclip.config.sections import Data
 from compclip.data import images
+from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NEGATIVE_TYPE, REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import ImageLocation, Sample
 from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
 from compclip.data.tar_members import BLOCK
@@ -36,7 +37,6 @@ from compclip.prepare import (
     balanced_negatives,
     benchmark_overlap,
     mask_filling,
-    region_lists,
     rewrite_shards,
     stored_lists,
 )
@@ -46,6 +46,8 @@ from compclip.prepare.shard_writer import (
     ShardResult,
     ShardTask,
     WriteShard,
+    build_columns,
+    build_list_columns,
     choose_shards,
     load_samples,
     write_batch,
@@ -55,15 +57,10 @@ from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
 
 # columns of a sample in a shard that training reads
 SAMPLE_COLUMNS = ("id", "image", "split", "width", "height", "offset", "length")
+LIST_COLUMNS = {NEGATIVE_COLUMN: NEGATIVE_TYPE, REGION_COLUMN: REGION_TYPE}
 
 
-def annotation_tasks(
-    folder: Path,
-    samples: Manifest,
-    rewrites: Manifest,
-    code: str,
-    cfg: Data,
-) -> list[ShardTask]:
+def annotation_tasks(folder: Path, samples: Manifest, rewrites: Manifest, code: str, cfg: Data) -> list[ShardTask]:
     """Return one task for each shard of `samples` in data/<name>/; `rewrites` lists the shards that a model rewrote.
 
     Raises UserError where the pictures of a benchmark that `cfg` excludes were not written.
@@ -124,8 +121,8 @@ def open_annotator(cfg: Data) -> Iterator[WriteShard]:
             balance = balanced_negatives.ShardBalance(balanced, task.inputs["language"])
 
         def complete(annotation: Annotation) -> Annotation:
-            whole = _add_rewrites(annotation, rewrites.get(annotation.text))
-            return balance.draw(whole) if balance else whole
+            rewritten = _add_rewrites(annotation, rewrites.get(annotation.text))
+            return balance.draw(rewritten) if balance else rewritten
 
         least = cfg.replacement_captions
         vocabulary = read_vocabulary(tuple(task.inputs["vocabulary"]), least) if least else None
@@ -160,23 +157,21 @@ def _add_rewrites(annotation: Annotation, texts: rewrite_shards.Rewrites | None)
 
 
 def _list_masked_texts(
-    rewrites: Mapping[str, rewrite_shards.Rewrites],
-    captions: Sequence[str],
-    dense: Sequence[Sequence[str]],
+    rewrites: Mapping[str, rewrite_shards.Rewrites], captions: Sequence[str], dense: Sequence[Sequence[str]]
 ) -> dict[str, list[tuple[str, ...]]]:
     """Return what a masked model said beside the words of captions, by kind: for a mask alone, and of dense texts.
 
     A dense text's words are one text: a line a place, its first character and the words, joined by tabs.
     """
-    words = {text: dict(found.masked) for text, found in rewrites.items() if found.masked}
-    bare = [words.get(caption, {}).get(mask_filling.BARE, ()) for caption in captions]
-    places = [tuple(_pack_places(words.get(text, {})) for text in texts) for texts in dense]
-    return ({BARE: bare} if any(bare) else {}) | ({DENSE_MASKED: places} if any(map(any, places)) else {})
-
-
-def _pack_places(words: Mapping[int, Sequence[str]]) -> str:
-    places = [(start, some) for start, some in words.items() if start != mask_filling.BARE]
-    return "\n".join(SEPARATOR.join([str(start), *some]) for start, some in places)
+    packed_words = {}
+    bare_words = {}
+    for text, rewrite in rewrites.items():
+        words = dict(rewrite.masked)
+        bare_words[text] = words.pop(mask_filling.BARE, ())
+        packed_words[text] = "\n".join(SEPARATOR.join([str(start), *likeliest]) for start, likeliest in words.items())
+    texts_by_kind = {BARE: [bare_words.get(caption, ()) for caption in captions]}
+    texts_by_kind[DENSE_MASKED] = [tuple(packed_words.get(text, "") for text in texts) for texts in dense]
+    return {kind: texts for kind, texts in texts_by_kind.items() if any(map(any, texts))}
 
 
 def build_batch(
@@ -193,9 +188,8 @@ def build_batch(
 
     edges = pa.array(itertools.accumulate(caption_counts, initial=0), pa.int32())
     captions = pa.ListArray.from_arrays(edges, add_stored_texts(annotations.array(), texts or {}))
-    columns = {name: pa.array([getattr(s, name) for s in samples], SCHEMA.field(name).type) for name in SAMPLE_COLUMNS}
-    further = stored_lists.build_column(samples) | region_lists.build_column(samples)
-    batch = pa.RecordBatch.from_pydict(columns | {"captions": captions} | further)
+    columns = build_columns(samples, map(SCHEMA.field, SAMPLE_COLUMNS)) | {"captions": captions}
+    batch = pa.RecordBatch.from_pydict(columns | build_list_columns(samples, LIST_COLUMNS))
     return batch.replace_schema_metadata({f"made by {name}": version for name, version in versions().items()})
 
 
@@ -212,7 +206,8 @@ _WORD = re.compile(r"[a-z]+")
 @functools.lru_cache(maxsize=1)
 def read_vocabulary(files: tuple[str, ...], captions: int) -> frozenset[str]:
     """Return the words, in lower case, that at least so many captions of some shards have."""
-    return count_words((c for f in files for s in load_samples(Path(f)) for c in s.captions), captions)
+    samples = itertools.chain.from_iterable(load_samples(Path(file)) for file in files)
+    return count_words((caption for sample in samples for caption in sample.captions), captions)
 
 
 def count_words(texts: Iterable[str], captions: int) -> frozenset[str]:

@@ -112,12 +112,12 @@ class ShardBalance:
 
     def _untrue(self, sample: Sample, caption: str) -> list[str]:
         """Return the candidates of a caption that no caption of its picture says or may say, by rules."""
-        pairs = ((self.captions[caption], text, sample.captions) for text in self.candidates[caption])
-        return [
-            pair[1]
-            for pair in pairs
-            if not true_edits.is_still_true(*pair) and not true_edits.uses_other_captions(*pair)
-        ]
+        untrue = []
+        for text in self.candidates[caption]:
+            edit = (self.captions[caption], text, sample.captions)
+            if not true_edits.is_still_true(*edit) and not true_edits.uses_other_captions(*edit):
+                untrue.append(text)
+        return untrue
 
     def _gaps(self, sample: Sample, caption: str, texts: Sequence[str]) -> np.ndarray:
         """Return the features of a caption less those of its candidates, [C, F]."""

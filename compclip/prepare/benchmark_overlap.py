@@ -33,7 +33,7 @@ from compclip.data import images
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample
 from compclip.data.shard_files import read_batch
 from compclip.prepare import sample_cleaning
-from compclip.prepare.shard_writer import write_batch
+from compclip.prepare.shard_writer import build_columns, write_batch
 
 # folders beside the data sets'
 BENCHMARKS = "benchmarks"
@@ -104,8 +104,7 @@ def write_benchmark_images(path: Path, pictures: Iterable[str | ImageLocation]) 
     """
     with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
         identities = sorted(set(pool.map(_read_identity, pictures)) - {ImageIdentity(NO_NUMBER, 0, "")})
-    columns = [pa.array([getattr(identity, f.name) for identity in identities], f.type) for f in SCHEMA]
-    write_batch(path, pa.RecordBatch.from_arrays(columns, schema=SCHEMA), compressed=True)
+    write_batch(path, pa.RecordBatch.from_pydict(build_columns(identities, SCHEMA)), compressed=True)
     return len(identities)
 
 

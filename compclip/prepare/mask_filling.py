@@ -88,7 +88,10 @@ class MaskedPosition:
 def _fill_captions(
     model: MaskedModel, captions: Sequence[Annotation], cfg: MaskedSection, counts: Counter
 ) -> list[MaskedWords]:
-    blanks = [b for n, a in enumerate(captions) for b in _masked_positions(n, a, cfg.pos) if model.mask not in a.text]
+    blanks: list[MaskedPosition] = []
+    for number, caption in enumerate(captions):
+        if model.mask not in caption.text:
+            blanks += _masked_positions(number, caption, cfg.pos)
     bare = _bare_words(model, cfg)
     words_of_caption = [[*bare] for _ in captions]
     for some in _batches(sorted(blanks, key=len)):
@@ -197,9 +200,10 @@ class MaskedModel:
                 f"masked.model={self.where}: cannot fill a place: {type(error).__name__}: "
                 f"{one_line(str(error))[:300]}; take a whole model's folder"
             ) from error
-        return [
-            [self._word(code, not b.before) for code in codes] for b, codes in zip(blanks, codes_of_blank, strict=True)
-        ]
+        words = []
+        for blank, codes in zip(blanks, codes_of_blank, strict=True):
+            words.append([self._word(code, not blank.before) for code in codes])
+        return words
 
     def hide_word(self, blank: MaskedPosition) -> str:
         """Return the caption with the model's mask, without a space before it where tokens begin with theirs."""
@@ -216,9 +220,8 @@ class MaskedModel:
         rows = torch.arange(len(texts), device=logits_BLV.device)
         logits_BV = logits_BLV[rows, hidden_BL.int().argmax(1)]
         codes_BT = logits_BV.topk(min(top, logits_BV.shape[1])).indices.tolist()
-        return [
-            codes if is_visible else [] for codes, is_visible in zip(codes_BT, hidden_BL.any(1).tolist(), strict=True)
-        ]
+        visible_B = hidden_BL.any(1).tolist()
+        return [codes if visible else [] for codes, visible in zip(codes_BT, visible_B, strict=True)]
 
     def _word(self, code: int, first: bool) -> str:
         """Return a token as a word; "" for a word's continuation and for the model's special tokens."""

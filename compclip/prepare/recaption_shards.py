@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import operator
 import os
 from array import array
 from collections import Counter
@@ -69,12 +70,10 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
         decided_by.pop(name)
     if isinstance(options, Server):
         decided_by["options"] = options.deciding
-    tasks = [
-        ShardTask.create(
-            shard_writer.shard_name(index), vars(source_part), decided_by | {"part": source_part.limit, "stamp": stamp}
-        )
-        for index, (source_part, stamp) in enumerate(source_parts)
-    ]
+    tasks = []
+    for index, (source_part, stamp) in enumerate(source_parts):
+        deciding = decided_by | {"part": source_part.limit, "stamp": stamp}
+        tasks.append(ShardTask.create(shard_writer.shard_name(index), vars(source_part), deciding))
     return tasks, counts
 
 
@@ -185,9 +184,13 @@ def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts:
 
 def _map_captions(samples: list[Sample], change: Callable[[str], str]) -> tuple[list[Sample], int]:
     """Return samples with changed captions, and how many of these differ."""
-    changed = [replace(s, captions=tuple(map(change, s.captions))) for s in samples]
-    pairs = ((a, b) for s, c in zip(samples, changed, strict=True) for a, b in zip(s.captions, c.captions, strict=True))
-    return changed, sum(a != b for a, b in pairs)
+    changed = []
+    different = 0
+    for sample in samples:
+        captions = tuple(map(change, sample.captions))
+        different += sum(map(operator.ne, sample.captions, captions))
+        changed.append(replace(sample, captions=captions))
+    return changed, different
 
 
 def count_list_rows(cfg: Data) -> Counter:

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import ijson
-import pyarrow as pa
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import FETCH, check_regular, parse_json, replace_lone
 from compclip.config.released_lists import Regions
 from compclip.data import tables
-from compclip.data.prepared_dataset import REGION_COLUMN, REGION_TYPE
 from compclip.data.sample import Region, Sample
 from compclip.prepare import caption_join
 from compclip.text.caption_cleaning import clean_caption
@@ -47,10 +45,9 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
     def join(samples: Sequence[Sample], counts: Counter) -> list[Sample]:
         keys = [caption_join.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
         written = index.find(keys)
-        joined = [
-            replace(s, regions=_place_regions(section, s, texts, counts))
-            for s, texts in zip(samples, written, strict=True)
-        ]
+        joined = []
+        for sample, texts in zip(samples, written, strict=True):
+            joined.append(replace(sample, regions=_place_regions(section, sample, texts, counts)))
         matched = sum(bool(sample.regions) for sample in joined)
         counts.update(regions_samples=matched, regions_without=len(joined) - matched)
         return joined
@@ -62,13 +59,6 @@ def count_rows(cfg: Regions | None) -> Counter:
     """Return the number of a list's rows and regions, and of the unusable ones; nothing without a list."""
     counts = _open_index(cfg).counts if cfg else {}
     return Counter({name: number for name, number in counts.items() if name.startswith("regions_")})
-
-
-def build_column(samples: Sequence[Sample]) -> dict[str, pa.Array]:
-    """Return the column of the samples' regions; none where no sample has one."""
-    if not any(sample.regions for sample in samples):
-        return {}
-    return {REGION_COLUMN: pa.array([[vars(region) for region in s.regions] for s in samples], REGION_TYPE)}
 
 
 def _open_index(cfg: Regions) -> caption_join.TextIndex:

@@ -241,9 +241,14 @@ def open_released(cfg: ReleasedRewrites, folder: Path = caption_join.FOLDER) -> 
     index = caption_join.open_index(index_path, lambda counts: _read_rows(cfg, counts))
 
     def find(captions: Sequence[str]) -> list[dict[str, str]]:
-        # a row's texts are "kind:text"; reversed, so that the first of a kind stays
-        return [{kind: text for kind, _, text in (t.partition(":") for t in reversed(texts))}
-                for texts in index.find(captions)]  # fmt: skip
+        rewrites = []
+        for texts in index.find(captions):
+            kinds: dict[str, str] = {}
+            for text in texts:
+                kind, _, rewrite = text.partition(":")
+                kinds.setdefault(kind, rewrite)  # the first of a kind stays
+            rewrites.append(kinds)
+        return rewrites
 
     return find
 

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from compclip.base import messages, safe_names
 from compclip.base.command_line import CommandParser
@@ -36,6 +37,21 @@ from compclip.prepare import (
 )
 from compclip.prepare.shard_work import BLOCKS, ShardWork
 from compclip.runs.shard_tasks import ANNOTATE, FOLDER, RECAPTION, REWRITE
+
+
+class PublishedNames(NamedTuple):
+    """What a stage writes below data/<name>/: its folder of shards, their manifest, and what was counted."""
+
+    shards: str
+    manifest: str
+    counts: str
+
+
+PUBLISHED_NAMES = {
+    RECAPTION: PublishedNames(SAMPLES, f"{SAMPLES}/{MANIFEST}", "counts.json"),
+    REWRITE: PublishedNames(rewrite_shards.FOLDER, f"{rewrite_shards.FOLDER}/{MANIFEST}", "rewrite_counts.json"),
+    ANNOTATE: PublishedNames(SHARDS, MANIFEST, "annotation_counts.json"),
+}
 
 
 def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> ShardWork:
@@ -66,29 +82,23 @@ def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> Sha
 def publish(work: ShardWork, folder: Path) -> dict:
     """Link the shards of a finished stage into data/<name>/, write manifest and counts, and return the counts."""
     cfg = work.section
+    names = PUBLISHED_NAMES[work.stage]
+    manifest, counts = work.publish(folder / names.shards)
+    summary: dict
     if work.stage == RECAPTION:
-        manifest, counts = work.publish(folder / SAMPLES)
         summary = recaption_shards.summarize_counts(cfg, counts + recaption_shards.count_list_rows(cfg))
-        manifest_path = folder / SAMPLES / MANIFEST
-        counts_path = folder / "counts.json"
     elif work.stage == REWRITE:
-        manifest, counts = work.publish(folder / rewrite_shards.FOLDER)
         summary = rewrite_shards.summarize_counts(manifest.captions, counts)
-        manifest_path = folder / rewrite_shards.FOLDER / MANIFEST
-        counts_path = folder / "rewrite_counts.json"
     else:
-        manifest, counts = work.publish(folder / SHARDS)
         if not manifest.samples:
             raise UserError(f"{folder}: no sample is left after exclude={cfg.exclude}; exclude fewer benchmarks")
         benchmark_overlap.write_overlap(folder, [Path(task.inputs["samples"]) for task in work.items], cfg.exclude)
         counts.update(stored_lists.count_text_rows(released_lists.texts_config(cfg)))
+        summary = dict(counts)
         shards = [folder / SHARDS / f"{shard.name}.arrow" for shard in manifest.shards]
         shard_writer.write_noun_index(folder / NOUNS_FILE, shards)
-        summary = dict(counts)
-        manifest_path = folder / MANIFEST
-        counts_path = folder / "annotation_counts.json"
-    shard_writer.write_manifest(manifest_path, manifest)
-    write_json(counts_path, summary)
+    shard_writer.write_manifest(folder / names.manifest, manifest)
+    write_json(folder / names.counts, summary)
     if work.stage == ANNOTATE:
         column_hashes.write_columns(folder, manifest, work.read_column_hashes())
     return summary

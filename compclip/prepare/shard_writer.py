@@ -8,8 +8,9 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,11 +41,12 @@ SCHEMA = pa.schema(
     ]
 )
 LOCATION = [("offset", pa.int64()), ("length", pa.int64())]
-OPTIONAL_COLUMNS = {  # a shard has them where one of its samples has a value
-    "members": (SampleMember, pa.list_(pa.struct([("name", pa.string()), *LOCATION]))),
-    "negatives": (NegativeImage, pa.list_(pa.struct([("image", pa.string()), *LOCATION, ("head", pa.uint64())]))),
-    "regions": (Region, prepared_dataset.REGION_TYPE),
+LIST_COLUMNS = {  # a shard has them where one of its samples has a value
+    "members": pa.list_(pa.struct([("name", pa.string()), *LOCATION])),
+    "negatives": pa.list_(pa.struct([("image", pa.string()), *LOCATION, ("head", pa.uint64())])),
+    "regions": prepared_dataset.REGION_TYPE,
 }
+LIST_ENTRIES = {"members": SampleMember, "negatives": NegativeImage, "regions": Region}
 
 
 @dataclass(frozen=True)
@@ -110,24 +112,33 @@ def write_batch(path: Path, batch: pa.RecordBatch, compressed: bool = False) -> 
 
 def save_samples(path: Path, samples: Sequence[Sample]) -> None:
     """Write samples as a compressed shard."""
-    columns = [pa.array([getattr(s, f.name) for s in samples], f.type) for f in SCHEMA]
-    schema = SCHEMA
-    for name, (_, kind) in OPTIONAL_COLUMNS.items():
-        if any(getattr(sample, name) for sample in samples):
-            columns.append(pa.array([[vars(value) for value in getattr(s, name)] for s in samples], kind))
-            schema = schema.append(pa.field(name, kind))
-    write_batch(path, pa.RecordBatch.from_arrays(columns, schema=schema), compressed=True)
+    columns = build_columns(samples, SCHEMA) | build_list_columns(samples, LIST_COLUMNS)
+    write_batch(path, pa.RecordBatch.from_pydict(columns), compressed=True)
+
+
+def build_columns(rows: Sequence[Any], schema: Iterable[pa.Field]) -> dict[str, pa.Array]:
+    """Return a column for each field of a schema, of the rows' attributes of that name."""
+    return {field.name: pa.array(list(map(attrgetter(field.name), rows)), field.type) for field in schema}
+
+
+def build_list_columns(samples: Sequence[Sample], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
+    """Return a column for each list of samples, members, negatives or regions; none for one that no sample has."""
+    columns = {}
+    for name, kind in types.items():
+        values = [list(map(vars, getattr(sample, name))) for sample in samples]
+        if any(values):
+            columns[name] = pa.array(values, kind)
+    return columns
 
 
 def load_samples(path: Path, stage: str = "recaption") -> list[Sample]:
     """Return the samples of a shard. Raises UserError for a missing or damaged file."""
     samples = []
     for row in read_batch(path, stage).to_pylist():
-        lists = {
-            name: tuple(kind(**_freeze_lists(value)) for value in row.get(name, ()))
-            for name, (kind, _) in OPTIONAL_COLUMNS.items()
-        }
-        samples.append(Sample(**{**row, "captions": tuple(row["captions"]), **lists}))
+        row["captions"] = tuple(row["captions"])
+        for name, kind in LIST_ENTRIES.items():
+            row[name] = tuple(kind(**_freeze_lists(value)) for value in row.get(name, ()))
+        samples.append(Sample(**row))
     return samples
 
 

@@ -5,6 +5,7 @@ A text of `variation` is a record of GNM-CLIP's list, as JSON: {"itm_score": [0.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections import Counter
@@ -13,14 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
-
 from compclip.base.errors import UserError
 from compclip.base.files import parse_json
 from compclip.base.path_lists import iterate_files
-from compclip.config.released_lists import VARIATION, BalancedTexts, MemberText, NegativeImages, Texts, TextSection
+from compclip.config.released_lists import VARIATION, MemberText, NegativeImages, Texts, TextSection
 from compclip.data import images
-from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NEGATIVE_TYPE
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample
 from compclip.prepare import caption_join, sample_cleaning
 from compclip.text.annotation import SEPARATOR
@@ -33,19 +31,21 @@ TextLists = Mapping[str, caption_join.CaptionJoin | MemberText]
 
 def describe_lists(cfg: TextSections) -> dict[str, list]:
     """Return what decides the texts of each kind: the section, and the files of its list with their sizes and times."""
-    return {
-        kind: [vars(section), list(iterate_files(section.file)) if isinstance(section, Texts) else []]
-        for kind, section in cfg.items()
-    }
+    deciding = {}
+    for kind, section in cfg.items():
+        deciding[kind] = [vars(section), list(iterate_files(section.file)) if isinstance(section, Texts) else []]
+    return deciding
 
 
 def open_lists(cfg: TextSections) -> TextLists:
     """Return the lists by kind; balanced texts have none. Raises UserError as `caption_join.open_list`."""
-    return {
-        kind: caption_join.open_list(texts) if isinstance(texts, Texts) else texts
-        for kind, texts in cfg.items()
-        if not isinstance(texts, BalancedTexts)
-    }
+    lists: dict[str, caption_join.CaptionJoin | MemberText] = {}
+    for kind, section in cfg.items():
+        if isinstance(section, Texts):
+            lists[kind] = caption_join.open_list(section)
+        elif isinstance(section, MemberText):
+            lists[kind] = section
+    return lists
 
 
 def find_texts(lists: TextLists, samples: Sequence[Sample]) -> tuple[dict[str, list[tuple[str, ...]]], Counter]:
@@ -136,10 +136,7 @@ def open_joiner(cfg: NegativeImages | None) -> JoinImages:
     if cfg is None:
         return lambda samples, counts: list(samples)
     if cfg.member:
-        name = cfg.member.lower()
-        return partial(_join, lambda samples: [
-            [NegativeImage(s.image, m.offset, m.length) for m in s.members if m.name == name] for s in samples
-        ])  # fmt: skip
+        return partial(_join, partial(_find_members, cfg.member.lower()))
     return partial(_join, partial(_find_listed, cfg, caption_join.open_list(cfg)))
 
 
@@ -157,17 +154,28 @@ def iterate_inputs(cfg: NegativeImages | None) -> Iterator[str]:
         yield from (file.path for file in iterate_files(root))
 
 
+def _find_members(name: str, samples: Sequence[Sample]) -> list[list[NegativeImage]]:
+    groups = []
+    for sample in samples:
+        members = [member for member in sample.members if member.name == name]
+        groups.append([NegativeImage(sample.image, member.offset, member.length) for member in members])
+    return groups
+
+
 def _find_listed(
     cfg: NegativeImages, image_list: caption_join.CaptionJoin, samples: Sequence[Sample]
 ) -> list[list[NegativeImage]]:
-    keys = [caption_join.sample_keys(sample, cfg.on) for sample in samples]
-    names = iter(image_list.find(key for sample in keys for key in sample))
-    names_of_sample = [dict.fromkeys(name for _ in sample for name in next(names)) for sample in keys]
-    paths = [[os.path.join(cfg.images, name) for name in sample] for sample in names_of_sample]
-    if not cfg.images_outside:
-        pairs = ((sample.id, path) for sample, group in zip(samples, paths, strict=True) for path in group)
-        sample_cleaning.check_images(pairs, cfg.images, cfg.file)
-    return [[NegativeImage(path) for path in group] for group in paths]
+    keys_of_sample = [caption_join.sample_keys(sample, cfg.on) for sample in samples]
+    names_of_key = iter(image_list.find(itertools.chain.from_iterable(keys_of_sample)))
+    folder = sample_cleaning.ImageFolder(cfg.images, cfg.file)
+    groups = []
+    for sample, keys in zip(samples, keys_of_sample, strict=True):
+        names = itertools.chain.from_iterable(itertools.islice(names_of_key, len(keys)))
+        paths = [os.path.join(cfg.images, name) for name in dict.fromkeys(names)]
+        for path in () if cfg.images_outside else paths:
+            folder.check(sample.id, path)
+        groups.append(list(map(NegativeImage, paths)))
+    return groups
 
 
 def _join(
@@ -176,7 +184,7 @@ def _join(
     groups = find(samples)
     joined = []
     with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
-        measured = pool.map(_measure, [image for group in groups for image in group])
+        measured = pool.map(_measure, itertools.chain.from_iterable(groups))
         for sample, group in zip(samples, groups, strict=True):
             results = [next(measured) for _ in group]
             counts.update(f"negative_images_{reason}" for reason in results if isinstance(reason, str))
@@ -192,11 +200,3 @@ def _measure(image: NegativeImage) -> NegativeImage | str:
         return replace(image, head=sample_cleaning.read_image_header(image.picture)[2])
     except images.ImageError as error:
         return error.reason
-
-
-def build_column(samples: Sequence[Sample]) -> dict[str, pa.Array]:
-    """Return the column of the samples' negative images; none where no sample has one."""
-    if not any(sample.negatives for sample in samples):
-        return {}
-    locations = [[{"image": n.image, "offset": n.offset, "length": n.length} for n in s.negatives] for s in samples]
-    return {NEGATIVE_COLUMN: pa.array(locations, NEGATIVE_TYPE)}

@@ -208,12 +208,7 @@ def make_paraphrases(rng: np.random.Generator, sentences: Sequence[CaptionSenten
     return list(captions)[1:]
 
 
-_NAMES = (
-    *(names for _, names in (*COLOURS.values(), *SYMBOLS.values())),
-    *SIZES.values(),
-    *TEXTURES.values(),
-    NEAR,
-)
+_NAMES = (*(names for _, names in (*COLOURS.values(), *SYMBOLS.values())), *SIZES.values(), *TEXTURES.values(), NEAR)
 
 
 def _synonyms(rng: np.random.Generator) -> Words:

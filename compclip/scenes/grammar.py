@@ -130,13 +130,7 @@ def statements(scene: Scene) -> list[Statement]:
     return [Statement(a, b, between) for a, b, between in pairs if between]
 
 
-_FORMS = (
-    "{a} is {r} {b}.",
-    "{a} {r} {b}.",
-    "{a} stands {r} {b}.",
-    "{b} is {o} {a}.",
-    "{b} with {a} {r} it.",
-)
+_FORMS = ("{a} is {r} {b}.", "{a} {r} {b}.", "{a} stands {r} {b}.", "{b} is {o} {a}.", "{b} with {a} {r} it.")
 
 
 def sentence(rng: np.random.Generator, s: Statement) -> str:

@@ -20,7 +20,7 @@ from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
 from compclip.interface.views import Views
 from compclip.methods import clip_in
-from compclip.prepare import benchmark_overlap, shard_stages, shard_writer, stored_lists
+from compclip.prepare import annotate_shards, benchmark_overlap, shard_stages, shard_writer, stored_lists
 from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import ViewMaker
 from tests.conftest import ROOT
@@ -211,9 +211,9 @@ def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
     path = tmp_path_factory.getbasetemp() / "samples.arrow"
     shard_writer.save_samples(path, samples)
     assert shard_writer.load_samples(path) == samples
-    has = {name for name in shard_writer.OPTIONAL_COLUMNS if any(getattr(s, name) for s in samples)}
+    has = {name for name in shard_writer.LIST_COLUMNS if any(getattr(s, name) for s in samples)}
     assert set(shard_files.read_batch(path, "recaption").schema.names) == {*shard_writer.SCHEMA.names, *has}
-    for array in stored_lists.build_column(samples).values():
+    for array in shard_writer.build_list_columns(samples, annotate_shards.LIST_COLUMNS).values():
         places = NegativeImageColumn(array)
         assert [places[row] for row in range(len(samples))] == [
             tuple(negative.picture for negative in sample.negatives) for sample in samples

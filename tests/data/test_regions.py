@@ -22,7 +22,7 @@ from compclip.data.prepared_dataset import PreparedDataset, RegionColumn
 from compclip.data.sample import Region, Sample
 from compclip.interface.views import Regions as AskedRegions
 from compclip.interface.views import Views
-from compclip.prepare import region_lists, shard_stages, shard_writer
+from compclip.prepare import annotate_shards, region_lists, shard_stages, shard_writer
 from compclip.scenes import companion_texts, generate, layout, render
 from compclip.train import picture_views
 from compclip.train.view_maker import CROPS, RandomResizedCrop, ViewMaker, sample_generator
@@ -299,7 +299,7 @@ def test_regions_come_back_as_they_were(tmp_path_factory, regions):
     path = tmp_path_factory.getbasetemp() / "regions.arrow"
     shard_writer.save_samples(path, samples)
     assert shard_writer.load_samples(path) == samples
-    for column in region_lists.build_column(samples).values():
+    for column in shard_writer.build_list_columns(samples, annotate_shards.LIST_COLUMNS).values():
         assert [RegionColumn(column)[row] for row in range(len(samples))] == [s.regions for s in samples]
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from compclip.base import plugins
 from compclip.base.errors import UserError
-from compclip.data.column_hashes import PLACE
+from compclip.data.column_hashes import LOCATION_COLUMNS
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import NegativeImage, Region, Sample
 from compclip.interface.method import LOOKED_AT, check_columns, list_columns, load_method
@@ -109,7 +109,7 @@ class OnlyColumns:
 
     def sample(self, index: int) -> Sample:
         sample = self.data.sample(index)
-        places = PLACE if "pictures" in self.columns else ()
+        places = LOCATION_COLUMNS if "pictures" in self.columns else ()
         names = {"id", "split", "width", "height"} & self.columns | {*places}
         return Sample(**{"id": "", "image": "", "captions": ()} | {name: getattr(sample, name) for name in names})
 
