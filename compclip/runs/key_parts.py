@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from compclip.config.grid import Run
 from compclip.interface.method import load_method
 from compclip.runs import jobs, run_store, run_table
 from compclip.runs.run_folder import Inputs, RunFolder, Trained
-from compclip.runs.run_store import StoredRun
+from compclip.runs.run_store import Fingerprints, StoredRun
 
 NOT_THERE = "not there"
 HASH_DIGITS = 12  # that are shown
@@ -44,15 +44,15 @@ OPTION = "option"
 class KeyParts:
     """Fingerprints of the data, of the backbone and of all that was read; each module's hash by its name.
 
-    `code` is what the key has of the modules, `columns` are the hashes behind `data`.
+    `code` is what the key has of the modules, `columns` are the hashes behind `data`; runs of before 1.0.0 lack both.
     """
 
     data: str
     backbone: str
     inputs: str
     modules: Mapping[str, str]
-    code: str
-    columns: Mapping[str, str]
+    code: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,13 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
     cell_runs = list(cell_runs)
     recorded = list(list_recorded(root, {cell_run.run.method_name for cell_run in cell_runs}))
     for cell_run in cell_runs:
-        source = find_older(cell_run, recorded)
+        inputs = run_store.hash_run_inputs(cell_run.run, root)
+        source = find_older(cell_run, recorded, inputs)
         if source is None:
             continue
         try:
             if not cell_run.folder.finished:  # as another cell's run of this key
-                enter_run(source, cell_run)
+                enter_run(source, cell_run, inputs)
             if cell_run.published.trained.run_key == source.folder.key:
                 cell_run.publish()
         except UserError as error:
@@ -146,33 +147,36 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
             messages.note(f"taken over: {cell_run.name} from {source.folder.key} to {cell_run.key}: equal numbers")
 
 
-def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun]) -> RecordedRun | None:
-    """Return the newest run that has a cell's key by the names of now, None where there is none."""
+def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun], inputs: Fingerprints) -> RecordedRun | None:
+    """Return the newest run that has the key of a cell, which reads `inputs`; None where there is none."""
     equal_runs = []
     for run in runs:
         is_candidate = run.method_name == cell_run.run.method_name and run.folder.key != cell_run.key
-        if is_candidate and compute_current_key(run) == cell_run.key:
+        if is_candidate and compute_current_key(run, inputs) == cell_run.key:
             equal_runs.append(run)
     return max(equal_runs, key=lambda run: run.finished_at, default=None)
 
 
-def compute_current_key(run: RecordedRun) -> str:
-    """Return the key that a finished run would have now.
+def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
+    """Return the key that a finished run would have now, beside a cell that reads `inputs`.
 
     Options that are newer than the run count at their defaults, and what is gone since as it was.
     """
     trains = load_method(run.method_name).TRAINS
-    return run_store.compute_key(run.complete_config(), trains, run.key_parts.inputs, run.current_code)
+    recorded = run.key_parts.inputs
+    read_then = inputs.all if recorded in inputs.former else recorded
+    return run_store.compute_key(run.complete_config(), trains, read_then, run.current_code)
 
 
-def enter_run(source: RecordedRun, cell_run: StoredRun) -> None:
+def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) -> None:
     """Make `source` the finished run of a cell's key, results included.
 
     Raises UserError where somebody works on that key, or the store cannot be written.
     """
     folder = cell_run.folder
     with jobs.hold_idle(folder):
-        write_parts(folder, source.key_parts)
+        parts = replace(source.key_parts, data=inputs.data, columns=inputs.columns, inputs=inputs.all)
+        write_parts(folder, parts)
         _enter_final(source, cell_run)
         for path in (folder.metrics, *folder.checkpoints()):  # of a training that is not needed any more
             path.unlink(missing_ok=True)

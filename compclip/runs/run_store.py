@@ -334,11 +334,16 @@ def hash_backbone(inputs: Inputs) -> str:
 
 
 class Fingerprints(NamedTuple):
-    """Of the columns of its data that a run reads, of these together, and of data and backbone together."""
+    """Of the columns of its data that a run reads, of these together, and of data and backbone together.
+
+    `former`: the last one as the keys of earlier runs had it, with the pictures' places for their checksums, or before
+    that with the whole manifest. Where these are the present ones, so are the pictures.
+    """
 
     columns: dict[str, str]
     data: str
     all: str
+    former: tuple[str, str]
 
 
 def hash_inputs(
@@ -363,11 +368,15 @@ def hash_inputs(
             raise UserError(f"{path}: not there; {fix}")
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
     read_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns)}
+    former_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns, former=True)}
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
     data = _hash_text(json.dumps(read_columns))
-    return Fingerprints(read_columns, data, _hash_text(f"{data} {_fingerprint_current(files)}"))
+    places = _hash_text(json.dumps(former_columns))
+    beside_data = _fingerprint_current(files)
+    former = (_hash_text(f"{places} {beside_data}"), _fingerprint_current((inputs.manifest, *files)))
+    return Fingerprints(read_columns, data, _hash_text(f"{data} {beside_data}"), former)
 
 
 def hash_pictures(inputs: Inputs) -> Fingerprints:
@@ -379,7 +388,8 @@ def _find_neighbours(inputs: Inputs) -> Path:
     """Return the file of a pair's neighbours. Raises UserError where it is not there, or of other pictures."""
     path = inputs.neighbours
     made_of = read_neighbours_record(inputs.root).get(inputs.pair, {}).get("inputs")
-    if not path.is_file() or hash_pictures(inputs).all != made_of:
+    pictures = hash_pictures(inputs)
+    if not path.is_file() or made_of not in (pictures.all, *pictures.former):
         raise UserError(
             f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
             f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"

@@ -1,12 +1,12 @@
 """Finished runs whose key was another one are taken over where their code gives the numbers of now."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from compclip.base import code_hash
-from compclip.base.files import read_json
+from compclip.base.files import read_json, read_mapping
 from compclip.config import training_code
 from compclip.runs import key_parts, lock, run_store
 from compclip.runs.run_store import StoredRun
@@ -99,6 +99,24 @@ def test_what_is_off_is_no_part_of_a_key():
     assert run_store.hash_parameters(newer, trains=True) == key
     newer["method"]["inner"]["weight"] = 0.5
     assert run_store.hash_parameters(newer, trains=True) != key
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_run_whose_key_had_other_fingerprints_of_its_data(tmp_path, monkeypatch, number):
+    """The pictures' places (0), or before that the whole manifest (1): the cell's while these are the same."""
+    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    run = fake_store.runs(Path("."))[0]
+    before = replace(run, key="0123456789abcdef", folder=run_store.find_folder("0123456789abcdef"))
+    fake_store.finish(before, publish=True)
+    everything = run_store.hash_run_inputs(run.run, run.root).former[number]
+    now = key_parts.describe_key(run.run, run.root)
+    key_parts.write_parts(before.folder, replace(now, data="", inputs=everything, columns={}))
+    run = take_over()
+    assert run.adopt_if_finished() and run.published.trained.run_key == run.key != before.key
+    assert read_mapping(run.folder.code) == asdict(now)
+    fake_store.write_data(Path("."), pictures="r", **{("image", "masked")[number]: "another"})
+    assert not take_over().adopt_if_finished()
 
 
 @pytest.mark.parametrize("changed", ["id", "pictures", "text", "tokens", "candidates", "masked", "new", "image"])
