@@ -29,13 +29,14 @@ from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
 from compclip.runs import gpus
 
 METHODS = ("finetune", "fsc_clip")  # a loss of whole pictures, and one of patches; tests/doctor checks all of them
+MINUTES = 15.0
 
 
 def main(argv: list[str]) -> int:
     """Run the command `doctor`."""
     args = _parse_arguments(argv)
     if args.gpu or args.device:
-        return check_device(args.device or "cuda", args.methods)
+        return check_device(args.device or "cuda", args.methods, args.minutes, args.output)
     return check_grid() if args.grid else print_rows(installation.check_installation(Path(".")))[1]
 
 
@@ -45,6 +46,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--gpu", action="store_true", help="check how the GPUs of this machine compute")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="with --gpu: where; default: cuda")
     parser.add_argument("--methods", nargs="+", default=METHODS, help="with --gpu: whose gradients are checked")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="with --gpu: no check is begun after these")
+    parser.add_argument("--output", type=Path, help="with --gpu: the file to write")
     return parser.parse_args(argv)
 
 
@@ -66,16 +69,17 @@ def print_rows(checks: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:
     return rows, int(any(row.state == FAILED for row in rows))
 
 
-def check_device(device: str, methods: Sequence[str]) -> int:
+def check_device(device: str, methods: Sequence[str], minutes: float, output: Path | None) -> int:
     """Print a row for each check and write the file; 1 where one failed. Raises UserError where there is no GPU."""
-    from compclip.doctor.device_checks import run_checks, write_report
+    from compclip.doctor.device_checks import end_in_time, name_report, run_checks, write_report
 
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError(f"doctor --gpu: torch sees no GPU: {gpus.describe_cuda()}; repair that, or give --device cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once: a deterministic run comes later
     started = time.monotonic()
-    rows, code = print_rows(run_checks(device, methods))
-    output = write_report(device, rows, time.monotonic() - started)
+    rows, code = print_rows(end_in_time(run_checks(device, methods), minutes))
+    output = output or name_report()
+    write_report(output, device, rows, time.monotonic() - started)
     failed = sum(row.state == FAILED for row in rows)
     print(f"{format_count(len(rows), 'check')}, {failed} failed; to send along with a defect: {output}")
     return code

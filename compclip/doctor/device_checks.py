@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,16 @@ def run_checks(device: str, methods: Sequence[str]) -> Iterator[CheckRow]:
     yield from catch_errors(gradient_accuracy.CHECK_NAME, processes)
 
 
+def end_in_time(rows: Iterable[CheckRow], minutes: float) -> Iterator[CheckRow]:
+    """Yield rows of checks, one by one; none is begun after so many minutes."""
+    end = time.monotonic() + 60 * minutes
+    for row in rows:
+        yield row
+        if time.monotonic() > end:
+            yield CheckRow("further checks", state=SKIPPED, reason=f"the {minutes:g} minutes are over")
+            return
+
+
 def describe_machine(device: str) -> dict[str, Any]:
     """Return versions, driver and cards: nothing of the user."""
     facts = describe_environment(device)
@@ -102,17 +112,20 @@ def _map_texts(value: Any) -> Any:
     return [_map_texts(entry) for entry in value] if isinstance(value, list) else value
 
 
-def write_report(device: str, rows: Sequence[CheckRow], seconds: float) -> Path:
-    """Write what was found, and on which machine, into today's file about it; return that."""
+def name_report() -> Path:
+    """Return the name of today's file about this machine."""
     host = re.sub(r"[^\w.-]", "_", anonymise(socket.gethostname()))
-    path = Path(f"compclip-doctor-{host}-{time.strftime('%Y-%m-%d')}.json")
+    return Path(f"compclip-doctor-{host}-{time.strftime('%Y-%m-%d')}.json")
+
+
+def write_report(path: Path, device: str, rows: Sequence[CheckRow], seconds: float) -> None:
+    """Write what was found, and on which machine."""
     write_json(path, {
         "device": device,
         "seconds": round(seconds),
         "environment": describe_machine(device),
         "checks": [dict(zip(HEADS, map(anonymise, row.cells()), strict=True)) for row in rows],
     })  # fmt: skip
-    return path
 
 
 # --- a step of a whole model

@@ -104,3 +104,11 @@ def test_an_error_is_a_row():
         raise OSError("no space")
 
     assert [row.state for row in catch_errors("both", check())] == [OK, FAILED]
+
+
+def test_checks_end_in_time_and_go_to_the_named_file(tmp_path, monkeypatch):
+    """As a job of ten minutes on a borrowed GPU calls it."""
+    monkeypatch.setattr(device_checks, "run_checks", lambda device, methods: map(CheckRow, methods))
+    output = tmp_path / "found.json"
+    doctor.main(["--gpu", "--device", "cpu", "--methods", "clic", "c2lip", "--minutes", "0", "--output", str(output)])
+    assert [row["check"] for row in json.loads(output.read_text())["checks"]] == ["clic", "further checks"]
