@@ -255,13 +255,13 @@ def test_options_of_a_tokenizer_are_known_ones(siglip, tmp_path):
 
 def test_a_timm_tower_is_tried_without_weights(siglip):
     """What it takes, what it gives, and how large it is, before it is built."""
-    configure(siglip, "vision_cfg", image_size=256, timm_model_name="vit_tiny_patch16_224")
-    configure(siglip, "preprocess_cfg", size=256)
-    assert "does not describe an open_clip model: Input height (256) doesn't match model (224)" in refusal_of(siglip)
-    configure(siglip, "vision_cfg", image_size=224)
-    configure(siglip, "preprocess_cfg", size=224)
-    configure(siglip, "vision_cfg", timm_model_name="vit_small_patch16_224")
-    assert "embed_dim=64: vision_cfg gives [384]" in refusal_of(siglip)
+    configure(siglip, "vision_cfg", image_size=100)
+    configure(siglip, "preprocess_cfg", size=100)
+    assert "does not describe an open_clip model: Input height (100) should be divisible by" in refusal_of(siglip)
+    configure(siglip, "vision_cfg", image_size=160)
+    configure(siglip, "preprocess_cfg", size=160)
+    configure(siglip, "model_cfg", embed_dim=32)
+    assert "embed_dim=32: vision_cfg gives [64]" in refusal_of(siglip)
     configure(
         siglip, "vision_cfg", timm_model_name="eva02_enormous_patch14_clip_224", timm_pool="token", timm_proj="linear"
     )
