@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,12 @@ import pytest
 import torch
 from hypothesis import settings
 
+from compclip.model import model_config
 from compclip.runs import cluster, run_store
 
 ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
-settings.register_profile("compclip", deadline=None, derandomize=True)
+settings.register_profile("compclip", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("compclip")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -52,6 +53,47 @@ def autograd_without_devices() -> None:
 def no_arguments() -> None:
     """A command's `entry` takes its options from there: pytest's `-q` would silence warnings for all later tests."""
     sys.argv[1:] = []
+
+
+@pytest.fixture(autouse=True, scope="session")
+def known_models() -> Iterator[None]:
+    """CLIP's merges are read, and the size of an architecture is counted, once a process: hundreds of models are tiny ones.
+
+    What is refused is tried anew each time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_config, "count_weights", _count_once(model_config.count_weights))
+        open_clip = sys.modules.get("open_clip")
+        if open_clip is not None:  # of tests that make models
+            patch.setattr(open_clip.SimpleTokenizer, "__init__", _read_once(open_clip.SimpleTokenizer.__init__))
+        yield
+
+
+def _count_once(count_weights: Callable[[dict, str, int], int]) -> Callable[[dict, str, int], int]:
+    """The same function, which remembers the number of each architecture; where it is from decides nothing."""
+    counts: dict[str, int] = {}
+
+    def count(model_cfg: dict, where: str, most: int) -> int:
+        key = repr((model_cfg, most))
+        if key not in counts:
+            counts[key] = count_weights(model_cfg, where, most)
+        return counts[key]
+
+    return count
+
+
+def _read_once(initialise: Callable[..., None]) -> Callable[..., None]:
+    """The same constructor, whose tokenizers share what they were made of."""
+    contents: dict[str, dict] = {}
+
+    def share(tokenizer: object, *args: object, **options: object) -> None:
+        key = repr((args, sorted(options.items())))
+        if key not in contents:
+            initialise(tokenizer, *args, **options)
+            contents[key] = dict(vars(tokenizer))
+        vars(tokenizer).update(contents[key])
+
+    return share
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compclip.evaluate import compare, scoring_options
+from compclip.evaluate import compare
 from compclip.report.statistics import student_quantile
 
 
@@ -27,8 +27,3 @@ def test_without_units_each_item_counts_and_one_picture_has_no_interval():
     alone = compare.compute_intervals(make_document(None))["a"]
     assert alone[1] - 0.5 == pytest.approx(student_quantile(5) * np.std([1, 1, 0, 0, 1, 0], ddof=1) / 6**0.5)
     assert compare.compute_intervals(make_document([0] * 6)) == {}
-
-
-def test_json_has_them():
-    document = make_document([0, 0, 1, 1, 2, 2])
-    assert scoring_options.numbers_as_json({"x": document})["x"]["intervals"].keys() == document["metrics"].keys()

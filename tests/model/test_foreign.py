@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
-from compclip.config.sections import Backbone, Lora
+from compclip.config.sections import Lora
 from compclip.model import backbone, clip_model, hub_cache, lora
 from tests.model.test_backbone import SIGLIP, _hf_tokenizer
 from tests.model.test_towers import TINY
@@ -174,16 +174,6 @@ def test_a_damaged_folder_loads_or_is_refused_in_a_line(tiny, tmp_path_factory, 
         assert str(folder) in str(error)
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[:-5], lambda raw: b"", lambda raw: b"\xff" * 8 + raw])
-def test_shipped_weights_that_are_damaged(folder, tmp_path, damage):
-    """Cut short, empty, or with a header of any length."""
-    write_json(tmp_path / "own.json", TINY)
-    shipped = tmp_path / "w.fp16.safetensors"
-    shipped.write_bytes(damage((folder / clip_model.WEIGHTS).read_bytes()))
-    with pytest.raises(UserError, match="w.fp16.safetensors: not a readable weights file"):
-        backbone.load_backbone(Backbone(str(tmp_path / "own.json"), str(shipped)), 0)
-
-
 def test_a_file_holds_tensors_by_name(tmp_path):
     """And not more of them than it has bytes."""
     write_json(tmp_path / "own.json", TINY)
@@ -255,13 +245,13 @@ def test_options_of_a_tokenizer_are_known_ones(siglip, tmp_path):
 
 def test_a_timm_tower_is_tried_without_weights(siglip):
     """What it takes, what it gives, and how large it is, before it is built."""
-    configure(siglip, "vision_cfg", image_size=256, timm_model_name="vit_tiny_patch16_224")
-    configure(siglip, "preprocess_cfg", size=256)
-    assert "does not describe an open_clip model: Input height (256) doesn't match model (224)" in refusal_of(siglip)
-    configure(siglip, "vision_cfg", image_size=224)
-    configure(siglip, "preprocess_cfg", size=224)
-    configure(siglip, "vision_cfg", timm_model_name="vit_small_patch16_224")
-    assert "embed_dim=64: vision_cfg gives [384]" in refusal_of(siglip)
+    configure(siglip, "vision_cfg", image_size=100)
+    configure(siglip, "preprocess_cfg", size=100)
+    assert "does not describe an open_clip model: Input height (100) should be divisible by" in refusal_of(siglip)
+    configure(siglip, "vision_cfg", image_size=160)
+    configure(siglip, "preprocess_cfg", size=160)
+    configure(siglip, "model_cfg", embed_dim=32)
+    assert "embed_dim=32: vision_cfg gives [64]" in refusal_of(siglip)
     configure(
         siglip, "vision_cfg", timm_model_name="eva02_enormous_patch14_clip_224", timm_pool="token", timm_proj="linear"
     )
@@ -336,16 +326,4 @@ def test_factors_of_an_adapter(adapter, change, message):
     state = load_file(adapter / lora.WEIGHTS)
     save_file(change(state, "transformer.resblocks.0.mlp.c_fc.lora_A.weight"), adapter / lora.WEIGHTS)
     with pytest.raises(UserError, match=message):
-        fits(adapter)
-
-
-def test_a_damaged_adapter(adapter):
-    """Cut short, or no JSON."""
-    weight_bytes = (adapter / lora.WEIGHTS).read_bytes()
-    for raw in (weight_bytes[:-4], b"", b"\xff" * 20):
-        (adapter / lora.WEIGHTS).write_bytes(raw)
-        with pytest.raises(UserError, match="not a readable weights file"):
-            fits(adapter)
-    (adapter / lora.CONFIG).write_text("[1]")
-    with pytest.raises(UserError, match="adapter_config.json: r=None"):
         fits(adapter)

@@ -96,27 +96,6 @@ def test_files(tiny, source, tmp_path, layout):
     same(loaded.clip, source.clip, source.tokenize(TEXTS), atol=2e-2 if layout == "GNM-CLIP" else 0.0)
 
 
-@pytest.mark.parametrize(
-    ("layout", "notes"),
-    [
-        ("raw", []),
-        ("DDP in Lightning", ["'state_dict.model.module.'"]),
-        ("Lightning, with its loss", ["'state_dict.model.'", "'state_dict.loss.logit_scale', 'state_dict.loss.queue'"]),
-        ("its average beside it", ["'state_dict.module.', not those below 'state_dict_ema.module.'"]),
-        ("its average alone", ["'ema.module.'"]),
-        ("buffers", ["'attn_mask', 'text.position_ids'"]),
-    ],
-)
-def test_what_is_taken_off_is_said(tiny, source, tmp_path, capsys, layout, notes):
-    """A prefix, what is left out, and which of two models is read, each in a note; nothing of a plain file."""
-    torch.save(LAYOUTS[layout](source.clip.state_dict()), tmp_path / "theirs.pt")
-    backbone.load(tmp_path / "theirs.pt", tiny, activation="quickgelu")
-    error = capsys.readouterr().err
-    assert bool(error) == bool(notes)
-    for text in notes:
-        assert text in error
-
-
 def test_the_average_of_a_file_can_be_chosen(tiny, source, tmp_path):
     """By a word of its key; a word that fits none or several, and two models of which neither is an average, ask."""
     state = source.clip.state_dict()

@@ -126,10 +126,3 @@ def test_a_group_s_part_is_as_the_whole_metric(tmp_path):
     assert group_coverage == Coverage(14, 15) and not group_coverage.is_partial
     assert table_heads.column_coverage(Column("sugarcrepe", "swap"), runs) == Coverage(13, 15)
     assert Coverage(13, 15).is_partial and not Coverage(9, 10).is_partial
-
-
-def test_results_without_coverage_have_that_of_their_counts(tmp_path):
-    """Nothing is marked where all of a benchmark was scored."""
-    page = built(project(tmp_path))
-    assert not table_heads.column_marks(page.tables.main[0]) and "‡" not in report_page.render_page(page)
-    assert table_heads.benchmark_coverage(page.tables.main[0])["sugarcrepe"] == Coverage(15, 15)

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import json
 import re
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from compclip.prepare import benchmark_records, record_writer
 from compclip.prepare.benchmark_records import RecordPicture
 from compclip.prepare.record_writer import StoredRecord
 from compclip.report import __main__ as report_command
-from compclip.report import report_figures, report_page, table_formats, tuned_rows
+from compclip.report import report_page, table_formats, tuned_rows
 from compclip.report.run_details import MissingResult, collect_runs
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -119,36 +118,10 @@ def rank_swap(report):
     return dataclasses.replace(report, tables=ranked)
 
 
-def test_a_crowded_trade_off_has_the_numbers_of_the_forest(tmp_path, monkeypatch):
-    runs = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0]
-    monkeypatch.setattr(report_figures, "CROWD", 1)
-    forest, tradeoff, *_ = re.findall(r"<svg.*?</svg>", report_page.render_page(build(runs)), re.DOTALL)
-    assert ">negclip (1)</text>" in forest and ">clic (2)</text>" in forest
-    assert {"1", "2", "pretrained"} <= set(re.findall(r">([^<>]+)</text>", tradeoff))
-
-
 def test_the_page_fetches_nothing(report):
     html = report_page.render_page(report)
     assert not re.search(r"(src|href)=\"(?!#)", html)
     assert not re.search(r"url\((?!#)|@import|https?://", html)
-
-
-def test_the_page_escapes_what_files_say(tmp_path):
-    runs = fake_runs.make(tmp_path)
-    path = fake_runs.trained(runs, "clic-vit-scenes-0").environment
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "<script>alert(1)</script>"}))
-    html = report_page.render_page(build(collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, runs)[0]))
-    assert "<script>alert" not in html
-    assert "&lt;script&gt;alert" in html
-
-
-def test_missing_cells_are_named_on_a_partial_page(tmp_path):
-    runs = fake_runs.make(tmp_path)
-    cells = [*fake_runs.cells(), fake_runs.cell("fsc_clip")]
-    collected, missing_results = collect_runs(cells, fake_runs.BENCHMARKS, runs, partial=True)
-    assert "<code>fsc_clip-vit-scenes-0</code>: no run directory" in report_page.render_page(
-        build(collected, missing_results)
-    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,11 @@ def build_page(name, folder):
     )
 
 
-@pytest.mark.parametrize("name", TABLES)
+# a grid of each paper: that every other row has its cell too is tests/perf/test_published_coverage.py's
+ONE_OF_EACH = {tables[0]: name for name, tables in reversed(TABLES.items())}
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH.values())
 def test_every_row_of_the_grid_s_tables_stands_beside_ours(name, tmp_path):
     """On each backbone and data set our line follows the paper's lines of the same method, and no other backbone's."""
     comparisons = report_page.compare_published(build_page(name, tmp_path))
@@ -67,7 +71,7 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
     assert [c.split(" ")[0] for c in lines["clic.frozen_text", True]] == [f"{100 * zs:.1f}", f"{100 * swap:.1f}"]
 
 
-@pytest.mark.parametrize("name", ["clic_table10", "fsc_clip_components", "c2lip_table5", "hard_positives_table4"])
+@pytest.mark.parametrize("name", ["clic_table10", "hard_positives_table4"])
 def test_the_page_of_a_paper_s_grid(name, tmp_path, monkeypatch):
     """The whole report, its mean columns and its published tables in every format."""
     params = read.load_params(GRIDS[name])

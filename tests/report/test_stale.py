@@ -2,10 +2,8 @@
 
 import pytest
 
-from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config import grid, read
-from compclip.interface.method import load_method
 from compclip.report import run_details
 from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
@@ -67,8 +65,3 @@ def test_an_option_that_is_newer_than_a_run_counts_at_its_default(params, tmp_pa
     path.write_text("".join(without))
     [stale] = run_details.find_stale_runs(params, runs(params, tmp_path), partial=True)
     assert stale.reason == "trained with train.epochs=5.0 where the grid has 1.0"
-
-
-@pytest.mark.parametrize("method", sorted(plugins.list_plugins(plugins.METHODS)))
-def test_every_method_has_a_default_for_each_option(method):
-    assert load_method(method).Config()

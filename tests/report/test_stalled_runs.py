@@ -8,7 +8,6 @@ import pytest
 from compclip.report import report_page
 from compclip.report.run_details import collect_runs
 from compclip.runs import progress
-from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
 from tests import fake_runs
 from tests.report import made_page
 
@@ -34,12 +33,6 @@ def logged(*norms: float | None) -> list[dict]:
 )
 def test_the_first_of_the_last_steps_without_a_gradient(norms, expected):
     assert progress.find_stall(logged(*norms)) == expected
-
-
-def test_the_line_of_a_run_whose_pictures_were_cut(tmp_path):
-    folder = RunFolder(tmp_path)
-    folder.metrics.write_text(json.dumps({"step": 9, "grad_norm": 1.0, SHARE + REPLACED: 0.479}) + "\n")
-    assert "47.9 %" in progress.describe_faults(folder)
 
 
 def test_its_row_is_marked_in_every_table(tmp_path):

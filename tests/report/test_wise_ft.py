@@ -6,7 +6,7 @@ import re
 import pytest
 
 from compclip.base.files import write_json
-from compclip.report import report_page, tables, trajectories
+from compclip.report import report_page, trajectories
 from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
 from tests import fake_runs
@@ -82,9 +82,3 @@ def test_a_benchmark_that_was_left_out(runs):
     page, group = report(runs)
     columns = group.summaries
     assert trajectories.build_trajectories(group, page.results.lines, columns["I2T"], columns["Comp"]) == []
-
-
-def test_summary_columns_are_those_of_the_trade_off(runs):
-    """The same columns as the trade-off figures."""
-    _, group = report(runs)
-    assert list(group.summaries) == [c.metric for c in group.columns if c.benchmark == tables.SUMMARY]
