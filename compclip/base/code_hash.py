@@ -45,13 +45,21 @@ def find_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, Path]:
 
 
 def hash_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, str]:
-    """Return the SHA-256 (hex) of the syntax tree of each of `find_modules`, by name."""
-    modules = find_modules(*entries, without=without)
-    return {name: _parse(file, name, file.stat().st_mtime_ns, tuple(without))[1] for name, file in modules.items()}
+    """Return the SHA-256 (hex) of each of `find_modules`, by name.
+
+    It covers the syntax tree, and the TOML file of the module's name beside it: words that the module reads.
+    """
+    hashes = {}
+    for name, file in find_modules(*entries, without=without).items():
+        hashes[name] = _parse(file, name, file.stat().st_mtime_ns, tuple(without))[1]
+        words = file.with_suffix(".toml")
+        if words.is_file():
+            hashes[name] = hashlib.sha256(hashes[name].encode() + words.read_bytes()).hexdigest()
+    return hashes
 
 
 def hash_code(*entries: str, without: Sequence[str] = ()) -> str:
-    """Return the SHA-256 (hex) over names and syntax trees of `find_modules`."""
+    """Return the SHA-256 (hex) over the names and hashes of `find_modules`."""
     return join_hashes(hash_modules(*entries, without=without))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from compclip.text import lexicon
 from compclip.text.annotation import Annotation
 from compclip.text.word_edits import word_set
 
+_LISTS = lexicon.TABLES["agreement"]
 SINGULAR = "NN"
 PLURAL = "NNS"
 ONE = word_set("a an one each every another either neither this that")  # a countable singular is behind them
@@ -19,22 +21,8 @@ IRREGULAR = {
     "scarf": ("scarves",), "stomach": ("stomachs",), "hoof": ("hooves",), "elf": ("elves",),
     "thief": ("thieves",), "ox": ("oxen",),
 }  # fmt: skip
-MASS = word_set(
-    "air asphalt bacon baggage beer bread broccoli butter cardboard cement cheese chicken chocolate clothing "
-    "coffee concrete corn cotton darkness daylight denim dirt dust equipment fabric fire fishing flour foam "
-    "foliage food fruit fun furniture gear glitter gold graffiti grass gravel greenery hair hay hockey ice "
-    "jewelry juice land laundry lava leather light lighting luggage lumber makeup meat metal milk mud music paint "
-    "paper paperwork pasta pavement plastic play pork rain rice rock rubber rubble salad sand scenery seating "
-    "seaweed shade silverware sky smoke snow soap soccer soda soup stuff sugar sunlight sunshine surf tea tennis "
-    "terrain tofu traffic transportation trash underwear vegetation water wheat wildlife wind wine wood wool work "
-    "basil parsley lettuce spinach celery garlic ham jam honey mustard ketchup frosting icing salsa "
-    "writing chess baseball basketball football golf rugby volleyball karate"
-)
-PLURAL_ONLY = word_set(
-    "binoculars boxers clothes earphones fatigues glasses goggles headphones jeans leggings overalls pajamas "
-    "pyjamas pants pliers scissors shorts slacks sunglasses surroundings swings tights trousers trunks tweezers "
-    "scrubs khakis"
-)
+MASS = word_set(_LISTS["mass"])
+PLURAL_ONLY = word_set(_LISTS["plural_only"])
 SUBJECTS = ("nsubj", "nsubjpass")
 FINITE = {"VBZ": False, "VBP": True}  # tags of present verbs: whether of a plural
 BE_AND_HAVE = (("is", "are"), ("was", "were"), ("has", "have"), ("does", "do"))  # of one, of many
@@ -159,14 +147,8 @@ def _change_number(a: Annotation, verb: int, is_plural: bool) -> str:
 
 VOWELS = "aeiou"
 # lists do not hold forms equal to their lemma
-_SAME_PAST = word_set(
-    "bet bid burst bust cast cost cut hit hurt let put quit read rid set shed shut split spread "
-    "thrust wed broadcast forecast upset offset reset"
-)
-_SAME_PLURAL = word_set(
-    "sheep deer fish moose bison salmon trout shrimp squid swine aircraft watercraft spacecraft "
-    "series species offspring cattle elk"
-)
+_SAME_PAST = word_set(_LISTS["same_past"])
+_SAME_PLURAL = word_set(_LISTS["same_plural"])
 _MAN_PLURAL_S = ("human", "german", "roman", "ottoman", "talisman", "caiman", "shaman", "norman")
 _OES = word_set("potato tomato hero echo torpedo mosquito tornado volcano mango buffalo domino cargo")
 _PLURAL_S = word_set("bus gas")  # the lists prefer "busses"

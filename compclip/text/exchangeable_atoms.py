@@ -14,35 +14,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compclip.text import agreement, caption_words, fitting_words, scene_graph, word_edits
+from compclip.text import agreement, caption_words, fitting_words, lexicon, scene_graph, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import Edit, word_set
 
+_LISTS = lexicon.TABLES["exchangeable_atoms"]
 Exchange = tuple[Edit, ...]  # in the order of the text
 PLURALS = ("NNS", "NNPS")
 DETERMINERS = ("det", "poss", "nummod", "predet")
 QUANTITIES = word_set("several many few some various numerous")
 FOR_MANY = word_set("other together both each all side another one")  # words that may count a thing from afar
 MODIFIERS = ("amod", "compound", "nummod", "acl", "relcl", "prep", "poss", "appos", "nmod")
-MEASURES = word_set(
-    "group couple pair bunch lot body piece row number set stack pile bowl plate glass cup slice bottle crowd line "
-    "variety kind type sort part side end edge top bottom middle center series team herd flock view "
-    "ball basket box bag bucket can jar tray"
-)
-NO_THINGS = word_set(
-    "background foreground front back top bottom middle center end edge side corner distance way day night time "
-    "afternoon morning evening one other others left right something someone anything each place kind sort lot "
-    "midair mid-air air motion action style fun hold picture image photo photograph view underwater outdoors indoors "
-    "close closeup close-up"
-)
-NO_ATTRIBUTES = word_set(
-    "several many few some other own same different multiple various numerous more most such certain entire whole "
-    "first second third next last single double only full"
-)
+MEASURES = word_set(_LISTS["measures"])
+NO_THINGS = word_set(_LISTS["no_things"])
+NO_ATTRIBUTES = word_set(_LISTS["no_attributes"])
 BARE = word_set("line progress bloom flight use need sight reverse unison")
-THINGS_IN_ING = word_set(
-    "building ceiling clothing railing painting swing string ring king wing awning siding lighting"
-)
+THINGS_IN_ING = word_set(_LISTS["things_in_ing"])
 SYMMETRIC = frozenset({
     ("and",), (",",), ("or",), ("next", "to"), ("near",), ("beside",), ("with",), ("alongside",), ("close", "to"),
     ("along", "with"), ("by",), (",", "and"),
@@ -182,9 +169,9 @@ def _split_phrase(a: Annotation, phrase: Span) -> tuple[str, str] | None:
     first = low
     while first + 1 < high and (a.dep[first] in DETERMINERS or a.word(first).lower() in QUANTITIES):
         first += 1
-    parts = [a.text[a.starts[i] : a.starts[j]] for i, j in ((low, first), (first, high - 1))]
-    determiners, others = [_lower(part) if _leads(a, low) else part for part in parts]
-    return determiners, others
+    determiners = a.text[a.starts[low] : a.starts[first]]
+    modifiers = a.text[a.starts[first] : a.starts[high - 1]]
+    return (_lower(determiners), _lower(modifiers)) if _leads(a, low) else (determiners, modifiers)
 
 
 def _word(a: Annotation, token: int) -> str:

@@ -10,47 +10,18 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from compclip.text import caption_words
+from compclip.text import caption_words, lexicon
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import is_bounded, word_set
 
-COLOURS = """
-red crimson scarlet maroon burgundy; blue navy turquoise teal cyan indigo; green olive; yellow gold amber; orange;
-purple violet lavender; pink magenta; brown; black; white ivory cream; gray grey silver; beige tan khaki
-"""
-MATERIALS = """
-wood wooden bamboo plywood; metal metallic steel iron aluminum copper brass bronze tin chrome, stainless steel,
-wrought iron; plastic vinyl fiberglass; glass crystal; paper cardboard; ceramic porcelain terracotta; marble granite
-slate limestone
-"""
-CLOTHS = """
-leather suede; cotton linen denim canvas; wool woolen felt; silk silky satin velvet lace nylon polyester
-"""
+_LISTS = lexicon.TABLES["fitting_words"]
+COLOURS = _LISTS["colours"]
+MATERIALS = _LISTS["materials"]
+CLOTHS = _LISTS["cloths"]
 GROUNDS = "dirt mud; gravel stone cobblestone; sand; concrete cement asphalt; wood"
 SURFACES = "sandy; muddy"
-OPPOSITES = """
-big large huge giant enormous massive gigantic > small tiny little; small little tiny miniature > big large huge;
-tall towering > short; short > tall long; long lengthy > short; high > low; low > high; wide broad > narrow; narrow
-> wide; thick > thin; thin > thick; heavy > light; lightweight > heavy; fat chubby plump stocky > skinny slim;
-skinny slim slender lean > chubby; deep > shallow; shallow > deep; full > empty; empty > full; bigger larger >
-smaller; smaller > bigger larger; biggest largest > smallest; smallest > biggest largest; taller > shorter; shorter
-> taller longer; longer > shorter; tallest > shortest; shortest > tallest; longest > shortest; wider > narrower;
-open > closed; closed > open; clean > dirty; dirty > clean; wet > dry; dry > wet; hot > cold; cold > hot warm; warm
-> cold; cool > warm; frozen > melted; melted > frozen; new > old; young > old; modern > ancient; ancient > modern;
-broken cracked shattered > whole; ripe > rotten unripe; rotten > fresh; fresh > rotten stale; stale > fresh; raw >
-cooked; cooked > raw; baked > fried raw; fried > baked raw; grilled > raw boiled; sliced chopped > whole; shiny >
-dull; dull > shiny; bright > dark; dark > bright; clear > cloudy; cloudy > clear; smooth > rough; rough > smooth;
-soft > hard; hard > soft; parked > moving; moving > parked; loose baggy > tight; tight > loose
-"""
-PLACES = """
-on, on top of > under, below, behind; onto > off, under; in, inside > behind, under, outside; into > out of, past,
-away from; under, below > above, on top of; above > under, below; over > under, around; behind > in front of; in front
-of > behind; near, next to, beside, by, close to > far from, under, on top of; against > far from, under; far from >
-near, next to; through > around, past; across > around, along; along > across, away from; around > through, under; off
-> onto, toward; out of > into; away from > toward; toward > away from; between > behind, far from; down > up; up >
-down; sitting on > standing on, lying on; standing on > sitting on, lying on; lying on > standing on, sitting on;
-walking on > sitting on, lying on; riding on > walking on, standing on; leaning on > sitting on, lying on
-"""
+OPPOSITES = _LISTS["opposites"]
+PLACES = _LISTS["places"]
 USES = {  # words of place that have these alternatives where `_has_use` says so
     "at": ("far from",),
     "from": ("toward",),
@@ -62,35 +33,16 @@ USES = {  # words of place that have these alternatives where `_has_use` says so
     "with": ("without",),
 }
 LAST_RESORT = "without"  # few captions deny: a word that tells all its texts apart
-MEETING_PLACES = word_set(
-    "beach park table restaurant zoo station court counter desk bar stadium airport fair carnival skatepark pool lake "
-    "intersection market farm river stop light crosswalk dock pier harbor harbour shop store museum playground field "
-    "stand window fountain bank shore buffet booth racetrack track house home"
-)
-MOTIONS = word_set(
-    "walk run ride climb go travel ski slide kayak come hike drive move look snowboard skateboard swim paddle sled "
-    "raft float scale jog bike cycle surf roll head fly step jump"
-)
+MEETING_PLACES = word_set(_LISTS["meeting_places"])
+MOTIONS = word_set(_LISTS["motions"])
 LOOKS = ("look", "stare", "gaze")
-BODY = word_set(
-    "arm eye back mouth hand leg tongue foot head face tail ear paw him her them it us they he she we wing other"
-)
+BODY = word_set(_LISTS["body"])
 AWAY = word_set("walk run ride jump leap dive swim drive move come")
 TO = ("to", "into", "onto")
 PERSONS = word_set("man men woman women lady ladies guy gentleman person people couple dog dogs cat cats horse")
 ATTRIBUTIVE = ("amod", "compound", "acomp", "conj", "nmod", "oprd")
-GOVERNED = word_set(  # verbs whose preposition says no place
-    "look stare gaze point smile wave aim dress clothe cover fill surround engage interest participate depend rest feed"
-)
-NO_PLACES = word_set(  # objects that say what is worn, when, or where in the picture
-    "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater sweatshirt uniform outfit shorts pant pants "
-    "jean jeans skirt clothes clothing attire gear helmet costume vest robe gown top hoodie swimsuit bikini trunk "
-    "trunks apron collar harness leash glass glasses background foreground distance middle center air front "
-    "night day morning afternoon evening transportation action style order way bathing half use raincoat "
-    "sunglasses goggles mask wig mouth hand hands left right side rain sun shade phone cellphone wheelchair "
-    "tuxedo kimono scarf bun ponytail boot boots shoe shoes sandal sandals armor spandex glove gloves sock socks heels "
-    "wetsuit overalls pajamas pyjamas headphones earphones"
-)
+GOVERNED = word_set(_LISTS["governed"])  # verbs whose preposition says no place
+NO_PLACES = word_set(_LISTS["no_places"])  # objects that say what is worn, when, or where in the picture
 FORMATIONS = ("line", "lines", "row", "rows")  # "in line"
 OBJECTS = ("DET", "NOUN", "ADJ", "NUM", "PRON", "PROPN")
 
@@ -98,15 +50,13 @@ OBJECTS = ("DET", "NOUN", "ADJ", "NUM", "PRON", "PROPN")
 @functools.cache
 def alternatives(kind: str) -> dict[str, tuple[str, ...]]:
     """Return, for each word of a kind, those that may be in its place."""
+    table: dict[str, tuple[str, ...]] = {}
     if kind == "color":
         return _of_other_families(COLOURS)
     if kind == "material":
-        return {
-            word: others
-            for families in (GROUNDS, SURFACES, CLOTHS, MATERIALS)
-            for word, others in _of_other_families(families).items()
-        }
-    table: dict[str, tuple[str, ...]] = {}
+        for families in (GROUNDS, SURFACES, CLOTHS, MATERIALS):
+            table |= _of_other_families(families)
+        return table
     for entry in (PLACES if kind == "action" else OPPOSITES).split(";"):
         olds, news = (_split_words(side, kind) for side in entry.split(">"))
         table |= {old: (*table.get(old, ()), *news) for old in olds}
@@ -132,9 +82,11 @@ def _of_other_families(text: str) -> dict[str, tuple[str, ...]]:
     for family in text.split(";"):
         words, *phrases = family.split(",")
         families.append((*words.split(), *(" ".join(phrase.split()) for phrase in phrases)))
-    return {
-        word: tuple(others[0] for others in families if others is not family) for family in families for word in family
-    }
+    table: dict[str, tuple[str, ...]] = {}
+    for family in families:
+        first_words = tuple(words[0] for words in families if words is not family)
+        table |= dict.fromkeys(family, first_words)
+    return table
 
 
 def find_fitting(a: Annotation, kind: str, span: Span) -> tuple[str, ...]:
@@ -224,11 +176,7 @@ def _is_place(a: Annotation, low: int, high: int) -> bool:
 # "A dog runs on the beach" read as one plural noun has its verb back, "a white and tan Dog" its noun and its colour.
 
 
-ANIMATE = word_set(
-    "man woman boy girl child kid baby toddler person people lady guy adult teenager player dog puppy cat kitten horse "
-    "bird cow sheep skier surfer rider cyclist biker climber skateboarder snowboarder athlete worker couple bear "
-    "elephant giraffe zebra train bus boat plane taxi car truck van jet motorcycle ship kite tram goat runner walker"
-)
+ANIMATE = word_set(_LISTS["animate"])
 BEHIND_VERBS = ("ADP", "ADV", "PUNCT", "SCONJ", "CCONJ", "PART")
 
 

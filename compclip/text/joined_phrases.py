@@ -11,32 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from compclip.text import agreement, caption_words, exchangeable_atoms, fitting_words, word_edits
+from compclip.text import agreement, caption_words, exchangeable_atoms, fitting_words, lexicon, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import word_set
 
+_LISTS = lexicon.TABLES["joined_phrases"]
 ARTICLES = ("a", "an")
 SHARED = {"the", "some", *exchangeable_atoms.QUANTITIES}  # before two plain nouns they are said of both
 DETERMINERS = ("det", "poss", "nummod")
 IN_PHRASE = ("DET", "NUM", "ADJ", "NOUN", "PROPN")
-CLOTHES = word_set(
-    "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform shorts pants jeans jean short pant skirt "
-    "costume vest glasses sunglasses sunglass glass robe gown jersey helmet scarf gloves glove boots boot shoes shoe "
-    "sandals sandal sneakers sneaker apron hoodie sweatshirt goggles goggle necklace backpack bandana beanie trousers "
-    "trunks outfit top sock socks stocking stockings headscarf headband earrings earring mask swimsuit bikini tights "
-    "jumpsuit wetsuit khakis gear attire flip-flops"
-)
+CLOTHES = word_set(_LISTS["clothes"])
 WORN_BEHIND = ("in", "with", "wearing", "wears", "wear")
 RELATING = word_set("near beside with by between to of")  # "next to"
-HAVING = word_set(
-    "has have had holding holds eating contains containing featuring features including using wearing wears"
-)
-PERSONS = word_set(
-    "man woman boy girl child kid baby toddler person people lady guy adult teenager player skier surfer rider cyclist "
-    "biker climber skateboarder snowboarder athlete worker couple runner walker hiker visitor father mother parent "
-    "boarder pedestrian passenger tourist fan friend bride groom cook chef kayaker soldier farmer student teacher "
-    "police men women gentleman male female family"
-)
+HAVING = word_set(_LISTS["having"])
+PERSONS = word_set(_LISTS["persons"])
 ANIMALS = word_set("dog puppy cat kitten horse bird cow sheep bear elephant giraffe zebra goat ram pigeon animal robot")
 LIVING = PERSONS | ANIMALS
 ALIKE = ({"man", "woman"}, {"boy", "girl"}, {"lady", "gentleman"})  # "a young man and woman" are both young
@@ -46,10 +34,7 @@ SCENE_PARTS = word_set("background foreground front distance hand hands side sid
 NO_HEADS = (SCENE_PARTS - CLOTHES) | {"one", "ones"}  # nor colours: "a red and a white boat"
 COLOURS_WORN = word_set("red blue green yellow black white orange pink purple brown gray grey")
 PLACES = word_set("in on at near under behind beside outside inside by along over against around through across")
-LASTING = word_set(
-    "sit stand walk lie play run swim ride pose wait sleep talk dance jump watch smile look climb laugh wave drink eat "
-    "peer point read sing share gallop graze hang dig grin chat bark chew drift sail march kneel bow float fly cook"
-)
+LASTING = word_set(_LISTS["lasting"])
 ONLY_NOUNS = caption_words.WORDS["n"] - caption_words.WORDS["v"]
 VERBS = caption_words.WORDS["v"] | LASTING
 SUBJECTS = LIVING | fitting_words.ANIMATE
@@ -78,10 +63,10 @@ def find_exchanges(a: Annotation, conjunction: int) -> Iterator[Exchange]:
     if members is not None:
         yield members
     first = _with_whole(a, first, second)
-    whole = _with_part(a, second)
-    if whole != second and not _is_determined(a, first):  # "a jar of honey and lemons"
+    measured_phrase = _with_part(a, second)
+    if measured_phrase != second and not _is_determined(a, first):  # "a jar of honey and lemons"
         return
-    second = whole
+    second = measured_phrase
     may_be_apart = end < conjunction and (first[0] == 0 or a.word(first[0] - 1) != ",")
     are_bounded = all(word_edits.is_bounded(a.text, *a.chars(span)) for span in (first, second))
     if are_bounded and not may_be_apart and are_alike(a, first, second) and _are_joined(a, first, second):

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compclip.text import caption_words, scene_graph, word_edits
+from compclip.text import caption_words, lexicon, scene_graph, word_edits
 from compclip.text.annotation import Annotation
 from compclip.text.rule_columns import reads_columns
 
+_LISTS = lexicon.TABLES["negate"]
 Edit = tuple[int, int, str]  # characters, and what stands there then
 DENIED = word_edits.word_set("no not n't never without nothing nobody none neither nor cannot")
 INDEFINITE = word_edits.word_set("a an some any")
@@ -28,23 +29,13 @@ FINITE = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
 SUBJECTS = ("nsubj", "nsubjpass", "expl")
 AUXILIARIES = ("aux", "auxpass", "neg", "prt")  # beside such a word a verb takes no "does not"
 # where something is or goes: what can be denied of a thing and of a verb
-PLACES = word_edits.word_set(
-    "in on near under behind beside above below beneath underneath inside outside across along through over around "
-    "down into onto towards toward past against between at among atop"
-)
+PLACES = word_edits.word_set(_LISTS["places"])
 MOVEMENTS = word_edits.word_set("into onto towards toward through across along around over down past")  # ways, of verbs
 # verbs that ask for a place or a thing: "attached, but not to a rope" is none of theirs
-GOVERNING = word_edits.word_set(
-    "attach dress clothe cover fill surround top lie lean look stare gaze point smile wave aim laugh yell bark growl "
-    "pull hang base engage interest lay place put set mount rest participate take go come get step focus "
-    "pack load line decorate equip adorn stick tie be locate situate seat concentrate"
-)
+GOVERNING = word_edits.word_set(_LISTS["governing"])
 WITH = word_edits.word_set("cover fill decorate surround top line dress pack load equip adorn mix pair talk deal face")
 NO_STATEMENTS = WITH | {"be"}
-PARTS = word_edits.word_set(
-    "back head hand arm leg foot mouth eye lap face neck shoulder knee finger side front top middle line row air "
-    "background foreground distance day night way center edge end bottom corner picture photo image hold look"
-)
+PARTS = word_edits.word_set(_LISTS["parts"])
 
 
 @reads_columns("tokens", "chunks", "lemma")

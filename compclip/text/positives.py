@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compclip.text import agreement, caption_words, fitting_words, joined_phrases, word_edits
+from compclip.text import agreement, caption_words, fitting_words, joined_phrases, lexicon, word_edits
 from compclip.text.annotation import Annotation, Span
 from compclip.text.joined_phrases import Exchange
 from compclip.text.rule_columns import reads_columns
 from compclip.text.word_edits import word_set
 
+_LISTS = lexicon.TABLES["positives"]
 PREPOSITION = "preposition"
 ATTRIBUTE = "attribute"
 ACTION = "action"
@@ -67,21 +68,9 @@ TABLE = (
 
 _BY_FIRST_WORD = {word: [e for e in TABLE if e.words[0] == word] for word in {e.words[0] for e in TABLE}}
 # "in" is a place here: not clothes worn, wherever they are in the phrase ("in a green shirt standing") ...
-_WORN = word_edits.word_set(
-    "shirt t-shirt tshirt dress jacket coat hat cap suit tie sweater uniform outfit short shorts pant pants jean jeans "
-    "skirt clothes clothing attire gear helmet costume vest robe gown top hoodie sweatshirt swimsuit bikini trunk "
-    "apron harness scarf headscarf headband bandana pigtail ponytail denim glasses sunglasses goggles goggle mask wig "
-    "boot boots shoe shoes sandal sandals sock socks glove gloves hood leotard wetsuit tuxedo kimono pajama pajamas "
-    "overalls collar leather makeup beret beanie turban necklace bow sari armor"
-)
+_WORN = word_edits.word_set(_LISTS["worn"])
 # ... nor a colour worn, a fixed phrase, or what encloses nothing
-_NO_PLACE = word_edits.word_set(
-    "white black blue brown red green yellow orange pink purple gray grey front between order action line row "
-    "background foreground middle center other air midair mid-air mid dark mirror position direction fist race sport "
-    "sports tennis golf soccer game match tournament competition traffic hand hands bed window motion flight use half "
-    "rain sun shade night day morning evening suds bounce pose wind midst swing breeze sky "
-    "fall autumn winter summer spring forefront amazement awe surprise delight anticipation concentration celebration"
-)
+_NO_PLACE = word_edits.word_set(_LISTS["no_place"])
 _PASSING = fitting_words.MOTIONS | {"pass"}
 _RESTING = ("perch", "rest", "place", "pile", "stack", "set", "balance")  # what is above is then on top
 # what has another colour than a thing: people, and kinds ("a brown bear", "red wine", "red hair")
@@ -388,13 +377,8 @@ def is_list_longer(a: Annotation, second: Span) -> bool:
 
 POINTING = joined_phrases.TOLD_APART | {"one", "it", "then", "second", "third"}
 BESIDE_COLOURS = word_set("and or of , light dark bright pale")
-STATES = word_set(
-    "sit stand lie wear hold look smile wait watch lean gaze stare pose hang carry have be seat kneel sleep rest"
-)
-IN_ORDER = word_set(  # verbs of what has an end: another order is another story
-    "jump leap catch throw get go come prepare start begin fall turn pick bring put knock hit kick land return flip "
-    "open close enter leave reach chase try stop cut climb dive"
-)
+STATES = word_set(_LISTS["states"])
+IN_ORDER = word_set(_LISTS["in_order"])  # verbs of what has an end: another order is another story
 ALONE = word_set("laugh talk wave eat drink read")
 STATES_IN_ED = word_set("dress seat cover surround decorate clothe")  # participles beside "wearing"
 STATIC = word_set("on in at under near beside behind by above")

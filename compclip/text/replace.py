@@ -24,6 +24,7 @@ from compclip.base.errors import UserError
 from compclip.text import scene_graph, word_edits
 from compclip.text.annotation import NO_WORDS, Annotation, Weighted
 from compclip.text.rule_columns import reads_columns
+from compclip.text.word_edits import draw_index
 
 KINDS = {
     "NOUN": "entity",
@@ -45,7 +46,7 @@ def wordnet(annotation: Annotation, rng: np.random.Generator) -> str | None:
             kinds.setdefault(KINDS[annotation.pos[token]], []).append(token)
     if not kinds:
         return None
-    return _replace_one(annotation, list(kinds.values())[word_edits.draw_index(rng, len(kinds))], rng)
+    return _replace_one(annotation, list(kinds.values())[draw_index(rng, len(kinds))], rng)
 
 
 @functools.cache
@@ -62,10 +63,10 @@ def of_pos(*pos: str) -> Callable[[Annotation, np.random.Generator], str | None]
 
 
 def _replace_one(annotation: Annotation, tokens: list[int], rng: np.random.Generator) -> str:
-    token = tokens[word_edits.draw_index(rng, len(tokens))]
+    token = tokens[draw_index(rng, len(tokens))]
     words = annotation.candidates[token]
-    span = annotation.chars((token, token + 1))
-    return word_edits.replace_span(annotation.text, span, words[word_edits.draw_index(rng, len(words))])
+    text = annotation.text
+    return text[: annotation.starts[token]] + words[draw_index(rng, len(words))] + text[annotation.ends[token] :]
 
 
 @reads_columns("tokens", "chunks", "relatives")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from compclip.text import lexicon
 from compclip.text.annotation import Annotation, Span
 from compclip.text.rule_columns import reads_columns
 from compclip.text.word_edits import capitalize_first, word_set
@@ -17,7 +18,7 @@ from compclip.text.word_edits import capitalize_first, word_set
 if TYPE_CHECKING:
     import numpy as np
 
-
+_LISTS = lexicon.TABLES["sentences"]
 MIN_WORDS = 4
 MAX_WORDS = 34
 # how sentences end: as they are, or as in CLIC's released code
@@ -50,20 +51,10 @@ _NEXT_WORD = re.compile(r"[\"“‘'(\[]*([\w']+)")
 _LETTERS = re.compile(r"(?:[a-z]\.)*[a-z]", re.IGNORECASE)
 
 # never the end of a sentence / its end only where what follows looks like a beginning
-_TITLES = word_set(
-    "mr mrs ms dr prof rev gen col capt sgt lt gov sen rep hon pres supt st mt vs e.g i.e cf viz "
-    "approx ca fig figs vol pp ed eds al"
-)
-_ENDINGS = word_set(
-    "etc inc ltd co corp bros jr sr a.m p.m u.s u.k u.s.a e.u d.c b.c a.d ph.d ave blvd rd dept est "
-    "oz lb lbs ft cm mm km kg hrs jan feb apr jun jul aug sep sept oct nov dec"
-)
+_TITLES = word_set(_LISTS["titles"])
+_ENDINGS = word_set(_LISTS["endings"])
 _BEFORE_NUMBER = word_set("no nos nr p")
-_OPENERS = word_set(
-    "a an the this that these those there it its he she they his her their we you in on at behind "
-    "above below under beside next near to from with one two three some several both each all "
-    "another other many most overall additionally however while as"
-)
+_OPENERS = word_set(_LISTS["openers"])
 
 
 def clean(text: str) -> str:

@@ -95,6 +95,10 @@ def _shuffle_pairs(sentence: str, rng: np.random.Generator) -> str:
     if without_marks != with_marks:
         body = without_marks.rstrip()
     words = body.split()
-    pairs = [" ".join(words[i : i + 2]) for i in range(0, len(words), 2)]
+    pairs = []
+    for first, second in zip(words[::2], words[1::2], strict=False):
+        pairs.append(f"{first} {second}")
+    if len(words) % 2:
+        pairs.append(words[-1])
     rng.shuffle(pairs)
     return " ".join(pairs) + sentence[len(body) :]

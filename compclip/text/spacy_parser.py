@@ -13,6 +13,7 @@ import functools
 import importlib.metadata
 import itertools
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -159,9 +160,10 @@ def _token_attributes(document: Doc, offset: int, first: int) -> dict[str, list]
     numbers = (starts, starts + lengths.astype(np.int64), heads)
     attributes = dict(zip(NUMBERS, [values.tolist() for values in numbers], strict=True))
     strings = document.vocab.strings
-    return attributes | {
-        name: [strings[code] for code in codes.tolist()] for name, codes in zip(WORDS, names, strict=True)
-    }
+    for name, codes in zip(WORDS, names, strict=True):
+        # one text of each label, as in annotations that are read from a shard: the rules compare them faster
+        attributes[name] = [sys.intern(strings[code]) for code in codes.tolist()]
+    return attributes
 
 
 def _join_sentences(bare: Annotation, spans: list[Span]) -> tuple[Span, ...]:

@@ -34,8 +34,8 @@ def absent(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 
 def _draw_other(annotation: Annotation, kind: str, rng: np.random.Generator) -> str | None:
-    stored = annotation.stored.get(kind, ())
-    texts = [text for text in stored if not word_edits.equal_ignoring_case(text, annotation.text)]
+    texts_of_kind = annotation.stored.get(kind, ())
+    texts = [text for text in texts_of_kind if not word_edits.equal_ignoring_case(text, annotation.text)]
     return texts[rng.integers(len(texts))] if texts else None
 
 

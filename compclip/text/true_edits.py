@@ -29,8 +29,8 @@ def is_still_true(caption: str, text: str, other_captions: Sequence[str]) -> boo
 def uses_other_captions(caption: str, text: str, other_captions: Sequence[str]) -> bool:
     """Return whether every word that the text brings stands in another caption of the picture: it may be true."""
     new = set(split_words(text)) - set(split_words(caption))
-    others = {word for other in other_captions for word in split_words(other)}
-    return bool(new) and new <= others
+    words_elsewhere = set(split_words(" ".join(other_captions)))
+    return bool(new) and new <= words_elsewhere
 
 
 def reorders_list(caption: str, text: str) -> bool:
@@ -40,14 +40,14 @@ def reorders_list(caption: str, text: str) -> bool:
     around what differs belong to the list where another member begins or ends so ("a black dog and a white dog").
     """
     words = _split_words(caption)
-    others = _split_words(text)
-    if words == others or sorted(words) != sorted(others):
+    new_words = _split_words(text)
+    if words == new_words or sorted(words) != sorted(new_words):
         return False
     low = 0
-    while words[low] == others[low]:
+    while words[low] == new_words[low]:
         low += 1
     high = len(words)
-    while words[high - 1] == others[high - 1]:
+    while words[high - 1] == new_words[high - 1]:
         high -= 1
     separators = [i for i, word in enumerate(words) if word in SEPARATORS]
     between = [i for i in separators if low < i < high - 1]
@@ -57,7 +57,7 @@ def reorders_list(caption: str, text: str) -> bool:
     last = min((i for i in separators if i >= high), default=len(words))
     starts = [i for i in range(first, low + 1) if any(words[k + 1 : k + 1 + low - i] == words[i:low] for k in between)]
     ends = [j for j in range(high, last + 1) if any(words[k - j + high : k] == words[high:j] for k in between)]
-    return any(_split_list(words[i:j]) == _split_list(others[i:j]) for i in starts for j in ends)
+    return any(_split_list(words[i:j]) == _split_list(new_words[i:j]) for i in starts for j in ends)
 
 
 def are_members(before: str, between: str, behind: str) -> bool:

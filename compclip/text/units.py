@@ -45,11 +45,12 @@ def entity(annotation: Annotation, rng: np.random.Generator) -> tuple[str, str] 
     token = replaceable[rng.integers(len(replaceable))]
     unit = _phrase(annotation, token)
     foil = _other_phrase(annotation, token, rng)
-    others = [other for other in entities if other != token]
-    if others and rng.random() < 0.5:
-        other = _phrase(annotation, others[rng.integers(len(others))])
-        leads = rng.random() < 0.5
-        unit, foil = (f"{other} and {text}" if leads else f"{text} and {other}" for text in (unit, foil))
+    other_entities = [entity for entity in entities if entity != token]
+    if other_entities and rng.random() < 0.5:
+        other_phrase = _phrase(annotation, other_entities[rng.integers(len(other_entities))])
+        if rng.random() < 0.5:
+            return f"{other_phrase} and {unit}", f"{other_phrase} and {foil}"
+        return f"{unit} and {other_phrase}", f"{foil} and {other_phrase}"
     return unit, foil
 
 

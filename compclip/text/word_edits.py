@@ -21,8 +21,11 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def draw_index(rng: np.random.Generator, count: int) -> int:
-    """Draw one of the numbers below `count`. As in numpy, a single one takes nothing from the generator, but faster."""
-    return int(rng.integers(count)) if count > 1 else 0
+    """Draw one of the numbers below `count`: equal to `rng.integers(count)`, and faster.
+
+    numpy draws numbers of 32 and of 64 bits alike; a single one takes nothing from the generator.
+    """
+    return int(rng.integers(count, dtype=np.int32)) if count > 1 else 0
 
 
 def capitalize_first(words: str) -> str:
@@ -77,14 +80,20 @@ def replace_span(text: str, span: Span, words: str) -> str:
 def exchange_spans(annotation: Annotation, x: Span, y: Span, word_before: str = "") -> str:
     """Return the text with two token spans (x before y, not overlapping) exchanged; y takes a word along."""
     text = annotation.text
-    low = annotation.chars(x)
-    high = annotation.chars(y)
-    leads = leads_sentence(annotation, low[0])
-    first = adapt_case(annotation, y, leads and not word_before)
+    start_x = annotation.starts[x[0]]
+    end_x = annotation.ends[x[1] - 1]
+    start_y = annotation.starts[y[0]]
+    end_y = annotation.ends[y[1] - 1]
+    words_x = text[start_x:end_x]
+    words_y = text[start_y:end_y]
+    if words_x[0].isupper() or words_y[0].isupper():  # else no case changes
+        leads = leads_sentence(annotation, start_x)
+        words_x = adapt_case(annotation, x, leads_sentence(annotation, start_y))
+        words_y = adapt_case(annotation, y, leads and not word_before)
+        word_before = capitalize_first(word_before) if leads else word_before
     if word_before:
-        first = f"{capitalize_first(word_before) if leads else word_before} {first}"
-    second = adapt_case(annotation, x, leads_sentence(annotation, high[0]))
-    return text[: low[0]] + first + text[low[1] : high[0]] + second + text[high[1] :]
+        words_y = f"{word_before} {words_y}"
+    return text[:start_x] + words_y + text[end_x:start_y] + words_x + text[end_y:]
 
 
 def write_words(annotation: Annotation, edits: Iterable[Edit]) -> str:

@@ -20,38 +20,15 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError, unknown
-from compclip.text import agreement, fitting_words, word_edits
+from compclip.text import agreement, fitting_words, lexicon, word_edits
 from compclip.text.annotation import Annotation
 from compclip.text.rule_columns import reads_columns
 
+_LISTS = lexicon.TABLES["wordlists"]
 MAX_WORDS = 10_000  # words of a list
 MAX_LENGTH = 100  # characters of a word
 _WORD = re.compile(r"[^\W_][\w'’ -]*")
-DEFAULT_WORDS = {  # single words up to the first semicolon, then phrases
-    "color": """red blue green yellow orange purple pink brown black white gray grey beige tan gold silver teal maroon
-        navy turquoise violet magenta crimson scarlet ivory cream olive lavender indigo cyan khaki burgundy amber
-        multicolored""",
-    "action": """above across against along around at behind below beside between by down from in inside into near on
-        onto off over through toward under up with; next to; in front of; on top of; close to; away from; out of; far
-        from; sitting on; standing on; lying on; leaning on; walking on; riding on; hanging from; looking at; attached
-        to; covered with; filled with; surrounded by""",
-    "material": """wood wooden metal metallic plastic glass paper cardboard leather cotton wool woolen silk silky denim
-        linen nylon polyester velvet satin lace fur furry felt suede canvas rubber foam wax clay ceramic porcelain
-        terracotta brick stone concrete cement marble granite slate sandstone limestone gravel sand sandy dirt mud muddy
-        steel iron aluminum copper brass bronze tin chrome lead platinum crystal diamond pearl bamboo wicker straw cork
-        plywood vinyl fiberglass asphalt tile; stainless steel; wrought iron; particle board""",
-    "size": """big small large little tall short long high low wide narrow thick thin huge tiny giant gigantic enormous
-        massive immense vast colossal mammoth monumental towering mighty hulking sizable substantial considerable
-        oversized bulky hefty heavy light lightweight miniature mini micro minuscule minute microscopic compact petite
-        diminutive dwarf dwarfish undersized slim slender skinny lean lanky fat chubby plump stout stocky broad deep
-        shallow lengthy elongated extended stretched squat stubby full half empty ample roomy spacious cramped tight
-        loose baggy medium average moderate grand great monstrous titanic jumbo king-size pocket-size life-size
-        full-length waist-high knee-high ankle-deep waist-deep bigger biggest smaller smallest larger largest taller
-        tallest shorter shortest longer longest wider widest higher""",
-    "state": """open closed clean dirty wet dry hot cold warm cool frozen melted new old young modern ancient broken
-        cracked shattered whole ripe rotten fresh stale raw cooked baked fried grilled sliced chopped peeled shiny dull
-        bright dark clear cloudy smooth rough soft hard bare lit parked moving""",
-}
+DEFAULT_WORDS = _LISTS["default_words"]  # single words up to the first semicolon, then phrases
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,6 +129,15 @@ def test_the_digest_sees_every_file_of_the_closure_and_no_other(handmade):
     assert "handmade.sub2.not_imported" in code_hash.find_modules("handmade.method")
 
 
+def test_words_beside_a_module_are_part_of_it(handmade):
+    """A TOML file of a module's name: an edit changes the hash of that module and no other's."""
+    (handmade / "early.toml").write_text("colours = 'red blue'")
+    before = code_hash.hash_modules("handmade.method")
+    (handmade / "early.toml").write_text("colours = 'red green'")
+    after = code_hash.hash_modules("handmade.method")
+    assert [name for name in before if before[name] != after[name]] == ["handmade.early"]
+
+
 def test_an_entry_that_is_no_module(handmade):
     """Named, with the fix."""
     for name in ("handmade.methd", "no_such_package", "handmade.method.Class"):

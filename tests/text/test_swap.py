@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.text import sentences, swap, true_edits
+from compclip.text import sentences, swap, true_edits, word_edits
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 
@@ -267,3 +267,11 @@ def test_read_clip_exchanges_five_kinds(annotated):
     assert "There is a man holding glasses and wearing a bottle ." in outcomes(
         swap.read_clip, annotated["There is a man wearing glasses and holding a bottle."]
     )
+
+
+def test_drawn_indices_are_those_of_numpy_and_leave_the_same_state() -> None:
+    ours = np.random.default_rng(0)
+    theirs = np.random.default_rng(0)
+    counts = [*range(1, 200), 2**16 + 1, 2**31 - 1]
+    assert [word_edits.draw_index(ours, count) for count in counts] == [int(theirs.integers(count)) for count in counts]
+    assert ours.bit_generator.state == theirs.bit_generator.state
