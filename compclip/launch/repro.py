@@ -51,7 +51,8 @@ CLOCK = "{desc} {elapsed}"
 BAR = "{desc} {elapsed} |{bar:30}| {n_fmt} of {total_fmt}"
 MOST = 12  # schedules of which a step is timed
 TIMED_SHARE = 4  # of a batch a fourth is timed
-TIMING = "from compclip.launch import repro; repro.print_time()"
+# nice: the stages come first on machines that they fill
+TIMING = "import os; os.nice(19); from compclip.launch import repro; repro.print_time()"
 
 
 def main(argv: list[str]) -> int:

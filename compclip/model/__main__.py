@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.config import read
 from compclip.model import backbone
+
+PRETRAIN = Path("experiments/backbones/pretrain.py")  # makes models of the scenes world that a project lacks
 
 
 def main(argv: list[str]) -> int:
@@ -24,7 +27,11 @@ def main(argv: list[str]) -> int:
     params = read.load_params(args.params)
     if name not in params.backbones:
         raise unknown("backbone", name, params.backbones, "backbones")
-    backbone.load_backbone(params.backbones[name], params.scenes.seed).save(Path("models") / name)
+    spec = params.backbones[name]
+    if spec.weights.endswith(backbone.SHIPPED) and not Path(spec.weights).is_file() and PRETRAIN.is_file():
+        # a process of its own, as it needs torch anew; what it cannot make is missing below
+        subprocess.run([sys.executable, PRETRAIN, "--missing", name], check=False)
+    backbone.load_backbone(spec, params.scenes.seed).save(Path("models") / name)
     return 0
 
 
