@@ -13,8 +13,7 @@ from compclip.base.files import check_output_folder, fingerprint, read_mapping, 
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.interface.method import load_method
 from compclip.report import run_details, tables
-from compclip.report.run_details import flatten_keys
-from compclip.runs import result_files, run_folder
+from compclip.runs import key_parts, result_files, run_folder
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Published, RunFolder, Trained
 from compclip.runs.run_store import RESOURCES
@@ -82,7 +81,7 @@ def _read_siblings(run: FinishedRun, root: Path) -> Iterator[FinishedRun]:
 
 def _settings(run: FinishedRun) -> dict[str, Any]:
     """Return what decides a run's numbers besides its seed, as its config.yaml says."""
-    values = flatten_keys({name: section for name, section in run.config.items() if name != "cell"})
+    values = key_parts.flatten({name: section for name, section in run.config.items() if name != "cell"})
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
 
 

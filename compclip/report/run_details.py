@@ -20,7 +20,7 @@ from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.tables import MethodRow, ResultTable
-from compclip.runs import progress, result_files, run_folder
+from compclip.runs import key_parts, progress, result_files, run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.progress import describe_replaced
 from compclip.runs.result_files import FinishedRun, Result
@@ -139,8 +139,7 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
 def _flatten_settings(raw: dict[str, Any], method: str) -> dict[str, Any]:
     """Return the settings that decide a run's numbers, as config.yaml would have them; without training's, its own."""
     sections_read = SECTIONS if load_method(method).TRAINS else ("method",)
-    values = flatten_keys({section: raw.get(section, {}) for section in sections_read})
-    values = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    values = key_parts.flatten({section: raw.get(section, {}) for section in sections_read})
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
 
 
@@ -204,26 +203,6 @@ def format_hours(runs: Sequence[FinishedRun]) -> str:
     facts = [run.environment for run in runs]
     spent = [(f.get("device_seconds") or 0.0, progress.is_on_gpu(f)) for f in facts]
     return progress.format_sum(spent) or "–"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration, as '4.2 s', '3 min 20 s', '2 h 05 min'."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, remainder = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {remainder:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def flatten_keys(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to one mapping with dotted keys; other values, lists included, stay."""
-    if not isinstance(value, dict) or not value:
-        return {prefix: value} if prefix else {}
-    out: dict[str, Any] = {}
-    for key, inner in value.items():
-        out.update(flatten_keys(inner, f"{prefix}.{key}" if prefix else str(key)))
-    return out
 
 
 RARE = 0.05  # a share below it is said in a sentence

@@ -207,13 +207,14 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
     lines: list[Sequence[object]] = []
     for group in groups:
         coverages = {column: table_heads.column_coverage(column, group.runs) for column in group.columns}
+        backbone_names = table_heads.backbone_names(group)
         for row, c, e in group.numbers():
             coverage = coverages[c]
             scored = (coverage.scored, coverage.records) if coverage else (None, None)
             lines.append((
                 group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
                 e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
-                *table_heads.backbone_names(group), group.split.name,
+                *backbone_names, group.split.name,
                 *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS),
             ))  # fmt: skip
     return escape.format_csv([FIELDS, *lines])

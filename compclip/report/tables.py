@@ -49,6 +49,10 @@ class Column:
     lower: bool = False
     score: bool = False
 
+    def __hash__(self) -> int:
+        """Hash the name alone: every number of a table is looked up by its column, and means have many members."""
+        return hash((self.benchmark, self.metric))
+
     @property
     def name(self) -> str:
         """As in `report.columns`: benchmark/metric."""

@@ -20,9 +20,8 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARY
 from compclip.report import tables
 from compclip.report.escape import to_code, to_markdown
-from compclip.report.run_details import flatten_keys, format_duration
 from compclip.report.tables import Column
-from compclip.runs import result_files, run_folder
+from compclip.runs import key_parts, result_files, run_folder, status
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, Trained
 
@@ -215,7 +214,7 @@ def cell_tags(cell: Cell, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def flatten_config(config: dict[str, Any]) -> dict[str, str]:
     """Flatten the resolved configuration to dotted keys, the cell's own bare; a longer value ends with an ellipsis."""
-    flat = {k.removeprefix("cell."): str(v) for k, v in flatten_keys(config).items() if v != {}}
+    flat = {k.removeprefix("cell."): str(v) for k, v in key_parts.flatten(config).items() if v != {}}
     return {k: v if len(v) <= PARAM_LIMIT else v[: PARAM_LIMIT - 1] + "…" for k, v in flat.items()}
 
 
@@ -296,7 +295,7 @@ def describe_cell(run: FinishedRun) -> str:
     seconds = run.environment.get("seconds")
     if run.curve and seconds:
         device = to_markdown(str(run.environment.get("device")))
-        head += f" Training took {format_duration(seconds)} on {device}."
+        head += f" Training took {status.format_duration(seconds)} on {device}."
     return f"{head} Files: {to_code(str(run.trained.path))}."[:NOTE_LIMIT]
 
 
