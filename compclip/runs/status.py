@@ -245,7 +245,7 @@ def watch(params_path: str) -> None:
     """
     params = Path(params_path)
     listed: tuple[list[ListedRun], int] = ([], 0)
-    listed_for = None
+    listed_for: tuple[int, int] | None = None
     while True:
         size = shutil.get_terminal_size()
         state = params.stat().st_mtime_ns if params.is_file() else 0, int(time.monotonic() // LISTING_S)
