@@ -285,12 +285,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def describe(cell_run: StoredRun, nearest: Comparison | None) -> dict[str, Any]:
     """Return the answer as plain values, for --json."""
-    answer: dict[str, Any] = {
-        "cell": cell_run.name,
-        "run_key": cell_run.key,
-        "finished": cell_run.adopt_if_finished(),
-        "nearest": None,
-    }
+    answer: dict[str, Any] = {"cell": cell_run.name, "run_key": cell_run.key, "nearest": None}
+    answer["finished"] = cell_run.adopt_if_finished()
     if nearest:
         answer["nearest"] = nearest.run.folder.key
         answer["differences"] = [asdict(difference) for difference in nearest.differences]
