@@ -173,21 +173,6 @@ class CostPredictor:
         return self._models[model]
 
 
-def describe_float32(groups: Sequence[Sequence[Run]], card: Card) -> list[str]:
-    """Return a line for groups of runs whose products a card computes several times as fast in bfloat16, if any.
-
-    Which numbers a run has is never decided by the machine: a person sets `train.precision`.
-    """
-    speedups = [1e12 * card.bf16 / card.matrix_rate(group[0].train) for group in groups
-                if group[0].train.precision == "float32" and card.bf16]  # fmt: skip
-    if not speedups:
-        return []
-    return [
-        f"{len(speedups)} of {len(groups)} rows are trained with train.precision: float32: the matrix rate of a "
-        f"{card.name} is {max(speedups):.1f} times as high with train.precision: bf16, another run with other roundings"
-    ]
-
-
 def group_runs(runs: Sequence[Run]) -> list[list[Run]]:
     """Return runs of one method variant, backbone and schedule together, in the order of the first of each."""
     groups: dict[str, list[Run]] = {}

@@ -65,7 +65,6 @@ def describe_costs(runs: Sequence[Run], profile: Profile, card_name: str | None,
     groups = card_costs.group_runs(runs)
     predictor = CostPredictor(card, profile.nodes * max(1, profile.gpus))
     yield from _describe_card(card, predictor.processes)
-    yield from card_costs.describe_float32(groups, card)
     names = []
     for group in groups:
         data_names = dict.fromkeys(run.cell.data for run in group)

@@ -9,7 +9,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from compclip.base import environment_variables, messages
 from compclip.base.errors import one_line
@@ -227,39 +230,21 @@ def run_command(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 # Why a job of a cluster waits, and where time alone does not help, the command that does.
-#
-# A reason is SLURM's word for it, as `squeue --format=%r` prints it and its page on job reason codes explains it.
 
-SEND_AGAIN = "correct the profile, then `compclip launch PROFILE cancel` and send again"
-RELEASE = "`scontrol release {id}`"
-# What never ends by itself; `{partition}` stands for its name and state, `{id}` for the job or its whole array.
-HELP = {
-    r"JobHeldUser": f"a user holds it: {RELEASE}",
-    r"JobHeldAdmin": f"an administrator holds it, who alone may end that: {RELEASE}",
-    r"job requeued in held state|launch failed requeued held|JobHoldMaxRequeue":
-        f"SLURM put it back and holds it (`scontrol show job {{id}}`): {RELEASE}",
-    r"Partition(Down|Inactive)":
-        "{partition}: ask an administrator to set it up, or send to another one (`sinfo --summarize`)",
-    r"Nodes required for job are .*|ReqNodeNotAvail.*|NodeDown":
-        "{partition}: `sinfo --list-reasons` says why, and an administrator resumes them",
-    r"Partition(Time|Node)Limit":
-        f"the partition gives no job so much (`scontrol show partition`), see time_min and nodes: {SEND_AGAIN}",
-    r"BadConstraints": f"no node is as the profile asks (`sinfo --format='%P %c %m %G %f'`): {SEND_AGAIN}",
-    r"(Assoc|QOS)Max\w*Per(Job|Node)(Limit)?|QOSMin\w+":
-        f"account or QOS give no job so much (`sacctmgr show qos`, `sacctmgr show assoc user=$USER`): {SEND_AGAIN}",
-    r"(Assoc|QOS)Grp\w*?(?<!Run)Minutes(Limit)?|QOSUsageThreshold":
-        f"the account's compute time is used up (`sshare`): ask for more, or {SEND_AGAIN}",
-    r"(Account|QOS)NotAllowed|Invalid(Account|QOS)":
-        f"account or QOS may not be used here (`sacctmgr show assoc user=$USER`): {SEND_AGAIN}",
-    r"DependencyNeverSatisfied|ReservationDeleted":
-        "what it waits for does not come: `compclip launch PROFILE cancel` and send again",
-}  # fmt: skip
+WAITING_REASONS = Path(__file__).with_name("waiting_reasons.yaml")
+
+
+@functools.cache
+def _read_reasons() -> dict[str, str]:
+    """Return what helps against a wait that never ends by itself, by a pattern of SLURM's reason."""
+    reasons: dict[str, str] = yaml.safe_load(WAITING_REASONS.read_text(encoding="utf-8"))
+    return reasons
 
 
 @functools.cache
 def explain_wait(reason: str, job: str) -> str:
     """Return why `job 12_3` will not start by itself, with the command that helps; "" where time will do."""
-    text = next((text for pattern, text in HELP.items() if re.fullmatch(pattern, reason)), "")
+    text = next((text for pattern, text in _read_reasons().items() if re.fullmatch(pattern, reason)), "")
     number = "".join(re.findall(r"\d+", job)[:1])  # of the array
     if "{partition}" in text:
         name = run_command("squeue", "--noheader", f"--jobs={number}", "--format=%P").stdout.split()[:1]

@@ -214,23 +214,16 @@ def _hash_file(path: Path, algorithm: str) -> str:
 
 
 def _check_databases(root: Path) -> Iterator[Damage]:
-    for pattern in DATABASES:
-        for path in sorted(root.glob(pattern)):
-            fault = _find_database_fault(path)
-            if fault:
-                is_view = path.parts[-2] == "mlflow"
-                yield Damage(
-                    path, fault, "move it away; `compclip track --rebuild` makes it again" if is_view else FROM_BACKUP
-                )
-
-
-def _find_database_fault(path: Path) -> str:
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            answer = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
-        return str(error)
-    return "" if answer == "ok" else str(answer)
+    for path in sorted(file for pattern in DATABASES for file in root.glob(pattern)):
+        try:
+            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+                answer = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
+        except sqlite3.Error as error:
+            answer = str(error)
+        if answer != "ok":
+            is_view = path.parts[-2] == "mlflow"
+            remedy = "move it away; `compclip track --rebuild` makes it again" if is_view else FROM_BACKUP
+            yield Damage(path, answer, remedy)
 
 
 def drop_damaged(damages: list[Damage], root: Path) -> list[Path]:

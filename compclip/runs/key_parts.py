@@ -278,7 +278,7 @@ def _compare_parameters(run: RecordedRun, cell_run: StoredRun) -> Iterator[Diffe
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings as one with dotted keys; tuples become lists, as files have them."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{name}.")
@@ -289,7 +289,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def describe(cell_run: StoredRun, nearest: Comparison | None) -> dict[str, Any]:
     """Return the answer as plain values, for --json."""
-    answer = {"cell": cell_run.name, "run_key": cell_run.key, "finished": cell_run.adopt_if_finished(), "nearest": None}
+    answer: dict[str, Any] = {"cell": cell_run.name, "run_key": cell_run.key, "nearest": None}
+    answer["finished"] = cell_run.adopt_if_finished()
     if nearest:
         answer["nearest"] = nearest.run.folder.key
         answer["differences"] = [asdict(difference) for difference in nearest.differences]

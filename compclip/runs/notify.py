@@ -78,7 +78,5 @@ def _post_body(url: str, body: Mapping[str, Any]) -> str:
     except urllib.error.HTTPError as error:
         error.close()
         return f"HTTP {error.code}"
-    except urllib.error.URLError as error:
-        return type(error.reason).__name__ if isinstance(error.reason, Exception) else "no connection"
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return type(error).__name__
+        return type(getattr(error, "reason", error)).__name__

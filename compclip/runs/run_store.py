@@ -186,7 +186,7 @@ def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
     seed are none either, but for the context length, to which its text tower is cut.
     """
     train = {k: v for k, v in run["train"].items() if k not in RESOURCES}
-    schedule = {}
+    schedule: dict[str, Any] = {}
     if trains:
         schedule = {"train": train, "seed": run["cell"]["seed"]}
     elif train.get("context_length"):

@@ -235,7 +235,7 @@ def make_row(run: ListedRun) -> RunRow:
 
 def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
     worker = jobs.find_worker(folder)
-    sent_run = {}
+    sent_run: Mapping[str, Any] = {}
     if not run.schedule and folder.run.is_file() and (worker or not folder.finished):
         sent_run = read.read_values(folder.run)  # of a run in neither grid nor study: name and schedule
     schedule = run.schedule or sent_run.get("train")

@@ -196,8 +196,8 @@ def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = 
     parts = []
     if stages:
         parts.append(align_columns(STAGE_HEADER, [list_stage_cells(stage) for stage in stages], width))
-    notes = cluster.list_advice((row.waits_by, row.job) for row in (*stages, *rows))
-    notes += describe_snapshots(rows)
+    waiting = [(stage.waits_by, stage.job) for stage in stages] + [(row.waits_by, row.job) for row in rows]
+    notes = cluster.list_advice(waiting) + describe_snapshots(rows)
     visible = select_rows(rows, most - len(stages) - 2 * bool(stages) - len(notes)) if most else rows
     parts.append(align_columns(HEADER, [list_cells(row) for row in visible], width))
     sums = [summarize(rows)]
@@ -245,7 +245,7 @@ def watch(params_path: str) -> None:
     """
     params = Path(params_path)
     listed: tuple[list[ListedRun], int] = ([], 0)
-    listed_for = None
+    listed_for: tuple[int, int] | None = None
     while True:
         size = shutil.get_terminal_size()
         state = params.stat().st_mtime_ns if params.is_file() else 0, int(time.monotonic() // LISTING_S)

@@ -56,7 +56,7 @@ def trial_to_json(trial: Any, state: str, study: Study, root: Path = Path(".")) 
 
 
 def _format_time(moment: datetime | None) -> str | None:
-    return moment and moment.isoformat(timespec="seconds")
+    return moment.isoformat(timespec="seconds") if moment else None
 
 
 def study_to_json(

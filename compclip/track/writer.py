@@ -178,11 +178,14 @@ class StoreWriter:
         return self._artifacts is not None and not is_below(experiment.artifact_location, self._artifacts)
 
     def _set_aside(self, experiment: Any) -> bool:
-        """Take the name from an experiment of ours whose files lie elsewhere, as the project was moved or copied.
+        """Take the name from an experiment of ours whose files do not lie beside the SQLite file any more.
 
-        Its runs are logged again, in one that is made anew. Returns whether it was such a one.
+        The project was moved or copied: its runs are logged again, in one that is made anew. Of another database it may
+        be another checkout's. Returns whether it was such a one.
         """
-        if experiment.tags.get(PROJECT) != self._project or not self._lies_elsewhere(experiment):
+        is_sqlite = tracking_store.sqlite_file(self._client.tracking_uri) is not None
+        is_ours = experiment.tags.get(PROJECT) == self._project
+        if not (is_sqlite and is_ours and self._lies_elsewhere(experiment)):
             return False
         former_name = f"{experiment.name} ({experiment.experiment_id})"
         self._client.rename_experiment(experiment.experiment_id, former_name)

@@ -154,15 +154,6 @@ def test_a_profile_names_its_card(constraint, card):
     assert card_costs.choose_card(constraint).name == card
 
 
-def test_float32_on_a_card_with_faster_units_is_said(model):
-    """By the card's rates, for those rows alone; a card without such units has nothing to say."""
-    groups = [[make_run(model)], [make_run(model, precision="bf16")], [make_run(model, matmul="high")]]
-    [line] = card_costs.describe_float32(groups, card_costs.find_card("a100-80gb"))
-    assert line.startswith("2 of 3 rows are trained with train.precision: float32") and "16.0 times" in line
-    assert card_costs.describe_float32(groups[1:2], LARGE) == []
-    assert card_costs.describe_float32(groups, card_costs.find_card("v100-32gb")) == []
-
-
 @pytest.fixture
 def small_grid(model, first_step) -> None:
     """A grid of three methods, one of which trains nothing, in the current folder."""
