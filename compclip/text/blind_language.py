@@ -138,15 +138,12 @@ class FoldedLanguage:
         words = split_words(text)
         rarest = min((counts.words[word] for word in words), default=0)
         mean = frequency(text) if words else frequency("")
+        unseen = sum(pair not in counts.pairs for pair in pairwise(words))
         return [
             score_by_length(text),
             -float(len(words)),
             max(mean, -1e3),
             bigram(text),
             math.log1p(rarest),
-            -float(_count_unseen(words, counts)),
+            -float(unseen),
         ]
-
-
-def _count_unseen(words: Sequence[str], counts: CaptionCounts) -> int:
-    return sum(pair not in counts.pairs for pair in zip(words, words[1:], strict=False))

@@ -83,9 +83,9 @@ def _of_other_families(text: str) -> dict[str, tuple[str, ...]]:
         words, *phrases = family.split(",")
         families.append((*words.split(), *(" ".join(phrase.split()) for phrase in phrases)))
     table: dict[str, tuple[str, ...]] = {}
-    for family in families:
-        first_words = tuple(words[0] for words in families if words is not family)
-        table |= dict.fromkeys(family, first_words)
+    for members in families:
+        first_words = tuple(rivals[0] for rivals in families if rivals is not members)
+        table |= dict.fromkeys(members, first_words)
     return table
 
 

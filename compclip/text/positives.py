@@ -104,8 +104,12 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
     if not conjunctions:
         return None
     a = fitting_words.correct(annotation)
-    pairs = [pair for pair in (_find_conjuncts(a, t) for t in conjunctions) if pair]
-    exchanges = [(*fitting, "") for pair in pairs if (fitting := fit_conjuncts(a, *pair))]
+    exchanges = []
+    for conjunction in conjunctions:
+        pair = _find_conjuncts(a, conjunction)
+        fitting_pair = fit_conjuncts(a, *pair) if pair else None
+        if fitting_pair:
+            exchanges.append((*fitting_pair, ""))
     exchanges += find_exchanges(a, conjunctions)
     exchanges = [exchange for exchange in exchanges if not is_list_longer(a, exchange[1])]
     texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)

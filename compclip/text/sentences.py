@@ -6,7 +6,6 @@ The released splitter cuts at every full stop and so damages decimals and abbrev
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from compclip.text import lexicon
 from compclip.text.annotation import Annotation, Span
 from compclip.text.rule_columns import reads_columns
 from compclip.text.word_edits import capitalize_first, word_set
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _LISTS = lexicon.TABLES["sentences"]
 MIN_WORDS = 4

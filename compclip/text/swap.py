@@ -124,7 +124,9 @@ def clic(
     pools = [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b] or [all_words]
     pools = [pool for pool in pools if pool[0] and pool[1]]
     for _ in range(TRIES if pools else 0):
-        x, y = (side[rng.integers(len(side))] for side in pools[rng.integers(len(pools))])
+        words_a, words_b = pools[rng.integers(len(pools))]
+        x = words_a[rng.integers(len(words_a))]
+        y = words_b[rng.integers(len(words_b))]
         changed_a = _replace_from(a, x, b, y)
         changed_b = _replace_from(b, y, a, x)
         joined = sentences.JOINS[ends]
@@ -205,7 +207,11 @@ def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | No
     """
     elements = scene_graph.read_entities_and_attributes(annotation)
     kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene_graph.ENTITY, scene_graph.ATTRIBUTE)]
-    pairs = [pair for spans in kinds if len(spans) > 1 and (pair := _draw_two(annotation, spans, rng))]
+    pairs = []
+    for spans in kinds:
+        pair = _draw_two(annotation, spans, rng) if len(spans) > 1 else None
+        if pair:
+            pairs.append(pair)
     return word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else None
 
 
