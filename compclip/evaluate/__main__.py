@@ -91,13 +91,12 @@ def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> l
 
 def _census(params: Params, name: SafeName, root: Path) -> int:
     from compclip.config import columns
-    from compclip.evaluate import benchmark_module
 
     if name not in params.benchmarks:
         raise unknown("benchmark", name, params.benchmarks, "benchmarks")
     report_metrics = columns.select_metrics(params, name)
     section = params.benchmarks[name]
-    messages.print_counts(benchmark_module.write_census(name, section, root, report_metrics))
+    messages.print_counts(result_store.write_census(name, section, root, report_metrics))
     return 0
 
 

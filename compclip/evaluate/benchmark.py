@@ -245,11 +245,11 @@ class Benchmark:
 
     def _all_means(self) -> dict[str, list[str]]:
         """Return the means of whole subsets, and the same means over each group."""
-        names = sorted({group for groups in self.groups.values() for group in groups})
-        subset_means = {name: list(members) for name, members in self.means.items()}
-        return subset_means | {
-            f"{name}/{g}": [f"{m}/{g}" for m in members] for g in names for name, members in subset_means.items()
-        }
+        means = {name: list(members) for name, members in self.means.items()}
+        for group in sorted(set[str]().union(*self.groups.values())):
+            for name, members in self.means.items():
+                means[f"{name}/{group}"] = [f"{member}/{group}" for member in members]
+        return means
 
     def _coverage(self, items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, tuple[int, int]]:
         """Count the scored records and all records of each metric's subset; of the whole benchmark where it has none.
@@ -258,8 +258,12 @@ class Benchmark:
         """
         subsets: dict[str | None, Sequence[Record]] = {None: self.records}
         subsets.update(by_subset(self.records))
-        texts = {name: sum(r.has_text for r in records) for name, records in subsets.items()}
-        with_pictures = {name: sum(r.has_text and embeddings.has(r.images) for r in rs) for name, rs in subsets.items()}
+        texts = {}
+        with_pictures = {}
+        for name, records in subsets.items():
+            with_text = [record for record in records if record.has_text]
+            texts[name] = len(with_text)
+            with_pictures[name] = len(readable(with_text, embeddings))
         coverage = {}
         for metric, of_metric in items.items():
             if "/" not in metric:
@@ -273,10 +277,10 @@ class Benchmark:
 
         `tied` are the items of which some outcome depends on equal scores, however ties are counted.
         """
-        reasons = Counter(
-            next((embeddings.failed[image] for image in record.images if image in embeddings.failed), "scored")
-            for record in records
-        )
+        reasons: Counter[str] = Counter()
+        for record in records:
+            failures = [embeddings.failed[image] for image in record.images if image in embeddings.failed]
+            reasons[failures[0] if failures else "scored"] += 1
         return {
             "records": len(self),
             "scored": reasons["scored"],

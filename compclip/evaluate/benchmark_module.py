@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,9 @@ import numpy as np
 
 from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import write_json
 from compclip.config import benchmark_groups
 from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
-from compclip.evaluate import result_store
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.metrics import Ranks
@@ -34,7 +31,6 @@ from compclip.prepare import sample_cleaning
 from compclip.text.caption_cleaning import has_special_token
 
 if TYPE_CHECKING:
-    from compclip.base.safe_names import SafeName
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.prepare.benchmark_records import RecordPicture
     from compclip.prepare.record_writer import StoredRecord
@@ -197,40 +193,6 @@ def score_made_vectors(benchmark: Benchmark) -> Outcomes:
     image_ID, text_TD = (generator.standard_normal((len(names), 2), dtype=np.float32) for names in keys)
     image_row, text_row = ({key: row for row, key in enumerate(names)} for names in keys)
     return benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {}))
-
-
-def write_census(
-    name: SafeName,
-    section: Section,
-    root: Path = Path("."),
-    report_metrics: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Count a benchmark and keep what was found, with the state of its files; gives the counts.
-
-    Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
-    """
-    from compclip.config import columns
-    from compclip.prepare import benchmark_overlap, benchmark_records, record_writer
-
-    benchmark = load_benchmark(name, section)
-    names = metric_names(benchmark) if report_metrics else []
-    for metric in columns.list_absent(report_metrics, names):
-        where = f"{columns.WHERE}: not in the files of {name}"
-        raise unknown("column", f"{name}/{metric}", [f"{name}/{metric}" for metric in names], where)
-    counts = count_benchmark(benchmark)
-    file_states = {str(file): result_store.file_state(file) for file in benchmark.files}
-    pictures = dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images)
-    benchmark_overlap.write_benchmark_images(root / result_store.CENSUSES / f"{name}.arrow", pictures)
-    all_records = benchmark.authors or benchmark
-    record_writer.write_records(
-        benchmark_records.records_file(root, name),
-        list_stored_records(all_records),
-        list(dict.fromkeys((benchmark.fingerprint(), all_records.fingerprint()))),
-    )
-    write_json(
-        root / result_store.CENSUSES / f"{name}.json", counts | {"section": asdict(section), "files": file_states}
-    )
-    return counts
 
 
 def list_stored_records(benchmark: Benchmark) -> list[StoredRecord]:

@@ -24,7 +24,7 @@ import numpy as np
 from compclip.base import files
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, shorten
-from compclip.base.files import read_json, read_text
+from compclip.base.files import read_text
 from compclip.base.messages import format_count, format_share
 from compclip.report.statistics import ItemDifferences, compute_interval, item_units
 from compclip.runs import result_files
@@ -75,22 +75,13 @@ SHOWN = 5  # names of numbers that have no partner
 
 @dataclass(frozen=True)
 class MetricDifference:
-    """One metric: shares, or cosines where it is a `score`; `n` items, None for a mean of metrics.
-
-    `interval` is that of ours, 95 % over its items; None where it has too few pictures.
-    """
+    """One metric: shares, or cosines where it is a `score`; `n` items, None for a mean of metrics."""
 
     metric: str
     ours: float
     theirs: float
     n: int | None
     score: bool = False
-    interval: tuple[float, float] | None = None
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether theirs lies outside of the interval of ours, so that other items would hardly make them equal."""
-        return self.interval is not None and not self.interval[0] <= self.theirs <= self.interval[1]
 
     @property
     def difference(self) -> float:
@@ -124,7 +115,6 @@ class OurNumber:
     value: float
     n: int | None
     score: bool
-    interval: tuple[float, float] | None = None
 
 
 def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
@@ -132,12 +122,10 @@ def numbers_of_folder(folder: Path) -> dict[str, OurNumber]:
     numbers = {}
     for path in folders.result_paths(folder):
         result = result_files.read_result(path)
-        intervals = compute_intervals(read_json(path))
         for metric, value in result.metrics.items():
             if value is not None:
                 n = len(result.items[metric].ids) if metric in result.items else None
-                is_score = metric in result.scores
-                numbers[f"{result.benchmark}/{metric}"] = OurNumber(value, n, is_score, intervals.get(metric))
+                numbers[f"{result.benchmark}/{metric}"] = OurNumber(value, n, metric in result.scores)
     if not numbers:
         raise UserError(f"{folder}: holds no results; give a folder of <benchmark>.json files")
     return numbers
@@ -154,7 +142,7 @@ def compare_numbers(ours: Mapping[str, OurNumber], theirs: Mapping[str, float]) 
         if name in theirs:
             is_share = not percent or (number.score and abs(theirs[name]) <= 1)
             share = theirs[name] if is_share else theirs[name] / 100
-            lines.append(MetricDifference(name, number.value, share, number.n, number.score, number.interval))
+            lines.append(MetricDifference(name, number.value, share, number.n, number.score))
     if not lines:
         matches = get_close_matches(next(iter(theirs)), list(ours), n=1, cutoff=0.4)
         hint = f"did you mean {matches[0]!r}?" if matches else f"ours are {_first_names(list(ours))}"
@@ -236,23 +224,14 @@ def comparison_table(comparison: NumberComparison) -> str:
     """Return a line a metric: ours, theirs, their difference in points and in items; then what has no partner."""
     unit = "percent" if comparison.percent else "shares"
     lines = [
-        f"{'metric, in percent':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8} {'ours, 95 %':>16}"
-        f"   (theirs read as {unit})"
+        f"{'metric, in percent':<48} {'ours':>8} {'theirs':>8} {'points':>8} {'items':>8}   (theirs read as {unit})"
     ]
     for line in comparison.lines:
         items = "" if line.items is None else f"{line.items:+.1f}"
         ours, theirs = (format_share(value, line.score) for value in (line.ours, line.theirs))
-        interval = ""
-        if line.interval:
-            interval = " to ".join(format_share(end, line.score) for end in line.interval)
-        numbers = f"{ours:>8} {theirs:>8} {line.difference:>+8.2f} {items:>8} {interval:>16}"
-        lines.append(f"{line.metric:<48} {numbers}")
+        lines.append(f"{line.metric:<48} {ours:>8} {theirs:>8} {line.difference:>+8.2f} {items:>8}")
     worst = max(comparison.lines, key=lambda line: abs(line.difference))
     compared = format_count(len(comparison.lines), "metric")
-    decided = sum(line.is_decided for line in comparison.lines)
-    lines.append(
-        f"{decided} of theirs outside of our interval over items; the others cannot be told apart by these items"
-    )
     lines.append(f"{compared} compared; largest difference {worst.difference:+.2f} points, {worst.metric}")
     for whose, names in (("theirs", comparison.only_theirs), ("ours", comparison.only_ours)):
         if names:

@@ -310,11 +310,14 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
         pictures = _load_pictures(batch, how.upright, failed)
         if pictures:
             vectors.append(_to_units(model, PICTURES, model.encode_images(list(pictures.values())), len(pictures)))
-            image_row |= {ref: len(image_row) + number for number, ref in enumerate(pictures)}
-    lines = [
-        _to_units(model, TEXTS, model.encode_texts(list(b)), len(b)) for b in _batches(texts, how.batch_size, "texts")
-    ]
-    image_ID, text_TD = (np.concatenate(rows) if rows else np.zeros((0, 0), np.float32) for rows in (vectors, lines))
+            for ref in pictures:
+                image_row[ref] = len(image_row)
+    text_vectors = []
+    for batch in _batches(texts, how.batch_size, "texts"):
+        text_vectors.append(_to_units(model, TEXTS, model.encode_texts(list(batch)), len(batch)))
+    nothing = np.zeros((0, 0), np.float32)
+    image_ID = np.concatenate(vectors) if vectors else nothing
+    text_TD = np.concatenate(text_vectors) if text_vectors else nothing
     if len(image_ID) and len(text_TD) and image_ID.shape[1] != text_TD.shape[1]:
         widths = f"{image_ID.shape[1]} and {text_TD.shape[1]} numbers"
         raise UserError(f"{type(model).__name__}: vectors of pictures and texts have {widths}; give those of one space")
@@ -358,14 +361,19 @@ def _to_units(model: Any, way: str, values: Any, count: int) -> np.ndarray:
 
 def _pair_scores(model: Any, how: Scoring) -> Scores:
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        batches = (pairs[start : start + how.batch_size] for start in range(0, len(pairs), how.batch_size))
-        return np.concatenate([_score_batch(model, batch, how.upright) for batch in batches])
+        scores_of_batches = []
+        for start in range(0, len(pairs), how.batch_size):
+            scores_of_batches.append(_score_batch(model, pairs[start : start + how.batch_size], how.upright))
+        return np.concatenate(scores_of_batches)
 
     return scores
 
 
 def _score_batch(model: Any, pairs: Sequence[Pair], upright: bool) -> np.ndarray:
-    pictures = {ref: load_picture(ref, upright) for ref in dict.fromkeys(ref for ref, _ in pairs)}
+    pictures: dict[str, Image] = {}
+    for ref, _ in pairs:
+        if ref not in pictures:
+            pictures[ref] = load_picture(ref, upright)
     score_P = _to_array(model.score_pairs([pictures[ref] for ref, _ in pairs], [text for _, text in pairs]))
     if score_P.shape != (len(pairs),) or not np.isfinite(score_P).all():
         name = type(model).__name__

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, unknown
 from compclip.base.files import fingerprint, read_mapping, temporary_path, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
@@ -32,13 +32,11 @@ from compclip.runs import run_folder as folders
 from compclip.runs.run_folder import END, Inputs, Published, RunFolder, Trained
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Params
-    from compclip.runs.run_store import StoredRun
-if TYPE_CHECKING:
     from compclip.report.tables import Column
     from compclip.runs.result_files import FinishedRun
+    from compclip.runs.run_store import StoredRun
 
-CENSUSES = Path("data/benchmarks")  # what `census` counted of each benchmark
+CENSUSES = Path("data/benchmarks")  # what `write_census` counted of each benchmark
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,10 @@ class EvaluationTask:
     @functools.cached_property
     def dependencies(self) -> list:
         """What an evaluation depends on besides the weights."""
-        scored = {
-            name: [
-                section.benchmark or name,
-                benchmark_fingerprint(SafeName(name, "benchmark"), section, self.root),
-            ]
-            for name, section in sorted(self.sections.items())
-        }
+        scored = {}
+        for name, section in sorted(self.sections.items()):
+            files_read = benchmark_fingerprint(SafeName(name, "benchmark"), section, self.root)
+            scored[name] = [section.benchmark or name, files_read]
         return [scored, self.how.recorded(), self.code]
 
     def identity(self, weights: str) -> str:
@@ -149,10 +144,12 @@ def publish_link(results: Path, cell: Cell, root: Path) -> None:
 
 def write_documents(documents: Mapping[str, dict], folder: Path) -> None:
     """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
+    summary = {}
     for name, document in documents.items():
         write_json(folders.result_path(folder, SafeName(name, "benchmark")), document)
-    flat = {f"{name}/{metric}": value for name, doc in documents.items() for metric, value in doc["metrics"].items()}
-    write_json(folder / folders.SUMMARY, flat)
+        for metric, value in document["metrics"].items():
+            summary[f"{name}/{metric}"] = value
+    write_json(folder / folders.SUMMARY, summary)
 
 
 # --- cells ----------------------------------------------------------------------------------------------------
@@ -203,13 +200,17 @@ def publish_results(
         if not waits_for:
             _publish(unscored.pop(), task, snapshots, outcome)
     ahead = _find_unscored(list_others(), task) if unscored else []
-    requested = [folder for waiting in unscored for folder in sorted(waiting.waits_for, key=lambda f: f.path)]
+    requested: list[RunFolder] = []
+    for waiting in unscored:
+        requested += sorted(waiting.waits_for, key=lambda folder: folder.path)
     for folder, scored in _score_runs(list(dict.fromkeys([*requested, *ahead])), task):
         if folder not in requested:
             outcome.scored_ahead += not isinstance(scored, UserError)
             continue
         outcome.scored += not isinstance(scored, UserError)
-        for waiting in (waiting for waiting in unscored if folder in waiting.waits_for):
+        for waiting in unscored:
+            if folder not in waiting.waits_for:
+                continue
             if isinstance(scored, UserError):
                 outcome.failed[waiting.cell.name] = str(scored)
                 continue
@@ -257,10 +258,11 @@ def _publish(waiting: _UnscoredCell, task: EvaluationTask, snapshots: SnapshotTa
     cell = waiting.cell
     root = task.root
     try:
-        snapshot_folders = {share: waiting.folder.snapshot(share) for share in snapshots.list_shares(cell)}
-        all_results = {
-            share: results for share, snapshot in snapshot_folders.items() if (results := find_results(task, snapshot))
-        }
+        all_results = {}
+        for share in snapshots.list_shares(cell):
+            results = find_results(task, waiting.folder.snapshot(share))
+            if results:
+                all_results[share] = results
         row_results = publish_snapshots(cell, waiting.folder, all_results, snapshots, root)
         publish_link(row_results, cell, root)
     except UserError as error:
@@ -330,12 +332,46 @@ def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Itera
         yield folder, results
 
 
+# --- what a benchmark's files hold, by which an evaluation is recognised without reading any ----------------------
+
+
+def write_census(
+    name: SafeName, section: Section, root: Path = Path("."), report_metrics: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Count a benchmark and keep what was found, with the state of its files; gives the counts.
+
+    Raises UserError for a metric of the report's columns (`report_metrics`) that the files do not have.
+    """
+    from compclip.config import columns
+    from compclip.evaluate import benchmark_module
+    from compclip.evaluate.benchmark import parse_reference
+    from compclip.prepare import benchmark_overlap, benchmark_records, record_writer
+
+    benchmark = benchmark_module.load_benchmark(name, section)
+    metrics = benchmark_module.metric_names(benchmark) if report_metrics else []
+    for metric in columns.list_absent(report_metrics, metrics):
+        where = f"{columns.WHERE}: not in the files of {name}"
+        raise unknown("column", f"{name}/{metric}", [f"{name}/{available}" for available in metrics], where)
+    counts = benchmark_module.count_benchmark(benchmark)
+    file_states = {str(file): file_state(file) for file in benchmark.files}
+    pictures = dict.fromkeys(parse_reference(ref)[0] for ref in benchmark.images)
+    benchmark_overlap.write_benchmark_images(root / CENSUSES / f"{name}.arrow", pictures)
+    all_records = benchmark.authors or benchmark
+    stored_records = benchmark_module.list_stored_records(all_records)
+    fingerprints = list(dict.fromkeys((benchmark.fingerprint(), all_records.fingerprint())))
+    record_writer.write_records(benchmark_records.records_file(root, name), stored_records, fingerprints)
+    census = counts | {"section": asdict(section), "files": file_states}
+    write_json(root / CENSUSES / f"{name}.json", census)
+    return counts
+
+
 def benchmark_fingerprint(name: SafeName, section: Section, root: Path = Path(".")) -> str:
     """Return the stored fingerprint of a benchmark while its files are unchanged, else a new one."""
     path = root / CENSUSES / f"{name}.json"
     census: Mapping[str, Any] = read_mapping(path) if path.is_file() else {}
     files = census.get("files") or {"": None}
-    if census.get("section") == asdict(section) and all(file_state(Path(f)) == was for f, was in files.items()):
+    states = {file: file_state(Path(file)) for file in files}
+    if census.get("section") == asdict(section) and states == files:
         return str(census["fingerprint"])
     from compclip.evaluate.benchmark_module import load_benchmark
 

@@ -224,9 +224,10 @@ def _score_together(
         changed = {name: change for name, change in changes.items() if change}
         documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **changed}, seconds))
     cut_texts = {name: count_cut_texts(models[0], benchmark.texts) for name, benchmark in loaded.benchmarks.items()}
-    for document in (document for of_checkpoint in documents for document in of_checkpoint.values()):
-        if cut_texts[document["benchmark"]]:
-            document["counts"][CUT_TEXTS] = cut_texts[document["benchmark"]]
+    for checkpoint_documents in documents:
+        for name, document in checkpoint_documents.items():
+            if cut_texts[name]:
+                document["counts"][CUT_TEXTS] = cut_texts[name]
     return documents
 
 
@@ -235,14 +236,24 @@ def check_outcomes(scored: Mapping[str, Outcomes]) -> None:
     for name, outcomes in scored.items():
         if outcomes.metrics:
             continue
-        reasons = [
-            f"{n} {reason}" for reason, n in outcomes.counts.items() if n and reason not in ("records", "scored")
-        ]
+        reasons = []
+        for reason, count in outcomes.counts.items():
+            if count and reason not in ("records", "scored"):
+                reasons.append(f"{count} {reason}")
         raise UserError(
             f"benchmarks.{name}: none of its {outcomes.counts['records']} records could be scored "
             f"({', '.join(reasons) or 'its files hold none'}); correct path and images, or take it out of "
             "evaluate.benchmarks"
         )
+
+
+def list_metrics(scored: Mapping[str, Outcomes]) -> dict[str, float]:
+    """Return "benchmark/metric": value of all that was scored."""
+    metrics = {}
+    for name, outcomes in scored.items():
+        for metric, value in outcomes.metrics.items():
+            metrics[f"{name}/{metric}"] = value
+    return metrics
 
 
 def count_cut_texts(model: ClipModel, texts: Iterable[str]) -> int:
@@ -386,8 +397,7 @@ def score_line(
     pictures = PreparedPictures(CACHE_BYTES)
     for batch in models_on_line(pretrained, tuned, alphas, budget):
         for scored in score_models(batch, benchmarks, how, pictures=pictures, devices=devices):
-            metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
-            yield {"alpha": next(next_alpha), "metrics": metrics}
+            yield {"alpha": next(next_alpha), "metrics": list_metrics(scored)}
 
 
 # --- scores of a model while it trains, for a pruner: rungs.json in the run's folder asks, intermediate.jsonl answers
@@ -424,9 +434,8 @@ class Rungs:
             scored = score_model(model, self.benchmarks, self.how)
         model.clip.train(mode)
         torch.set_num_threads(threads)
-        metrics = {f"{name}/{metric}": value for name, o in scored.items() for metric, value in o.metrics.items()}
         with open_plain(self.out, "a") as file:
-            file.write(json.dumps({"step": step, "metrics": metrics}) + "\n")
+            file.write(json.dumps({"step": step, "metrics": list_metrics(scored)}) + "\n")
 
     def _scored_steps(self) -> set[int]:
         """Return the steps that are written whole; what a kill left half-written is cut off."""

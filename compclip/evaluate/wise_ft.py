@@ -1,7 +1,6 @@
 """WiSE-FT (Wortsman et al., 2022): the models on the line from the pretrained weights to fine-tuned ones.
 
 compclip evaluate wise_ft --method NAME    every line of a method
-compclip evaluate wise_ft --cell NAME      every metric at every wise_ft.alphas
 compclip evaluate wise_ft --pretrained A --tuned B --alpha 0.5 --out F
                                            one model, in open_clip's format
 
@@ -28,9 +27,7 @@ from compclip.base import code_hash, plugins, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, write_json
-from compclip.base.messages import format_share
 from compclip.base.safe_names import SafeName
-from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
@@ -41,8 +38,6 @@ from compclip.runs import gpus
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Params
-    from compclip.evaluate.benchmark import Benchmark
     from compclip.model.clip_model import ClipModel
 
 PLAN = Path("plan") / "wise_ft"
@@ -56,13 +51,6 @@ class LineTask:
     alphas: list[float]
     benchmarks: Mapping[str, Section]
     how: Scoring
-
-    @classmethod
-    def from_params(cls, params: Params) -> LineTask:
-        """Return the task that params.yaml asks for."""
-        names = params.wise_ft.benchmarks or params.evaluate.benchmarks
-        sections = {name: params.benchmarks[name] for name in names}
-        return cls(list(params.wise_ft.alphas), sections, params.evaluate.scoring)
 
     @classmethod
     def planned(cls, plan: Mapping[str, Any]) -> LineTask:
@@ -107,8 +95,7 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
             print(f"{cell.name}: alpha {point['alpha']:g} ({count} of {len(inner)})", flush=True)
     points = [{"alpha": alpha, "metrics": metrics_at[alpha]} for alpha in task.alphas]
     seconds = round(time.perf_counter() - start, 3)
-    cosines = [metric for item in loaded.benchmarks.items() for metric in _list_cosines(*item, points[0])]
-    document = {"cell": cell.name, "seconds": seconds, **made_of, "scores": cosines, "points": points}
+    document = {"cell": cell.name, "seconds": seconds, **made_of, "points": points}
     write_json(out, document)
     return document, True
 
@@ -149,12 +136,6 @@ def bring_lines(method: SafeName, root: Path, device: str) -> None:
         raise UserError(f"wise_ft: {len(failed)} of {len(method_cells)} lines failed (see above): {', '.join(failed)}")
 
 
-def _list_cosines(name: str, benchmark: Benchmark, point: Mapping[str, Any]) -> list[str]:
-    prefix = f"{name}/"
-    metrics = [name.removeprefix(prefix) for name in point["metrics"] if name.startswith(prefix)]
-    return [f"{prefix}{metric}" for metric in benchmark.declared(metrics)["scores"]]
-
-
 def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> ClipModel:
     """Return the model at `alpha` between two checkpoints; `tuned` may be an adapter folder.
 
@@ -171,28 +152,13 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
     return base
 
 
-def line_table(document: Mapping[str, Any]) -> str:
-    """Return one line a metric in percent, cosines as they are, one column an alpha."""
-    points = document["points"]
-    cosines = document.get("scores", ())
-    lines = [f"{'metric, in percent':<44}" + "".join(f"{p['alpha']:>8.2g}" for p in points)]
-    for name in points[0]["metrics"]:
-        texts = (format_share(p["metrics"][name], name in cosines) for p in points)
-        lines.append(f"{name:<44}" + "".join(f"{text:>8}" for text in texts))
-    return "\n".join(lines)
-
-
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
-    """Score the lines of a method or a cell, or write one model of a line; 0, or UserError."""
+    """Score the lines of a method, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
     args.device = args.device or score.device()
     backbone.check_device(args.device)
     if args.method:
         bring_lines(safe_names.parse_name(args.method, "--method"), root, args.device)
-    elif args.cell:
-        params = read.load_params(args.params, args.overrides)
-        cell = grid.resolve(params, args.cell).cell
-        print(line_table(bring_line(cell, LineTask.from_params(params), root, args.device)[0]))
     else:
         out = check_output_folder(args.out)
         model_between(args.pretrained, args.tuned, args.alpha, args.model).save(out)
@@ -201,22 +167,24 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip evaluate wise_ft", description=__doc__, example="--cell fsc_clip-scenes-scenes-0"
-    )
+    parser = CommandParser(prog="compclip evaluate wise_ft", description=__doc__, example="--method fsc_clip")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--method", default="", help="a method of wise_ft.methods, whose lines are brought up to date")
-    which.add_argument("--cell", default="", help="a cell of the grid")
     which.add_argument("--pretrained", default="", help="folder, weights file or MODEL::TAG")
     parser.add_argument("--tuned", default="", help="a checkpoint trained from it, or the adapter folder of one")
     parser.add_argument("--alpha", type=float, help="0: pretrained, 1: tuned; beyond is allowed")
     parser.add_argument("--out", default="", help="folder to write, in open_clip's format")
     parser.add_argument("--model", default="", help="open_clip architecture of weights files")
-    parser.add_grid("parameters to override, with --cell")
     parser.add_argument("--device", default="", help="cpu, or cuda:1; by default all GPUs where there are any")
     args = parser.parse_args(argv)
-    if not args.pretrained:
-        _check_line(args)
+    one_model = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
+    if args.method:
+        for option, value in one_model.items():
+            if value not in ("", None):
+                raise UserError(
+                    f"--method {args.method}: is scored as {PLAN / args.method}.json asks; leave out {option}, "
+                    "or give --pretrained instead of --method"
+                )
     elif not (args.tuned and args.out) or args.alpha is None:
         raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
     elif not abs(args.alpha) <= FARTHEST:  # true of NaN
@@ -224,19 +192,6 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
             f"--alpha {args.alpha}: must be a finite number, at most {FARTHEST:g}, as 0.5; 0 is pretrained, 1 is tuned"
         )
     return args
-
-
-def _check_line(args: argparse.Namespace) -> None:
-    """Raise UserError for options that choose a line's place or its points, which are not chosen here."""
-    line_options = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
-    what = f"--cell {args.cell}" if args.cell else f"--method {args.method}"
-    for option in (option for option, value in line_options.items() if value not in ("", None)):
-        raise UserError(
-            f"{what}: is scored at wise_ft.alphas of params.yaml into its own place; leave "
-            f"out {option}, or give --pretrained instead of {what.split()[0]}"
-        )
-    if args.method and args.overrides:
-        raise UserError(f"{what}: is scored as {PLAN / args.method}.json asks; leave out {args.overrides[0]}")
 
 
 if __name__ == "__main__":

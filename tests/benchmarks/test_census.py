@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compclip.base import plugins
 from compclip.base.errors import UserError
 from compclip.config.sections import BenchmarkSection as Section
-from compclip.evaluate import benchmark_module
+from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.prepare import benchmark_records
 from compclip.runs.item_outcomes import COMPOSITION
@@ -178,7 +178,7 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
     (tmp_path / "groups.json").write_text(json.dumps({"swap_att": {"rare": ["1"]}}))
     section = Section("sugarcrepe", str(tmp_path), str(tmp_path), "swap_att")
     have = ["swap_att", "swap_att/rare"]
-    assert benchmark_module.write_census("sc", section, tmp_path, have)["records"] == 2
+    assert result_store.write_census("sc", section, tmp_path, have)["records"] == 2
     for column, suggestion in (
         ("swap_att/rar", "sc/swap_att/rare"),
         ("swap_obj", "sc/swap_att"),
@@ -187,7 +187,7 @@ def test_a_census_refuses_a_column_that_the_files_do_not_have(tmp_path, picture)
         with pytest.raises(
             UserError, match=f"not in the files of sc: unknown column 'sc/{column}'; did you mean '{suggestion}"
         ):
-            benchmark_module.write_census("sc", section, tmp_path, [column])
+            result_store.write_census("sc", section, tmp_path, [column])
 
 
 def test_records_are_written_for_the_report(picture_root, dump):
@@ -195,7 +195,7 @@ def test_records_are_written_for_the_report(picture_root, dump):
     content = [{**GENOME, "bbox_x": 1, "image_path": "a.png", "false_caption": "yz"[i < 10]} for i in range(11)]
     folder = dump("b/visual_genome_relation.json", content).parent
     split = Section("aro", str(folder), str(picture_root / "images"), "visual_genome_relation")
-    counts = benchmark_module.write_census("aro", split, picture_root)
+    counts = result_store.write_census("aro", split, picture_root)
     records = benchmark_records.read_records(benchmark_records.records_file(picture_root, "aro"))
     assert records.fingerprints == {counts["fingerprint"]} and records.texts(0) == ("x", "z")
     assert [(p.path, p.box) for p in records.pictures(0)] == [(str(picture_root / "images/a.png"), (1, 0, 4, 4))]

@@ -12,7 +12,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _tables, coco_counterfactuals, winoground
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
-from compclip.evaluate import benchmark, benchmark_module
+from compclip.evaluate import benchmark, benchmark_module, result_store
 from compclip.evaluate.benchmark import parse_reference
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -86,7 +86,7 @@ def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, mo
     from compclip.prepare import benchmark_overlap
 
     monkeypatch.chdir(tmp_path)
-    benchmark_module.write_census(SafeName("w", "benchmark"), Section("winoground", str(table.parent), "images"))
+    result_store.write_census(SafeName("w", "benchmark"), Section("winoground", str(table.parent), "images"))
     benchmark_images = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
     alone.write_bytes(picture("red")["bytes"])

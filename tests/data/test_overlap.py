@@ -12,7 +12,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data import shard_files
 from compclip.data.sample import Sample
-from compclip.evaluate import benchmark_module
+from compclip.evaluate import result_store
 from compclip.prepare import benchmark_overlap, shard_stages
 from compclip.prepare.benchmark_overlap import BenchmarkImages, ImageIdentity
 
@@ -81,10 +81,8 @@ def project(tmp_path, monkeypatch) -> Path:
         (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
     records = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
     (tmp_path / "other.json").write_text(json.dumps({"images": records}))
-    benchmark_module.write_census(
-        SafeName("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco")
-    )
-    benchmark_module.write_census(
+    result_store.write_census(SafeName("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
+    result_store.write_census(
         SafeName("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test")
     )
     train = tmp_path / "train"

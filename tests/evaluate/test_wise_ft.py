@@ -24,8 +24,6 @@ from tests.conftest import ROOT
 from tests.model.test_lora import fit
 from tests.model.test_towers import TEXTS, TINY
 
-VARIANT = "methods.fsc_clip.variants.lora={train: {lr: 0.05, lora: {rank: 2}}}"
-GRID = "grid.methods=[pretrained,fsc_clip,fsc_clip.lora]"
 CELLS = {name: Cell(name, "tiny", "scenes", 0) for name in ("fsc_clip", "fsc_clip.lora")}
 ALPHAS = [0.0, 0.25, 1.0]
 
@@ -171,17 +169,14 @@ def test_paths_that_do_not_fit(unlike, start, options, names):
 
 
 @pytest.mark.parametrize("option", [("--alpha", "0"), ("--out", "x"), ("--tuned", "b"), ("--model", "ViT-B-32")])
-@pytest.mark.parametrize("what", ["--cell", "--method"])
-def test_a_cell_s_line_takes_no_path(what, option):
-    with pytest.raises(UserError, match=f"{what} c: .*{option[0]}"):
-        wise_ft.main([what, "c", *option])
+def test_a_method_s_lines_take_no_path(option):
+    with pytest.raises(UserError, match=f"--method c: .*{option[0]}"):
+        wise_ft.main(["--method", "c", *option])
 
 
-def test_options_that_are_missing_or_the_plan_s():
+def test_options_that_are_missing():
     with pytest.raises(UserError, match="--tuned, --alpha and --out"):
         wise_ft.main(["--pretrained", "a"])
-    with pytest.raises(UserError, match="--method c: .*wise_ft.alphas"):
-        wise_ft.main(["--method", "c", "wise_ft.alphas=[0,1]"])
 
 
 @pytest.mark.parametrize("method", CELLS)
@@ -189,7 +184,8 @@ def test_a_cell_at_eleven_points(here, method):
     """alpha 0 has the pretrained model's scores and alpha 1 the cell's own, exactly and for every metric."""
     cell_checkpoint, base = Published(here, CELLS[method]).trained.checkpoint, here / "models" / "tiny"
     before = fingerprint(cell_checkpoint, base)
-    assert wise_ft.main(["--cell", CELLS[method].name, GRID, VARIANT]) == 0
+    planned(here, method, alphas=[i / 10 for i in range(11)])
+    assert wise_ft.main(["--method", method]) == 0
     points = read_json(Published(here, CELLS[method]).line)["points"]
     assert [p["alpha"] for p in points] == [i / 10 for i in range(11)]
     assert points[0]["metrics"] == scores(base)
@@ -210,8 +206,10 @@ def test_ends_that_were_scored_are_taken_from_their_results(here_finished, monke
     cell = Cell("finetune", "tiny", "scenes", 0)
     lines = []
     for overrides in ([], ["evaluate.batch_size=5"]):
-        assert wise_ft.main(["--cell", cell.name, "wise_ft.alphas=[0,0.5,1]", *overrides]) == 0
-        lines.append(read_json(Published(here_finished, cell).line)["points"])
+        params = read.load_params("params.yaml", overrides)
+        sections = {name: params.benchmarks[name] for name in params.evaluate.benchmarks}
+        task = wise_ft.LineTask([0.0, 0.5, 1.0], sections, params.evaluate.scoring)
+        lines.append(wise_ft.bring_line(cell, task, here_finished, "cpu")[0]["points"])
     assert alphas == [[0.5], [0.0, 0.5, 1.0]]
     assert [point["alpha"] for point in lines[0]] == [0.0, 0.5, 1.0]
     for ours, scored in zip(*lines, strict=True):
@@ -303,7 +301,7 @@ def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
     with pytest.raises(UserError, match="wise_ft.methods: fsc_clip is not in grid.methods; add it there or remove it"):
         config_command.main(["plan", "--out", str(tmp_path), "grid.methods=[finetune]", "wise_ft.methods=[fsc_clip]"])
     with pytest.raises(UserError, match="is the pretrained model"):
-        wise_ft.main(["--cell", tiny_project.cell("pretrained")])
+        wise_ft.bring_line(Cell("pretrained", "tiny", "scenes", 0), wise_ft.LineTask([], {}, Scoring()), here, "cpu")
 
 
 def test_dvc_finds_the_keys_of_its_stage():

@@ -10,7 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
-from compclip.evaluate import benchmark_module, score
+from compclip.evaluate import result_store, score
 from compclip.evaluate.embeddings import Embeddings
 from compclip.items import __main__ as items_command
 from compclip.report import __main__ as report_command
@@ -42,7 +42,7 @@ def project(tmp_path):
     (tmp_path / "params.yaml").write_text(PARAMS.format(folder=folder))
     fake_runs.make(tmp_path)
     section = read.load_params(str(tmp_path / "params.yaml")).benchmarks["sugarcrepe"]
-    fingerprint = benchmark_module.write_census("sugarcrepe", section, tmp_path)["fingerprint"]
+    fingerprint = result_store.write_census("sugarcrepe", section, tmp_path)["fingerprint"]
     for path in tmp_path.glob("results/*/*/sugarcrepe.json"):
         write_json(path, json.loads(path.read_text()) | {"fingerprint": fingerprint})
     return tmp_path
@@ -94,7 +94,7 @@ def test_other_files_than_those_that_were_scored(project):
     rows = {"swap_obj:0": {"filename": "0.png", "caption": "another", "negative_caption": "not 0"}}
     write_json(project / "official" / "swap_obj.json", rows)
     section = read.load_params(str(project / "params.yaml")).benchmarks["sugarcrepe"]
-    benchmark_module.write_census("sugarcrepe", section, project)
+    result_store.write_census("sugarcrepe", section, project)
     with pytest.raises(UserError, match="its files are not those that were scored"):
         run(project, "clic", "--benchmark", "sugarcrepe")
 
@@ -115,7 +115,7 @@ def counterfactuals(project):
     ]
     (project / "official" / "examples.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     sections = read.load_params(str(project / "params.yaml")).benchmarks
-    benchmark_module.write_census("counterfactuals", sections["counterfactuals"], project)
+    result_store.write_census("counterfactuals", sections["counterfactuals"], project)
     loaded = score.load_benchmarks(sections, ["counterfactuals"])
     benchmark = loaded.benchmarks["counterfactuals"]
     text_TD = np.eye(4, dtype=np.float32)

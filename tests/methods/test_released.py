@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json, write_json
+from compclip.base.files import write_json
 from compclip.config import read
 from compclip.config.sections import Backbone
 from compclip.evaluate import __main__ as evaluate_command
@@ -18,7 +18,6 @@ from compclip.evaluate import score, wise_ft
 from compclip.methods import released
 from compclip.model import backbone
 from compclip.runs import run_store
-from compclip.runs.run_folder import Published
 from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.model.test_author_layouts import finite_tokens_file, llip_file
@@ -94,16 +93,12 @@ def test_models_of_their_authors_own_are_scored_by_their_heads(here, capsys):
 
 def test_a_line_goes_from_the_backbone_to_a_published_checkpoint(here):
     """Its ends are the results of the pretrained and of the published model."""
-    line = [
-        f"wise_ft.methods=[{CELL.partition('-')[0]}]",
-        "wise_ft.alphas=[0,0.5,1]",
-        "wise_ft.benchmarks=[sugarcrepe]",
-    ]
+    params = read.load_params("params.yaml", ARGS)
+    section = params.benchmarks["sugarcrepe"]
+    task = wise_ft.LineTask([0.0, 0.5, 1.0], {"sugarcrepe": section}, params.evaluate.scoring)
     assert train_command.main(["--cell", CELL, *ARGS]) == 0
-    assert wise_ft.main(["--cell", CELL, *ARGS, *line]) == 0
-    points = read_json(Published(here, tiny_project.at(CELL, *ARGS).cell).line)["points"]
+    points = wise_ft.bring_line(tiny_project.at(CELL, *ARGS).cell, task, here, "cpu")[0]["points"]
     ends = [backbone.load(here / "models" / "tiny"), backbone.load(PATH, "tiny.json", activation="gelu")]
-    section = read.load_params("params.yaml").benchmarks["sugarcrepe"]
     benchmarks = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
     for point, model in zip((points[0], points[-1]), ends, strict=True):
         metrics = score.score_model(model, benchmarks)["sugarcrepe"].metrics

@@ -104,10 +104,10 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def score_benchmark(_: random.Random) -> object:
         from compclip.config.sections import BenchmarkSection, Scoring
-        from compclip.evaluate import benchmark_module, score
+        from compclip.evaluate import benchmark_module, result_store, score
 
         section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
-        benchmark_module.write_census(name, section)
+        result_store.write_census(name, section)
         return score.score_model(tiny(), {name: benchmark_module.load_benchmark(name, section)}, Scoring(8, 1))
 
     return score_benchmark
