@@ -84,7 +84,7 @@ def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
 
 
 def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_path):
-    rate = tuned_rows.ChosenParameter("train.lr", 1e-6, 5e-6, 1e-6, 5e-6, at_edge=True)
+    rate = tuned_rows.ChosenParameter("train.lr", 1e-6, 5e-6, (1e-6, 5e-6), at_edge=True)
     tuned = tuned_rows.TunedMethod(
         "negclip", "vit-scenes", "s", ("summary/Comp",), 3, 0, 60.0, 0.0, 1.0, 1, (rate,), rows=(TABLE,)
     )
