@@ -230,7 +230,7 @@ NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 def test_what_was_tuned_stands_on_the_page(report):
     """A section of its own, with a line a method; none where nothing was tuned."""
-    gamma = tuned_rows.ChosenParameter("gamma", 2.0, 3.5, 3.0, 4.0)
+    gamma = tuned_rows.ChosenParameter("gamma", 2.0, 3.5, (3.0, 4.0))
     tuned = tuned_rows.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
     results = dataclasses.replace(report.results, tuning=(tuned,))
     text = report_page.render_page(dataclasses.replace(report, results=results))
