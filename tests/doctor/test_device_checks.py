@@ -92,7 +92,7 @@ def test_processes_that_do_not_answer_are_ended():
     assert row.state == FAILED and "no answer" in row.reason
 
 
-def test_a_process_that_fails_says_why(forked_commands):
+def test_a_process_that_fails_says_why():
     job = {"methods": ["fine"], "device": "cpu", "model_cfg": TINY}
     (row,) = gradient_accuracy.run_processes(job, 1)
     assert row.state == FAILED and "unknown method 'fine'" in row.reason
