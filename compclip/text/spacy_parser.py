@@ -10,7 +10,6 @@ too, so that rules and training need neither.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import itertools
 import re
 import sys
@@ -80,12 +79,6 @@ def annotate(texts: Sequence[str], replacements: bool = True) -> list[Annotation
     missing.
     """
     return list(_annotate_in_batches(texts, replacements))
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of spaCy and its model, which are stored with annotations."""
-    name = model_name()
-    return {"spacy": importlib.metadata.version("spacy"), "model": f"{name} {_load_model().meta['version']}"}
 
 
 @functools.cache

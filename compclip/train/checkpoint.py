@@ -34,21 +34,6 @@ _TYPES = {
 }  # fmt: skip
 
 
-def write(
-    folder: Path,
-    step: int,
-    clip: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    header: dict,
-    extra_parts: Extras = extras.NONE,
-) -> Path:
-    """Save after `step` optimiser steps, and delete all but the last two; return the path.
-
-    Raises UserError where it cannot be written.
-    """
-    return write_tensors(folder, step, collect_tensors(clip, optimiser, extra_parts), header)
-
-
 def collect_tensors(
     clip: nn.Module, optimiser: torch.optim.Optimizer, extra_parts: Extras = extras.NONE
 ) -> dict[str, Tensor]:

@@ -241,15 +241,16 @@ def warn_of_phases(run: Run, steps: int, per_epoch: int) -> None:
 def warn_of_stages(run: Run, steps: int, per_epoch: int) -> None:
     """Warn of a run that ends before its method's last stage, in which texts are drawn by other rules (curriculum)."""
     method = load_method(run.method_name)
-    last, late = (
-        view_shares.name_texts(method.views(run.method, Step(step, per_epoch)))
-        for step in (steps - 1, steps - 1 + MANY_TURNS * per_epoch)
-    )
-    missing = sorted({name for names in late for name in names} - {name for names in last for name in names})
+
+    def list_texts(step: int) -> set[str]:
+        negatives, positives = view_shares.name_texts(method.views(run.method, Step(step, per_epoch)))
+        return {*negatives, *positives}
+
+    missing = list_texts(steps - 1 + MANY_TURNS * per_epoch) - list_texts(steps - 1)
     if missing:
         messages.warn(
-            f"methods.{run.cell.method}: {steps:,} steps end before the stage with {', '.join(missing)}; train longer, "
-            "or let it begin earlier"
+            f"methods.{run.cell.method}: {steps:,} steps end before the stage with {', '.join(sorted(missing))}; "
+            "train longer, or let it begin earlier"
         )
 
 

@@ -58,24 +58,32 @@ def _name_parts(row: View, views: Views) -> Iterator[tuple[str, bool]]:
     """Name each part that a view was asked for, as often as it was asked, and say whether it is there."""
     negatives, positives = name_texts(views)
     yield "captions", bool(row.caption)
-    yield from ((name, text is not None) for name, text in zip(negatives, row.negatives, strict=True))
+    yield from _pair(negatives, row.negatives)
     if views.composite:
-        yield from ((name, not row.faults.get(name)) for name in positives)
+        for name in positives:
+            yield name, not row.faults.get(name)
         if views.composite.partner:
             yield PARTNER, not row.faults.get(PARTNER)
         return
-    yield from ((name, text is not None) for name, text in zip(positives, row.positives, strict=True))
+    yield from _pair(positives, row.positives)
     if views.concepts:
         yield "concepts", bool(row.concepts)
     if views.target:
         yield "targets", bool(row.texts[TARGET][0])
     for name in views.named_texts:
-        yield from ((name, text is not None) for text in row.texts[name])
-    yield from (("negative_images", picture is not None) for picture in row.negative_images)
-    yield from (("regions", region is not None) for region in row.regions)
+        yield from _pair([name] * len(row.texts[name]), row.texts[name])
+    yield from _pair(["negative_images"] * len(row.negative_images), row.negative_images)
+    yield from _pair(["regions"] * len(row.regions), row.regions)
     if views.regions and views.regions.negatives:
-        texts = [text for region in row.regions if region for text in region.texts[2:]]
-        yield from (("negatives/regions", text is not None) for text in texts)
+        for region in row.regions:
+            texts = region.texts[2:] if region else ()
+            yield from _pair(["negatives/regions"] * len(texts), texts)
+
+
+def _pair(names: Sequence[str], values: Sequence[object]) -> Iterator[tuple[str, bool]]:
+    """Give each name with whether its value is there."""
+    for name, value in zip(names, values, strict=True):
+        yield name, value is not None
 
 
 @functools.lru_cache(maxsize=64)

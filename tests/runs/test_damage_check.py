@@ -10,7 +10,7 @@ from compclip.model import backbone
 from compclip.runs import __main__ as runs_command
 from compclip.runs import run_folder
 from compclip.train import checkpoint
-from tests import tiny_project
+from tests import checkpoint_files, tiny_project
 
 
 def damage(path, at=-64):
@@ -86,7 +86,7 @@ def test_a_checkpoint_with_other_bytes_gives_way_to_the_one_before(tmp_path, cap
     model = torch.nn.Linear(4, 4)
     adamw = torch.optim.AdamW(model.parameters())
     for step in (1, 2):
-        path = checkpoint.write(tmp_path, step, model, adamw, {"seed": 0})
+        path = checkpoint_files.write(tmp_path, step, model, adamw, {"seed": 0})
         run_folder.check_file(path)
     assert checkpoint.read(tmp_path, model, adamw)["step"] == 2
     damage(path)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
+from compclip.model import __main__ as backbone_command
 from compclip.model import backbone
 from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL
 from tests.conftest import ROOT
@@ -188,6 +189,24 @@ def test_the_stage_makes_missing_weights_once_and_nobody_else_s(made_model):
     assert Path(made_model.weights).read_bytes() == b"somebody's now"
     with pytest.raises(UserError, match="unknown backbone 'tinny'; did you mean 'tiny'"):
         pretrain.main(["--missing", "backbone@tinny"])
+
+
+def test_the_stage_starts_the_script_for_missing_weights_alone(tiny):
+    """A process with torch that finds nothing to do costs as much as the stage."""
+    lines = [line for line in PARAMS.replace("STEPS", "2").splitlines() if not line.startswith("backbones")]
+    section = "backbones: {tiny: {model: tiny.json, weights: made/tiny.fp16.safetensors}}"
+    Path("params.yaml").write_text("\n".join([*lines, section]))
+    tiny().save(Path("whole"))
+    Path("experiments/backbones").mkdir(parents=True)
+    weights = Path("made/tiny.fp16.safetensors")
+    script = "import pathlib, shutil, sys; pathlib.Path('started').write_text(' '.join(sys.argv[1:])); "
+    script += f"pathlib.Path('made').mkdir(); shutil.copy('whole/open_clip_model.safetensors', '{weights}')"
+    Path("experiments/backbones/pretrain.py").write_text(script)
+    assert backbone_command.main(["--backbone", "backbone@tiny"]) == 0
+    assert Path("started").read_text() == "--missing tiny"
+    Path("started").unlink()
+    assert backbone_command.main(["--backbone", "backbone@tiny"]) == 0
+    assert not Path("started").exists()
 
 
 def test_the_grid_names_what_the_script_makes():

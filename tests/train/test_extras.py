@@ -20,7 +20,7 @@ from compclip.interface.method import Method, load_method
 from compclip.interface.views import Teacher, Views, Widths
 from compclip.train import accumulate, checkpoint, extras, losses, optimiser
 from compclip.train.extras import Extras
-from tests import distributed_check, small_training, tiny_project
+from tests import checkpoint_files, distributed_check, small_training, tiny_project
 
 D = distributed_check.SHAPE["embed_dim"]
 
@@ -106,7 +106,7 @@ def test_a_resumed_run_goes_on_to_the_same_bits(tmp_path, decay):
     expected = steps(clip, beside, adamw, 5)
     first = build_state(decay)
     assert steps(*first, 2) == expected[:2]
-    checkpoint.write(tmp_path, 2, first[0], first[2], {"dropped": {}}, first[1])
+    checkpoint_files.write(tmp_path, 2, first[0], first[2], {"dropped": {}}, first[1])
     again = build_state(decay)
     for p in again[1].heads.parameters():
         nn.init.zeros_(p)
@@ -124,7 +124,7 @@ def test_only_a_moving_teacher_is_written():
 def test_a_checkpoint_of_other_parts_is_refused(tmp_path, capsys):
     clip, beside, adamw = build_state()
     steps(clip, beside, adamw, 1)
-    checkpoint.write(tmp_path, 1, clip, adamw, {"dropped": {}}, beside)
+    checkpoint_files.write(tmp_path, 1, clip, adamw, {"dropped": {}}, beside)
     assert checkpoint.read(tmp_path, clip, adamw) is None
     assert "of another model" in capsys.readouterr().err
 

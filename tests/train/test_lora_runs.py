@@ -13,7 +13,7 @@ from compclip.config import read
 from compclip.model import backbone, lora
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import driver, optimiser
+from compclip.train import optimiser
 from tests import tiny_project
 from tests.model.test_lora import outputs
 from tests.model.test_towers import TEXTS
@@ -65,7 +65,7 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, undisturb
     with monkeypatch.context() as patch:
         patch.setattr(optimiser, "clamp_scale", _stopping(after=5))
         with pytest.raises(KeyboardInterrupt):
-            driver.run_cell(tiny_project.at(CELL, *ARGS[2:]))
+            train_command.run_cell(tiny_project.at(CELL, *ARGS[2:]))
     saved = sorted(here.glob("store/*/step_*.safetensors"))
     assert [p.name for p in saved] == ["step_00000002.safetensors", "step_00000004.safetensors"]
     with safe_open(saved[-1], "pt") as file:

@@ -14,7 +14,7 @@ from compclip.config.sections import Train
 from compclip.model import towers
 from compclip.train import checkpoint, extras, optimiser
 from compclip.train.extras import Extras
-from tests import distributed_check
+from tests import checkpoint_files, distributed_check
 from tests.train.test_extras import KeepingMethod
 
 KINDS = ("full", "lora", "bfloat16")
@@ -77,7 +77,7 @@ def resumed(kind: str, folder) -> State:
     with unset_fake_temporarily():
         saved = build(kind, "cpu")
         step(saved)
-        checkpoint.write(folder, 1, saved[0], saved[2], {"dropped": {}}, saved[1])
+        checkpoint_files.write(folder, 1, saved[0], saved[2], {"dropped": {}}, saved[1])
     state = build(kind, "cuda")
     assert checkpoint.read(folder, state[0], state[2], extra_parts=state[1]) == {"step": 1, "dropped": {}}
     return state

@@ -18,7 +18,7 @@ from compclip.runs import jobs, run_store, run_table, status
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
-from compclip.train import driver, job, saved_model
+from compclip.train import job, saved_model
 from tests import tiny_project
 
 SNAPSHOTS = "train: {snapshots: [0.4, 0.7]"
@@ -132,7 +132,7 @@ def test_variants_that_differ_in_what_is_shown_are_one_training(here, monkeypatc
             publish(run)
         return {}
 
-    monkeypatch.setattr(driver, "train_runs", train_here)
+    monkeypatch.setattr(train_command, "train_runs", train_here)
     for method in ("finetune", "finetune.best"):
         assert train_command.main(["--method", method]) == 0
     assert trained == [("finetune", (0.4, 0.7))]

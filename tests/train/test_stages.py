@@ -15,7 +15,6 @@ from compclip.evaluate import __main__ as evaluate_command
 from compclip.runs import cluster, jobs, local_runs, lock, run_store
 from compclip.runs.progress import Follower
 from compclip.train import __main__ as train_command
-from compclip.train import driver
 from tests import tiny_project
 from tests.fake_slurm import queued, record
 from tests.tiny_project import cell, outcome, results, trained
@@ -37,7 +36,7 @@ def signals():
 @pytest.fixture
 def nothing_trains(monkeypatch) -> None:
     """A run that would be trained fails the test."""
-    monkeypatch.setattr(driver, "train_runs", None)
+    monkeypatch.setattr(train_command, "train_runs", None)
 
 
 def seeds(*numbers: int) -> None:
@@ -128,7 +127,7 @@ def test_cells_that_share_a_key_are_one_run(here, here_finished, monkeypatch):
     os.chdir(here)
     seeds(0, 1)
     seen = []
-    monkeypatch.setattr(driver, "train_runs", lambda todo, *_: seen.append([s.cell.seed for s in todo]) or {})
+    monkeypatch.setattr(train_command, "train_runs", lambda todo, *_: seen.append([s.cell.seed for s in todo]) or {})
     assert bring("pretrained") == bring("finetune") == 0
     assert seen == [[0], [0, 1]]
     os.chdir(here_finished)
@@ -164,7 +163,7 @@ def when_held(number: signal.Signals):
 def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held_trainings):
     """They leave after the step that they are in; the command says that it goes on where they were."""
     monkeypatch.setenv("HELD_UNTIL", "signal")
-    monkeypatch.setattr(driver, "_orphan_check", when_held(signal.SIGINT))
+    monkeypatch.setattr(train_command, "_orphan_check", when_held(signal.SIGINT))
     tiny_project.plan()
     with pytest.raises(SystemExit) as exit_info:
         bring("finetune")
@@ -179,7 +178,7 @@ def test_ctrl_c_stops_the_trainings_which_save(here, monkeypatch, capsys, held_t
 def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished, monkeypatch, capsys, held_trainings):
     """It says what goes on; the run is trained once, with the bits of an undisturbed one."""
     name = cell("finetune")
-    monkeypatch.setattr(driver, "_orphan_check", when_held(signal.SIGTERM))
+    monkeypatch.setattr(train_command, "_orphan_check", when_held(signal.SIGTERM))
     tiny_project.plan()
     with pytest.raises(SystemExit) as exit_info:
         bring("finetune")
@@ -188,7 +187,7 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     assert message in capsys.readouterr().err
     folder = planned(name).folder
     pid = jobs.find_worker(folder).record["pid"]
-    monkeypatch.setattr(driver, "_orphan_check", lambda: lambda: False)
+    monkeypatch.setattr(train_command, "_orphan_check", lambda: lambda: False)
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert bring("finetune") == 0
     assert f"{name}: attached to process {pid}\n" in capsys.readouterr().out
@@ -200,8 +199,8 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
 def test_a_stage_whose_dvc_is_gone_goes_too(monkeypatch):
     """Its parent, or the shell's above it, is another one than when it began."""
     above = [(7, 1)]
-    monkeypatch.setattr(driver, "_ancestors", lambda: above[-1])
-    gone = driver._orphan_check()
+    monkeypatch.setattr(train_command, "_ancestors", lambda: above[-1])
+    gone = train_command._orphan_check()
     assert not gone()
     above.append((7, 2))
     assert gone()

@@ -17,6 +17,7 @@ from compclip.config.sections import Train
 from compclip.interface import features
 from compclip.train import checkpoint, encode, optimiser, recorder
 from compclip.train.fine_tuning import StepNumbers
+from tests import checkpoint_files
 from tests.distributed_check import SHAPE
 
 CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
@@ -130,7 +131,7 @@ def test_checkpoint_restores_weights_and_moments(tmp_path):
     first, opt = _pair(0)
     for step in (1, 2, 3):
         _steps(first, opt, 1)
-        checkpoint.write(tmp_path, step, first, opt, {"dropped": {"missing": 2}})
+        checkpoint_files.write(tmp_path, step, first, opt, {"dropped": {"missing": 2}})
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["step_00000002.safetensors", "step_00000003.safetensors"]
     second, opt = _pair(7)
     header = checkpoint.read(tmp_path, second, opt)
@@ -144,7 +145,7 @@ def test_torn_checkpoint_falls_back(tmp_path, capsys):
     clip, adamw = _pair(0)
     for step in (1, 2):
         _steps(clip, adamw, 1)
-        checkpoint.write(tmp_path, step, clip, adamw, {"dropped": {}})
+        checkpoint_files.write(tmp_path, step, clip, adamw, {"dropped": {}})
     last = tmp_path / "step_00000002.safetensors"
     last.write_bytes(last.read_bytes()[:100])
     assert checkpoint.read(tmp_path, clip, adamw)["step"] == 1
@@ -183,7 +184,7 @@ def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, chang
     clip, adamw = _pair(0)
     for step in (1, 2):
         _steps(clip, adamw, 1)
-        checkpoint.write(tmp_path, step, clip, adamw, {"dropped": {}})
+        checkpoint_files.write(tmp_path, step, clip, adamw, {"dropped": {}})
     _rewritten(tmp_path / "step_00000002.safetensors", change)
     other, adamw = _pair(7)
     assert checkpoint.read(tmp_path, other, adamw) == {"step": 1, "dropped": {}}
@@ -201,10 +202,10 @@ def test_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
     """No space while saving: a clear error, and the checkpoint before is still there and whole."""
     clip, adamw = _pair(0)
     _steps(clip, adamw, 1)
-    checkpoint.write(tmp_path, 1, clip, adamw, {"dropped": {}})
+    checkpoint_files.write(tmp_path, 1, clip, adamw, {"dropped": {}})
     monkeypatch.setattr("os.fsync", _full)
     with pytest.raises(UserError, match="No space left on device"):
-        checkpoint.write(tmp_path, 2, clip, adamw, {"dropped": {}})
+        checkpoint_files.write(tmp_path, 2, clip, adamw, {"dropped": {}})
     assert [p.name for p in tmp_path.iterdir()] == ["step_00000001.safetensors"]
     assert checkpoint.read(tmp_path, clip, adamw)["step"] == 1
 
