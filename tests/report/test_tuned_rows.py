@@ -83,6 +83,27 @@ def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     assert [entry.note.count("Tuned on what is shown") for entry in entries if "negclip" in entry.key] == [1]
 
 
+def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_path):
+    rate = tuned_rows.ChosenParameter("train.lr", 1e-6, 5e-6, (1e-6, 5e-6), at_edge=True)
+    tuned = tuned_rows.TunedMethod(
+        "negclip", "vit-scenes", "s", ("summary/Comp",), 3, 0, 60.0, 0.0, 1.0, 1, (rate,), rows=(TABLE,)
+    )
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], tuning=[tuned])
+    report_page.write_report(page, tmp_path / "reports")
+    note = (
+        "was tuned to an edge of the search: nothing beyond train.lr 5e-06 was tried; it cannot be told from the "
+        "pretrained model in summary/Comp, by which it was tuned"
+    )
+    for name, mark in (("index.html", "negclip ‖"), ("report.md", "negclip ‖"), ("report.tex", r"negclip $\parallel$")):
+        text = (tmp_path / "reports" / name).read_text()
+        assert mark in text and note in text and mark.replace("negclip", "clic") not in text.replace("negclip", "")
+    lines = list(csv.DictReader((tmp_path / "reports" / "report.csv").open()))
+    assert {line["method"]: line["search"] for line in lines} == {"pretrained": "", "negclip": note, "clic": ""}
+    entries = report_rows.make_report_entries(tmp_path, runs, EntryOptions("e", frozenset(), "p", ()))
+    [row] = [entry for entry in entries if entry.tags.get("search")]
+    assert row.tags["method"] == "negclip" and note in row.tags["search"] and note in row.note
+
+
 def test_a_new_study_makes_the_report_stale(tmp_path, monkeypatch):
     """The plan has a hash of the studies; without any it is the same wherever it is written."""
     monkeypatch.chdir(tmp_path)
