@@ -21,17 +21,20 @@ ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
 settings.register_profile("compclip", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("compclip")
+FEW_JOBS = 3  # of a cluster, in a file of tests
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of few test functions start whole commands: they go first, so that no core waits for the last of them.
 
-    A function with many parameters counts once: its files would else come last, and some of them take a minute.
+    A function with many parameters counts once: its files would else come last, and some of them take a minute. A file
+    with many jobs of a cluster waits for minutes, and begins before all others.
     """
+    jobs = Counter(item.path for item in items if "slurm_there" in getattr(item, "fixturenames", ()))
     functions = {(item.path, getattr(item, "originalname", item.name)) for item in items}
     count = Counter(path for path, _ in functions)
-    items.sort(key=lambda item: count[item.path])
+    items.sort(key=lambda item: (jobs[item.path] <= FEW_JOBS, count[item.path]))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -81,6 +81,17 @@ def check_limits(text: str, where: str) -> None:
                 raise UserError(f"{where}: nested more than {DEPTH} deep; a file of parameters is flat")
 
 
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one with dotted keys; tuples become lists, as files have them."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
 def to_plain(config: Any, where: str, resolves: bool = True) -> Any:
     """Return plain values, interpolations resolved; without `resolves` the config must have none.
 

@@ -28,7 +28,6 @@ from compclip.report.escape import layout_markdown, to_code, to_markdown
 from compclip.report.statistics import Interval
 from compclip.report.table_formats import describe_interval, format_interval, format_number
 from compclip.report.tables import Column, ResultTable, Statistic
-from compclip.runs import key_parts
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, PARTIAL, RETRIEVAL
 from compclip.runs.result_files import FinishedRun
 
@@ -125,7 +124,7 @@ def find_base_model(backbone: Mapping[str, Any]) -> str:
 
 def find_offers(data: Mapping[str, Any]) -> list[Offer]:
     """Find the entries of the catalogue whose folders hold files that a data set names."""
-    paths = [PurePosixPath(value) for value in key_parts.flatten(data).values() if isinstance(value, str) and value]
+    paths = [PurePosixPath(value) for value in yaml_text.flatten(data).values() if isinstance(value, str) and value]
     entries = [offer for offer in catalogue.load_catalogue().values() if offer.section.folder]
     return [offer for offer in entries if any(path.is_relative_to(offer.section.folder) for path in paths)]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compclip.base import links
+from compclip.base import links, yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import check_output_folder, fingerprint, read_mapping, temporary_path, write_json
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.interface.method import load_method
 from compclip.report import run_details, tables
-from compclip.runs import key_parts, result_files, run_folder
+from compclip.runs import result_files, run_folder
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Published, RunFolder, Trained
 from compclip.runs.run_store import RESOURCES
@@ -81,7 +81,7 @@ def _read_siblings(run: FinishedRun, root: Path) -> Iterator[FinishedRun]:
 
 def _settings(run: FinishedRun) -> dict[str, Any]:
     """Return what decides a run's numbers besides its seed, as its config.yaml says."""
-    values = key_parts.flatten({name: section for name, section in run.config.items() if name != "cell"})
+    values = yaml_text.flatten({name: section for name, section in run.config.items() if name != "cell"})
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from compclip.base import yaml_text
 from compclip.base.errors import UserError
 from compclip.base.messages import format_percent
 from compclip.base.progress_line import ProgressLine
@@ -20,7 +21,7 @@ from compclip.config import grid, sections
 from compclip.config.cell import PRETRAINED
 from compclip.interface.method import load_method
 from compclip.report.tables import MethodRow, ResultTable
-from compclip.runs import key_parts, progress, result_files, run_folder
+from compclip.runs import progress, result_files, run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.progress import describe_replaced
 from compclip.runs.result_files import FinishedRun, Result
@@ -139,7 +140,7 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
 def _flatten_settings(raw: dict[str, Any], method: str) -> dict[str, Any]:
     """Return the settings that decide a run's numbers, as config.yaml would have them; without training's, its own."""
     sections_read = SECTIONS if load_method(method).TRAINS else ("method",)
-    values = key_parts.flatten({section: raw.get(section, {}) for section in sections_read})
+    values = yaml_text.flatten({section: raw.get(section, {}) for section in sections_read})
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
 
 

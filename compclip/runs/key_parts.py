@@ -264,9 +264,9 @@ def _compare_hashes(kind: str, recorded: Mapping[str, str], current: Mapping[str
 
 def _compare_parameters(run: RecordedRun, cell_run: StoredRun) -> Iterator[Difference]:
     trains = load_method(cell_run.run.method_name).TRAINS
-    recorded = flatten(run_store.select_parameters(run.config, trains))
-    completed = flatten(run_store.select_parameters(run.complete_config(), trains))
-    current = flatten(run_store.select_parameters(cell_run.resolved, trains))
+    recorded = yaml_text.flatten(run_store.select_parameters(run.config, trains))
+    completed = yaml_text.flatten(run_store.select_parameters(run.complete_config(), trains))
+    current = yaml_text.flatten(run_store.select_parameters(cell_run.resolved, trains))
     for name in {**recorded, **current}:
         old = recorded.get(name, NOT_THERE)
         new = current.get(name, NOT_THERE)
@@ -274,17 +274,6 @@ def _compare_parameters(run: RecordedRun, cell_run: StoredRun) -> Iterator[Diffe
             yield Difference(PARAMETER, name, old, new)
         elif name not in recorded and new:
             yield Difference(OPTION, name, old, new)
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one with dotted keys; tuples become lists, as files have them."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = list(value) if isinstance(value, tuple) else value
-    return flat
 
 
 def describe(cell_run: StoredRun, nearest: Comparison | None) -> dict[str, Any]:

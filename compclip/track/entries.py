@@ -15,13 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from compclip.base import yaml_text
 from compclip.base.files import fingerprint
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARY
 from compclip.report import tables
 from compclip.report.escape import to_code, to_markdown
 from compclip.report.tables import Column
-from compclip.runs import key_parts, result_files, run_folder, status
+from compclip.runs import result_files, run_folder, status
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import SHARE, Trained
 
@@ -214,7 +215,7 @@ def cell_tags(cell: Cell, facts: Mapping[str, Any]) -> dict[str, str]:
 
 def flatten_config(config: dict[str, Any]) -> dict[str, str]:
     """Flatten the resolved configuration to dotted keys, the cell's own bare; a longer value ends with an ellipsis."""
-    flat = {k.removeprefix("cell."): str(v) for k, v in key_parts.flatten(config).items() if v != {}}
+    flat = {k.removeprefix("cell."): str(v) for k, v in yaml_text.flatten(config).items() if v != {}}
     return {k: v if len(v) <= PARAM_LIMIT else v[: PARAM_LIMIT - 1] + "…" for k, v in flat.items()}
 
 

@@ -152,7 +152,9 @@ def test_options_that_name_something(params, name):
     for option, command in COMMANDS.items():
         with pytest.raises(UserError, match=f"{option} .*{RULE}"):
             command([option, name])
-    for command in (train_command.main, evaluate_command.main, wise_ft.main):
+    with pytest.raises(UserError, match=f"--method .*{RULE}"):
+        wise_ft.main(["--method", name])
+    for command in (train_command.main, evaluate_command.main):
         with pytest.raises(UserError, match=f"--method .*{RULE}"):
             command(["--method", name])
         with pytest.raises(UserError, match="grid: unknown cell"):

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -329,15 +329,18 @@ def test_prepared_pictures_are_kept_as_far_as_there_is_room(model, pictures, ope
 def test_a_pass_that_is_interrupted_drops_what_has_not_begun():
     """Ctrl-C while texts are waited for would otherwise wait for all pictures."""
     jobs: list[Future] = []
-    begun, submitted = threading.Event(), threading.Event()
+    begun = threading.Event()
+    submitted = threading.Event()
+    cancelled = threading.Event()
 
     def work() -> None:
         begun.set()
         submitted.wait(30)
-        wait([jobs[-1]], 30)
+        cancelled.wait(30)
 
     with pytest.raises(KeyboardInterrupt), embed.one_thread_each(1) as pool:
         jobs += [pool.submit(work) for _ in range(3)]
+        jobs[-1].add_done_callback(lambda _: cancelled.set())
         submitted.set()
         assert begun.wait(30)
         raise KeyboardInterrupt

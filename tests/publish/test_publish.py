@@ -357,4 +357,5 @@ def test_a_folder_asks_no_hub(project, hub):
 
 def test_a_hub_that_does_not_answer_is_a_line(project, hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the hub library's attempts
     assert "http://127.0.0.1:9/me/tiny: " in refused(CELL, "--to", "hf:me/tiny")

@@ -182,7 +182,7 @@ def test_impossible_values_fail_alone(folder):
 def test_a_wrong_column_stops_before_training(folder):
     """The pretrained model's results show it."""
     jobs = Here()
-    with pytest.raises(UserError, match="unknown metric 'swop'; did you mean 'swap'"):
+    with pytest.raises(UserError, match="'sugarcrepe/swop'; did you mean 'sugarcrepe/swap'"):
         driver(jobs, objectives=["sugarcrepe/swop"]).drive(4)
     assert len(jobs.sent) == 1
 
