@@ -102,9 +102,13 @@ def list_grids(params: Params) -> Iterator[Listed]:
         yield Listed(path.stem, _comment(path), "", {"cells": cells, "benchmarks": len(evaluated)})
 
 
-def _read_files(folder: Path) -> Iterator[tuple[Path, dict]]:
+def _find_files(folder: Path) -> list[Path]:
     folder = folder if folder.is_dir() else project_files.find_source() / folder
-    for path in sorted(folder.glob("*.yaml")):
+    return sorted(folder.glob("*.yaml"))
+
+
+def _read_files(folder: Path) -> Iterator[tuple[Path, dict]]:
+    for path in _find_files(folder):
         yield path, yaml_text.to_unresolved(read.read_with_overrides(path, ()))
 
 
@@ -115,6 +119,7 @@ def _comment(path: Path) -> str:
 
 
 PACKAGES = {plugins.kind_name(package) + "s": package for package in plugins.NEEDS}
+FOLDERS = {"studies": STUDIES, "grids": read.GRIDS}
 LISTS: Mapping[str, Callable[[Params], Iterator[Listed]]] = {
     "benchmarks": list_benchmarks,
     "backbones": list_backbones,
@@ -128,6 +133,8 @@ def list_names(kind: str, params: Params) -> list[str]:
     """Return the names of a kind; no plug-in is imported."""
     if kind in PACKAGES:
         return plugins.list_plugins(PACKAGES[kind])
+    if kind in FOLDERS:
+        return [path.stem for path in _find_files(FOLDERS[kind])]
     return [item.name for item in LISTS[kind](params)]
 
 

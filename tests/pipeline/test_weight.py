@@ -18,7 +18,7 @@ BUDGETS = {
     "audit": 164,
     "base": 1056,
     "benchmarks": 615,
-    "config": 1816,
+    "config": 1820,
     "data": 1006,
     "doctor": 566,
     "evaluate": 2602,
