@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError, unknown
-from compclip.config import benchmark_groups, project_files, read
+from compclip.config import columns, project_files, read
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection
@@ -61,7 +61,7 @@ def evaluate(
     from compclip.evaluate import score
 
     params = read.load_params(project_files.find_params())
-    names = benchmark_groups.expand_groups(benchmarks, params.benchmarks)
+    names = columns.expand_groups(benchmarks, params.benchmarks)
     for name in names:
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks)

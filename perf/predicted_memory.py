@@ -29,8 +29,8 @@ from compclip.doctor import device_checks
 from compclip.doctor.device_checks import TOLERANCE, StepJob
 from compclip.interface.method import load_method
 from compclip.runs.gpus import VISIBLE
-from compclip.train.fitting_batch import count_turns
 from compclip.train.simulated_step import FIRST_STEPS
+from compclip.train.throughput import count_turns
 
 METHODS = ("finetune", "negclip", "fsc_clip", "c2lip", "clic", "hard_positives")
 # the first argument of a process that asks torch's tracker, or measures

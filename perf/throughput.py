@@ -34,7 +34,7 @@ from compclip.base import plugins  # noqa: E402
 from compclip.base.errors import UserError, entry  # noqa: E402
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
 from compclip.config.cell import Cell  # noqa: E402
-from compclip.doctor import drawn_samples  # noqa: E402
+from compclip.doctor import gradient_accuracy  # noqa: E402
 from compclip.interface.method import load_method  # noqa: E402
 from compclip.runs.run_folder import Published  # noqa: E402
 from perf.architectures import BESIDE, OPTIONS, list_regions  # noqa: E402
@@ -94,7 +94,7 @@ def make(root: Path, args: argparse.Namespace) -> float:
 def encode_photograph(seed: int) -> bytes:
     """A JPEG of PHOTOGRAPH's size, with about as many bytes as a real photograph."""
     out = io.BytesIO()
-    drawn_samples.draw_picture(np.random.default_rng(seed), PHOTOGRAPH).save(out, "JPEG", quality=90)
+    gradient_accuracy.draw_picture(np.random.default_rng(seed), PHOTOGRAPH).save(out, "JPEG", quality=90)
     return out.getvalue()
 
 

@@ -7,7 +7,7 @@ metric (`swap/unseen_pairs`) and subsets that a section leaves out are known onc
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from compclip.base.errors import UserError, unknown
 from compclip.config.grid import method_config
 
 if TYPE_CHECKING:
-    from compclip.config.sections import Params
+    from compclip.config.sections import BenchmarkSection, Params
+
 
 MEAN_OF_WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean of both ways of retrieval
 WHERE = "report.columns"
@@ -81,3 +82,39 @@ def select_metrics(params: Params, benchmark: str) -> list[str]:
 def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
     """Return the names that are not among a benchmark's metrics, nor means of both ways."""
     return [name for name in names if not ({*(_mean_parts(name) or (name,))} <= {*metrics} or name in metrics)]
+
+
+# --- groups of benchmarks -------------------------------------------------------------------------------------------
+# Groups of benchmarks, whose names stand for all of theirs wherever benchmarks are named.
+
+
+GROUPS = {
+    "comp": "composition: a caption against wrong ones, pictures against each other",
+    "zeroshot": "zero-shot classification",
+    "retrieval": "retrieval among pictures and short captions",
+    "long": "retrieval among pictures and long descriptions",
+}
+DEFAULT = "comp"  # of a module that declares none
+
+
+def expand_groups(names: Iterable[str], sections: Mapping[str, BenchmarkSection]) -> list[str]:
+    """Return the names with groups in them replaced by their benchmarks of params.yaml, each once, in its order.
+
+    A benchmark that has a group's name stands for itself. Raises UserError for a group without benchmarks.
+    """
+    benchmarks: dict[str, None] = {}
+    for name in names:
+        if name in sections or name not in GROUPS:
+            benchmarks[name] = None
+            continue
+        groups = {b: find_group(section.benchmark or b, f"benchmarks.{b}") for b, section in sections.items()}
+        members = [benchmark for benchmark, group in groups.items() if group == name]
+        if not members:
+            raise UserError(f"benchmarks: none is of the group {name!r} ({GROUPS[name]}); name benchmarks, or add one")
+        benchmarks |= dict.fromkeys(members)
+    return list(benchmarks)
+
+
+def find_group(module: str, where: str = "") -> str:
+    """Return the group of a benchmark's module."""
+    return getattr(plugins.load_plugin(plugins.BENCHMARKS, module, where), "BENCHMARK_GROUP", DEFAULT)

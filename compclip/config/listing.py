@@ -23,7 +23,7 @@ from compclip.base import plugins, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.base.files import read_text
-from compclip.config import benchmark_groups, project_files, read
+from compclip.config import columns, project_files, read
 from compclip.config.sections import BenchmarkSection, Params
 
 STUDIES = Path("experiments/studies")
@@ -64,7 +64,7 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
     """Yield every benchmark's module with its group, and the files of each section that uses it."""
     usual = read.load_params(project_files.find_source() / project_files.EVERY_BENCHMARK).benchmarks
     for module in list_plugins(plugins.BENCHMARKS):
-        group = benchmark_groups.find_group(module.name)
+        group = columns.find_group(module.name)
         paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
         yield replace(module, files=_look_for(paths), group=group)
 

@@ -32,7 +32,7 @@ ENTRIES = {
     "annotate": "compclip.prepare.annotate_shards",
     "backbone": "compclip.model.backbone",
     "benchmark": "compclip.evaluate.benchmark_module",
-    "neighbours": "compclip.train.nearest",
+    "neighbours": "compclip.train.neighbours",
     "tune": "compclip.sweep.tune_stage",
     "train": training_code.ENTRY,
     "evaluate": "compclip.evaluate.score",

@@ -18,7 +18,7 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text, write_atomic
 from compclip.base.safe_names import SafeName
-from compclip.config import benchmark_groups, check, tuning
+from compclip.config import check, columns, tuning
 from compclip.config.sections import (
     Backbone,
     BenchmarkSection,
@@ -100,7 +100,7 @@ def _load_sections(raw: dict) -> Params:
             entry_name = check.check_name(key, name.removesuffix("s"))
             table[entry_name] = load_section(TABLES[name], value, f"{name}.{key}") if name in TABLES else value
     for name in ("evaluate", "wise_ft"):
-        evaluated = benchmark_groups.expand_groups(sections[name].benchmarks, tables["benchmarks"])
+        evaluated = columns.expand_groups(sections[name].benchmarks, tables["benchmarks"])
         sections[name] = replace(sections[name], benchmarks=evaluated)
     return Params(**sections, **tables)
 
@@ -193,7 +193,7 @@ def _leave_out_unnamed(merged: Any, grid: Any) -> Any:
     own_sections: Any = OmegaConf.to_container(grid)
     for path, keys in NAMED.items():
         names = _list_names(sections, keys)
-        if names & benchmark_groups.GROUPS.keys():  # whose members are all that the table has
+        if names & columns.GROUPS.keys():  # whose members are all that the table has
             continue
         for table, entries in _select_values(sections, path.split(".")):
             own_entries = dict(_select_values(own_sections, table.split("."))).get(table) or {}

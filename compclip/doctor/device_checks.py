@@ -31,10 +31,10 @@ from compclip.base.files import write_json
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
-from compclip.doctor import drawn_samples, gradient_accuracy
+from compclip.doctor import gradient_accuracy
 from compclip.doctor.check_rows import HEADS, MEASURED, SKIPPED, CheckRow, anonymise, catch_errors, judge
 from compclip.interface.method import load_method
-from compclip.launch.card_costs import CostPredictor, find_card
+from compclip.launch.cost_table import CostPredictor, find_card
 from compclip.model import backbone
 from compclip.runs import gpus
 from compclip.train import simulated_step, throughput
@@ -70,8 +70,8 @@ def run_checks(device: str, methods: Sequence[str]) -> Iterator[CheckRow]:
     precision = "float32" if device == "cpu" else "bf16"
     step = StepJob("finetune", MODEL, BATCHES[device], precision, torch.get_num_threads())
     yield from catch_errors("step", check_step(step, device))
-    yield from gradient_accuracy.check_gradients(methods, device, drawn_samples.SMALL)
-    processes = gradient_accuracy.check_processes(methods, device, drawn_samples.SMALL)
+    yield from gradient_accuracy.check_gradients(methods, device, gradient_accuracy.SMALL)
+    processes = gradient_accuracy.check_processes(methods, device, gradient_accuracy.SMALL)
     yield from catch_errors(gradient_accuracy.CHECK_NAME, processes)
 
 

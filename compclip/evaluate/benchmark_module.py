@@ -21,7 +21,7 @@ import numpy as np
 
 from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
-from compclip.config import benchmark_groups
+from compclip.config import columns
 from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, parse_reference, with_box
@@ -32,8 +32,7 @@ from compclip.text.caption_cleaning import has_special_token
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
-    from compclip.prepare.benchmark_records import RecordPicture
-    from compclip.prepare.record_writer import StoredRecord
+    from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
 HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
 
@@ -50,14 +49,14 @@ class BenchmarkModule:
         `Benchmark.lower` may not be among them.
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
-    group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.benchmark_groups`).
+    group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
     """
 
     metrics: tuple[str, ...]
     load: Callable[..., Benchmark]
     headline: tuple[str, ...] = ()
     config: type | None = None
-    group: str = benchmark_groups.DEFAULT
+    group: str = columns.DEFAULT
 
 
 def load_module(name: str) -> BenchmarkModule:
@@ -71,8 +70,8 @@ def load_module(name: str) -> BenchmarkModule:
     for metric in hooks.headline:
         if metric not in hooks.metrics:
             raise unknown("metric", metric, hooks.metrics, f"benchmark {name!r}: HEADLINE")
-    if hooks.group not in benchmark_groups.GROUPS:
-        raise unknown("group", hooks.group, benchmark_groups.GROUPS, f"benchmark {name!r}: BENCHMARK_GROUP")
+    if hooks.group not in columns.GROUPS:
+        raise unknown("group", hooks.group, columns.GROUPS, f"benchmark {name!r}: BENCHMARK_GROUP")
     return hooks
 
 
@@ -211,7 +210,7 @@ def list_stored_records(benchmark: Benchmark) -> list[StoredRecord]:
 
 
 def _parse_pictures(references: Sequence[str]) -> tuple[RecordPicture, ...]:
-    from compclip.prepare.benchmark_records import RecordPicture
+    from compclip.prepare.record_writer import RecordPicture
 
     pictures = []
     for picture, box in map(parse_reference, references):

@@ -345,7 +345,7 @@ def write_census(
     from compclip.config import columns
     from compclip.evaluate import benchmark_module
     from compclip.evaluate.benchmark import parse_reference
-    from compclip.prepare import benchmark_overlap, benchmark_records, record_writer
+    from compclip.prepare import benchmark_overlap, record_writer
 
     benchmark = benchmark_module.load_benchmark(name, section)
     metrics = benchmark_module.metric_names(benchmark) if report_metrics else []
@@ -359,7 +359,7 @@ def write_census(
     all_records = benchmark.authors or benchmark
     stored_records = benchmark_module.list_stored_records(all_records)
     fingerprints = list(dict.fromkeys((benchmark.fingerprint(), all_records.fingerprint())))
-    record_writer.write_records(benchmark_records.records_file(root, name), stored_records, fingerprints)
+    record_writer.write_records(record_writer.records_file(root, name), stored_records, fingerprints)
     census = counts | {"section": asdict(section), "files": file_states}
     write_json(root / CENSUSES / f"{name}.json", census)
     return counts

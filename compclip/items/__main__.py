@@ -59,7 +59,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
 
 def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
     """Join both rows' results with the records that the stage `benchmark` wrote."""
-    from compclip.prepare import benchmark_records
+    from compclip.prepare import record_writer
     from compclip.report import row_items
 
     if args.benchmark not in params.benchmarks:
@@ -69,7 +69,7 @@ def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
     for metric in args.metric:
         if metric not in metrics:
             raise unknown("metric", metric, metrics, f"--metric: {args.benchmark}")
-    records = benchmark_records.read_records(benchmark_records.records_file(root, args.benchmark))
+    records = record_writer.read_records(record_writer.records_file(root, args.benchmark))
     items = row_items.join_items(args.benchmark, rows, records, args.metric)
     if items is None:
         raise UserError(

@@ -133,9 +133,9 @@ def estimate_time(params: Params) -> str:
         return "`compclip config cost` estimates how long training takes on a GPU."
     if max(map(least_bytes, runs)) > machine_memory() / 2:
         return "How long training takes is not estimated: a step would take most of this machine's memory."
-    from compclip.launch import card_costs
+    from compclip.launch import cost_table
 
-    groups = card_costs.group_runs(runs)
+    groups = cost_table.group_runs(runs)
     if len(groups) > MOST:
         return f"{len(groups)} schedules: `compclip launch PROFILE --dry-run` estimates their time."
     seconds = 0.0

@@ -21,8 +21,8 @@ from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import write_atomic
-from compclip.publish import hub_upload, model_card, source_run, transformers_export
-from compclip.publish.source_run import SourceRun
+from compclip.publish import hub_upload, model_card, transformers_export
+from compclip.publish.model_card import SourceRun
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,14 +35,14 @@ def main(argv: Sequence[str]) -> int:
     if args.to.startswith(hub_upload.SCHEME):
         name = hub_upload.parse_repository(args.to)
         hub_upload.check_repository(name)
-        source = source_run.find_source_run(args.cell, Path())
+        source = model_card.find_source_run(args.cell, Path())
         with tempfile.TemporaryDirectory() as folder:
             publish_run(source, Path(folder) / "publication", args.licence)
             message = f"{source.run.cell.name} by compclip {metadata.version('compclip')}"
             target = hub_upload.upload_folder(Path(folder) / "publication", name, message, args.public)
     else:
-        source_run.check_target(Path(args.to))
-        source = source_run.find_source_run(args.cell, Path())
+        model_card.check_target(Path(args.to))
+        source = model_card.find_source_run(args.cell, Path())
         publish_run(source, Path(args.to), args.licence)
         target = args.to
     print(f"{target}: {source.run.cell.name}")
@@ -70,10 +70,10 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
             transformers_export.write_vision_tower(model, staging)
         has_head = model.head is not None
         card = model_card.write_card(source, licence, notes, converted=not obstacle, has_head=has_head)
-        write_atomic(staging / source_run.CARD, card)
+        write_atomic(staging / model_card.CARD, card)
 
     record = {"compclip": metadata.version("compclip"), "cell": run.cell.name, "run_key": run.trained.run_key}
-    source_run.write_publication(folder, record, write)
+    model_card.write_publication(folder, record, write)
     for loss in losses:
         messages.note(loss)
 

@@ -15,7 +15,7 @@ from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line
 from compclip.fetch.catalogue import REPOSITORY
 from compclip.model import heads
-from compclip.publish import source_run, transformers_export
+from compclip.publish import model_card, transformers_export
 
 SCHEME = "hf:"
 TOKEN = "HF_TOKEN"
@@ -44,7 +44,7 @@ def check_repository(name: str) -> bool:
             files = _make_api().list_repo_files(name)
         except errors.RepositoryNotFoundError:
             return False
-    if set(files) - {ATTRIBUTES} and source_run.MARKER not in files:
+    if set(files) - {ATTRIBUTES} and model_card.MARKER not in files:
         raise UserError(f"{_page(name)}: is not empty, and no earlier publication; give another name")
     return True
 

@@ -19,8 +19,8 @@ from compclip.base.messages import format_count
 from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
-from compclip.prepare import benchmark_records
-from compclip.prepare.benchmark_records import read_records
+from compclip.prepare import record_writer
+from compclip.prepare.record_writer import read_records
 from compclip.report import (
     blind_comparison,
     claims,
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
     claims.check_claim_names(stated, claim_methods, list_claim_columns(runs, printed), str(CLAIMS))
     lines, without = trajectories.collect_lines(grid.list_line_cells(params), root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
-    record_files = {name: benchmark_records.records_file(root, name) for name in benchmarks}
+    record_files = {name: record_writer.records_file(root, name) for name in benchmarks}
     records = {name: read_records(path) for name, path in record_files.items() if path.is_file()}
     curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, root, args.partial)
     results = report_page.GridResults(

@@ -28,8 +28,8 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
-from compclip.config.benchmark_groups import expand_groups
 from compclip.config.cell import PRETRAINED
+from compclip.config.columns import expand_groups
 from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
 from compclip.report import claims, tables

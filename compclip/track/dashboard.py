@@ -12,7 +12,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
 from compclip.base.urls import mask_url, warn_of_password
-from compclip.track import tracking_store, views
+from compclip.track import tracking_store
 
 
 def main(argv: list[str]) -> int:
@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     uri = tracking_store.store_uri(args.uri)
     warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
     if tracking_store.is_server(uri):
-        address = f"{mask_url(uri)}/{views.address(default_experiment(uri))}"
+        address = f"{mask_url(uri)}/{tracking_store.address(default_experiment(uri))}"
         print(f"the store is a server of its own: open {address}")
         return 0
     check_arguments(uri, args.host, args.port)
@@ -68,7 +68,7 @@ def check_arguments(uri: str, host: str, port: int) -> None:
 def describe_address(uri: str, host: str, port: int) -> str:
     """Return the line with the page's address and its store."""
     name = f"[{host}]" if ":" in host else host
-    address = views.address(default_experiment(uri))
+    address = tracking_store.address(default_experiment(uri))
     return f"http://{name}:{port}/{address} over {mask_url(uri)}; Ctrl-C ends it"
 
 

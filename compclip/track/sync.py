@@ -28,9 +28,9 @@ from compclip.config import grid as config_grid
 from compclip.runs import jobs, run_folder
 from compclip.runs.result_files import FinishedRun
 from compclip.track import entries as track_entries
-from compclip.track import live, report_rows, studies, tracking_store
+from compclip.track import report_rows, tracking_store, writer
 from compclip.track.entries import EntryOptions, MlflowEntry
-from compclip.track.live import LiveRun
+from compclip.track.writer import LiveRun
 
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
@@ -90,8 +90,8 @@ def load_project(
     params = read.load_params(params_path)
     locations = list(track_entries.list_published(root))
     cells = [track_entries.read_run(*location) for location in ProgressLine("runs", len(locations), locations)]
-    sweeps = [studies.read_study(file.parent) for file in sorted(studies_folder.glob("*/trials.json"))]
-    live_runs = tuple(run for run in live.list_runs(root) if run.is_shown)
+    sweeps = [report_rows.read_study(file.parent) for file in sorted(studies_folder.glob("*/trials.json"))]
+    live_runs = tuple(run for run in writer.list_runs(root) if run.is_shown)
     if not (cells or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
     project = name_project(root)
@@ -107,7 +107,7 @@ def load_project(
     report = report_rows.make_report_entries(root, grid_runs, options)
     entries = report_rows.set_parents(report, entries)
     for study in sweeps:
-        entries += studies.make_study_entries(study, options)
+        entries += report_rows.make_study_entries(study, options)
     return TrackedProject(tuple(entries), options, tuple(params.grid.methods), tuple(grid_runs), live_runs)
 
 
@@ -165,7 +165,7 @@ class StoreFollower:
         A run that is published, or gone, has everything read again; of others their new lines alone. Raises UserError
         where the store cannot be reached, or a file is damaged; the next call goes on.
         """
-        runs = {run.key: run for run in live.list_runs(self.root)}
+        runs = {run.key: run for run in writer.list_runs(self.root)}
         signatures = {key: run.signature for key, run in runs.items()}
         changed = [run for key, run in runs.items() if self._logged.get(key) != signatures[key]]
         if self.project is None or self._logged.keys() - runs.keys() or not all(run.is_shown for run in changed):

@@ -29,7 +29,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Step
 from compclip.runs.run_folder import SHARE
-from compclip.train import checkpoint, distributed, fine_tuning, fitting_batch, throughput, view_shares
+from compclip.train import checkpoint, distributed, fine_tuning, throughput, view_shares
 from compclip.train.checkpoint import CheckpointWriter
 from compclip.train.fine_tuning import InfiniteLoss, Observer, StepNumbers, Terms, TrainingState
 from compclip.train.throughput import Adviser, Meter, read_memory
@@ -83,7 +83,7 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
     except torch.OutOfMemoryError as error:
         _, total_bytes = read_memory(torch.device(distributed.process_device()))
         processes = distributed.current_process().world
-        raise UserError(fitting_batch.describe_out_of_memory(run, processes, total_bytes, error)) from None
+        raise UserError(throughput.describe_out_of_memory(run, processes, total_bytes, error)) from None
     except Exception as error:
         if not type(error).__module__.startswith(COMPILERS):
             raise

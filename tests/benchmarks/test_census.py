@@ -12,7 +12,7 @@ from compclip.base.errors import UserError
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
-from compclip.prepare import benchmark_records
+from compclip.prepare import record_writer
 from compclip.runs.item_outcomes import COMPOSITION
 
 OUTSIDE = "../outside/o.png"
@@ -196,7 +196,7 @@ def test_records_are_written_for_the_report(picture_root, dump):
     folder = dump("b/visual_genome_relation.json", content).parent
     split = Section("aro", str(folder), str(picture_root / "images"), "visual_genome_relation")
     counts = result_store.write_census("aro", split, picture_root)
-    records = benchmark_records.read_records(benchmark_records.records_file(picture_root, "aro"))
+    records = record_writer.read_records(record_writer.records_file(picture_root, "aro"))
     assert records.fingerprints == {counts["fingerprint"]} and records.texts(0) == ("x", "z")
     assert [(p.path, p.box) for p in records.pictures(0)] == [(str(picture_root / "images/a.png"), (1, 0, 4, 4))]
     assert records.slices["edit: x -> z"].tolist() == list(range(10)) and "edit: x -> y" not in records.slices

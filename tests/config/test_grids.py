@@ -20,9 +20,9 @@ from compclip.config import read
 from compclip.config import tuning as config_tuning
 from compclip.config.sections import Params
 from compclip.fetch import catalogue
-from compclip.launch import card_costs
+from compclip.launch import cost_table
 from compclip.report import published_numbers
-from compclip.train.fitting_batch import GIB
+from compclip.train.throughput import GIB
 from tests.conftest import ROOT
 
 # without ablations, which `config ablate` puts beside them
@@ -320,7 +320,7 @@ def read_claim(name: str) -> Claim:
 def test_the_step_fits_the_card_that_the_head_names(name):
     """Of a paper's grid; tests/fake_device/test_grid_steps.py predicts the step."""
     claim = read_claim(name)
-    assert claim.gib * GIB <= card_costs.find_card(claim.card).usable_bytes
+    assert claim.gib * GIB <= cost_table.find_card(claim.card).usable_bytes
     assert claim.cell in {cell.name for cell in config_grid.list_cells(load(name))}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compclip.base import plugins
-from compclip.config import benchmark_groups, listing, read
+from compclip.config import columns, listing, read
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +50,7 @@ def test_the_overview(project, capsys):
 def test_every_module_is_of_a_group():
     """Seven measure retrieval of some kind, one classification."""
     modules = {name: plugins.load_plugin(plugins.BENCHMARKS, name) for name in plugins.list_plugins(plugins.BENCHMARKS)}
-    groups = {name: getattr(module, "BENCHMARK_GROUP", benchmark_groups.DEFAULT) for name, module in modules.items()}
+    groups = {name: getattr(module, "BENCHMARK_GROUP", columns.DEFAULT) for name, module in modules.items()}
     assert {name for name, group in groups.items() if group == "long"} == {
         "dci", "docci", "imageinwords", "sharegpt4v", "urban1k",
     }  # fmt: skip

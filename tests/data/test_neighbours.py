@@ -24,7 +24,7 @@ from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
-from compclip.train import distributed, fine_tuning, loader, nearest, neighbours, recorder
+from compclip.train import distributed, fine_tuning, loader, neighbours, recorder
 from tests import small_training, tiny_project
 from tests.tiny_project import at
 
@@ -42,13 +42,13 @@ CELL = "negclip.hard-tiny-scenes-0"
 NPY = Path("data/neighbours/scenes/tiny.npy")
 
 
-def vectors(folder: Path, vector_ND: np.ndarray, there_N: np.ndarray | None = None) -> nearest.VectorFile:
+def vectors(folder: Path, vector_ND: np.ndarray, there_N: np.ndarray | None = None) -> neighbours.VectorFile:
     """Vectors in a file."""
     file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open as long as the vectors are)
     file.write(vector_ND.astype(np.float32).tobytes())
     file.flush()
     is_there_N = np.ones(len(vector_ND), bool) if there_N is None else there_N
-    return nearest.VectorFile(file, vector_ND.shape[1], torch.from_numpy(is_there_N))
+    return neighbours.VectorFile(file, vector_ND.shape[1], torch.from_numpy(is_there_N))
 
 
 def of_all_pairs(vector_ND: np.ndarray, there_N: np.ndarray, count: int) -> np.ndarray:
@@ -62,7 +62,7 @@ def of_all_pairs(vector_ND: np.ndarray, there_N: np.ndarray, count: int) -> np.n
 def test_by_hand(tmp_path):
     """Four directions in a plane; the last picture equals the first."""
     angle = np.radians([0, 10, 50, 180, 0])
-    neighbours_NK = nearest.find_nearest(vectors(tmp_path, np.stack([np.cos(angle), np.sin(angle)], 1)), 2)
+    neighbours_NK = neighbours.find_nearest(vectors(tmp_path, np.stack([np.cos(angle), np.sin(angle)], 1)), 2)
     assert neighbours_NK.dtype == np.uint32
     assert neighbours_NK[[0, 3, 4]].tolist() == [[4, 1], [2, 1], [0, 1]]
     assert {*neighbours_NK[1]} == {0, 4}  # equally near
@@ -78,10 +78,10 @@ def test_blocks_of_any_size_find_what_all_pairs_have(tmp_path_factory, size, row
     is_there_N[:2] = True
     count = min(count, int(is_there_N.sum()) - 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "ROWS", rows)
-        patch.setattr(nearest, "COLUMNS", columns)
-        patch.setattr(nearest, "HELD_BYTES", held_bytes)
-        neighbours_NK = nearest.find_nearest(vectors(tmp_path_factory.getbasetemp(), vector_ND, is_there_N), count)
+        patch.setattr(neighbours, "ROWS", rows)
+        patch.setattr(neighbours, "COLUMNS", columns)
+        patch.setattr(neighbours, "HELD_BYTES", held_bytes)
+        neighbours_NK = neighbours.find_nearest(vectors(tmp_path_factory.getbasetemp(), vector_ND, is_there_N), count)
     assert np.array_equal(neighbours_NK, of_all_pairs(vector_ND, is_there_N, count))
 
 
@@ -90,14 +90,14 @@ def test_the_file_is_read_once_for_each_group_of_held_vectors(tmp_path, monkeypa
     vector_ND = np.random.default_rng(0).normal(size=(2000, 16))
     vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
     file, bytes_read, read_file = vectors(tmp_path, vector_ND), [], os.pread
-    monkeypatch.setattr(nearest, "ROWS", 100)
-    monkeypatch.setattr(nearest, "COLUMNS", 500)
+    monkeypatch.setattr(neighbours, "ROWS", 100)
+    monkeypatch.setattr(neighbours, "COLUMNS", 500)
     monkeypatch.setattr(os, "pread", lambda *args: bytes_read.append(args[1]) or read_file(*args))
     results_NK = []
-    for passes, held_bytes in ((1, nearest.HELD_BYTES), (2, 2000 * 16 * 2), (21, 1)):
-        monkeypatch.setattr(nearest, "HELD_BYTES", held_bytes)
+    for passes, held_bytes in ((1, neighbours.HELD_BYTES), (2, 2000 * 16 * 2), (21, 1)):
+        monkeypatch.setattr(neighbours, "HELD_BYTES", held_bytes)
         bytes_read.clear()
-        results_NK.append(nearest.find_nearest(file, 10))
+        results_NK.append(neighbours.find_nearest(file, 10))
         assert sum(bytes_read) == passes * 2000 * 16 * 4
     assert np.array_equal(results_NK[0], results_NK[1]) and np.array_equal(results_NK[0], results_NK[2])
 
@@ -127,7 +127,7 @@ def test_the_stage_finds_what_the_backbone_says(here):
     data, model = PreparedDataset(Path("data/scenes")), backbone.load("models/tiny")
     with torch.inference_mode():
         vector_ND = torch.cat([
-            model.clip.encode_image(model.pixels([nearest.images.load_image(data.sample(i).picture)]), normalize=True)
+            model.clip.encode_image(model.pixels([neighbours.images.load_image(data.sample(i).picture)]), normalize=True)
             for i in range(len(data))
         ]).double().numpy()  # fmt: skip
     neighbours_NK = map_neighbours(NPY)

@@ -23,7 +23,7 @@ from compclip.data.sample import Region, Sample
 from compclip.interface.views import Regions as AskedRegions
 from compclip.interface.views import Views
 from compclip.prepare import annotate_shards, region_lists, shard_stages, shard_writer
-from compclip.scenes import companion_texts, generate, layout, render
+from compclip.scenes import generate, layout, render
 from compclip.train import picture_views
 from compclip.train.view_maker import CROPS, RandomResizedCrop, ViewMaker, sample_generator
 
@@ -316,7 +316,7 @@ def test_the_scenes_know_where_their_things_are(tmp_path):
             ).sum(-1)
             > 30
         )
-        for thing, row in zip(scene.things, companion_texts.make_regions(rng, name, scene), strict=True):
+        for thing, row in zip(scene.things, generate.make_regions(rng, name, scene), strict=True):
             left, upper, right, lower = row["box"]
             assert shown_HW[upper:lower, left:right].mean() > 0.1
             shown_HW[upper:lower, left:right] = False

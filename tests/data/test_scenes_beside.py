@@ -16,7 +16,7 @@ from PIL import Image
 
 from compclip.base.files import read_json
 from compclip.config.sections import World
-from compclip.scenes import companion_texts, generate, grammar, layout, render
+from compclip.scenes import generate, grammar, layout, render
 from compclip.scenes.grammar import Statement
 from compclip.scenes.layout import Scene, Thing
 from tests.data.scene_truth import PHRASE, false_sentences, meant
@@ -50,9 +50,9 @@ def draw_scene(seed: int) -> tuple[np.random.Generator, Scene]:
 
 def test_changes_by_hand():
     """One change of each kind: what it makes of the picture, and of a caption in synonyms."""
-    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in companion_texts.KINDS)
+    colours, things, colour, symbol = (kind(PAIR, UMBRELLA, ANCHOR) for kind in generate.KINDS)
     assert colours[0].scene.things == (replace(UMBRELLA, colour="blue"), replace(ANCHOR, colour="red"))
-    assert companion_texts.reword(CAPTION, colours[0].words) == (
+    assert generate.reword(CAPTION, colours[0].words) == (
         "A small azure parasol is to the left of a red anchor. The anchor is large and crimson."
     )
     assert [t.pair for t in things[0].scene.things] == [("blue", "anchor"), ("red", "umbrella")]
@@ -60,16 +60,16 @@ def test_changes_by_hand():
         (0, "small", "plain"),
         (1, "large", "striped"),
     ]
-    assert companion_texts.reword(CAPTION, things[0].words) == (
+    assert generate.reword(CAPTION, things[0].words) == (
         "A small azure anchor is to the left of a red umbrella. The umbrella is large and crimson."
     )
     orange = next(e for e in colour if e.scene.things[1].colour == "orange")
-    assert companion_texts.reword(CAPTION, orange.words) == (
+    assert generate.reword(CAPTION, orange.words) == (
         "A small crimson parasol is to the left of an orange anchor. The anchor is large and tangerine."
     )
     plane = next(e for e in symbol if e.scene.things[0].symbol == "plane")
     assert plane.scene.things == (replace(UMBRELLA, symbol="plane"), ANCHOR)
-    assert companion_texts.reword(CAPTION, plane.words).startswith("A small crimson aeroplane is")
+    assert generate.reword(CAPTION, plane.words).startswith("A small crimson aeroplane is")
     assert (len(colour), len(symbol)) == (2 * 4, 2 * 10)
 
 
@@ -92,9 +92,9 @@ def test_an_edited_caption_is_true_of_the_edited_picture_alone(seed):
     sentences = grammar.describe_scene(rng, scene)
     caption, statement = grammar.join_sentences(sentences), sentences[0][1]
     assert false_sentences(caption, scene) == []
-    for kind in companion_texts.KINDS:
+    for kind in generate.KINDS:
         for edit in kind(scene, statement.a, statement.b):
-            text = companion_texts.reword(caption, edit.words)
+            text = generate.reword(caption, edit.words)
             assert false_sentences(text, edit.scene) == []
             assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
             assert false_sentences(caption, edit.scene)
@@ -106,11 +106,11 @@ def test_an_edited_caption_is_false_where_its_first_sentence_joins(seed):
     rng, scene = draw_scene(seed)
     sentences = grammar.describe_scene(rng, scene, joined=True)
     caption, statement = grammar.join_sentences(sentences), sentences[0][1]
-    edits = companion_texts.make_edits(rng, scene, statement, 99)
-    exchanged = companion_texts._exchange_things(scene, statement.a, statement.b)[0].scene
+    edits = generate.make_edits(rng, scene, statement, 99)
+    exchanged = generate._exchange_things(scene, statement.a, statement.b)[0].scene
     assert statement.directed or exchanged not in {e.scene for e in edits}
     for edit in edits:
-        text = companion_texts.reword(caption, edit.words)
+        text = generate.reword(caption, edit.words)
         assert false_sentences(text, edit.scene) == []
         assert false_sentences(text, scene)[:1] == [text.rstrip(".").split(". ")[0]]
 
@@ -120,7 +120,7 @@ def test_edits_stay_on_the_training_side(seed):
     """Two of different kinds and no other thing changed; no layout and no pair that is kept for test."""
     rng, scene = draw_scene(seed)
     statement = grammar.statements(scene)[0]
-    edits = companion_texts.make_edits(rng, scene, statement, 2)
+    edits = generate.make_edits(rng, scene, statement, 2)
     assert len({e.scene.key() for e in edits} | {scene.key()}) == 3
     for edit in edits:
         unchanged = [t for t in scene.things if t not in (statement.a, statement.b)]
@@ -135,10 +135,10 @@ def test_every_kind_of_edit_is_drawn():
     for seed in range(60):
         rng, scene = draw_scene(seed)
         statement = grammar.statements(scene)[0]
-        offered = [{e.scene for e in kind(scene, statement.a, statement.b)} for kind in companion_texts.KINDS]
+        offered = [{e.scene for e in kind(scene, statement.a, statement.b)} for kind in generate.KINDS]
         kinds = [
             k
-            for e in companion_texts.make_edits(rng, scene, statement, 2)
+            for e in generate.make_edits(rng, scene, statement, 2)
             for k, scenes in enumerate(offered)
             if e.scene in scenes
         ]
@@ -151,7 +151,7 @@ def test_every_kind_of_edit_is_drawn():
 def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
     """The last name of the caption is of what is denied; all names before it are true of both pictures."""
     rng, scene = draw_scene(seed)
-    text, without = companion_texts.make_denial(rng, scene)
+    text, without = generate.make_denial(rng, scene)
     *affirmed, denied = re.findall(PHRASE, text)
     assert meant(denied, scene)
     assert not meant(denied, without)
@@ -167,7 +167,7 @@ def test_a_denied_thing_is_in_the_picture_and_not_in_the_other(seed):
 def test_an_absence_names_all_things_and_denies_one_that_is_not_there(seed):
     """The last name of the caption is of a symbol that the picture lacks."""
     rng, scene = draw_scene(seed)
-    *affirmed, denied = re.findall(PHRASE, companion_texts.make_absence(rng, scene))
+    *affirmed, denied = re.findall(PHRASE, generate.make_absence(rng, scene))
     assert {meant(p, scene) for p in affirmed} == set(scene.things)
     assert not meant(denied, scene)
 
@@ -178,7 +178,7 @@ def test_where_no_layout_without_a_thing_is_left_another_symbol_stands_there():
     alone = next(
         s for s in scenes if len(s.things) == 2 and not any(layout.may_train(replace(s, things=(t,))) for t in s.things)
     )
-    text, without = companion_texts.make_denial(np.random.default_rng(0), alone)
+    text, without = generate.make_denial(np.random.default_rng(0), alone)
     (denied,) = set(alone.things) - set(without.things)
     (new,) = set(without.things) - set(alone.things)
     assert replace(new, symbol=denied.symbol) == denied
@@ -190,12 +190,12 @@ def test_paraphrases_and_single_sentences_are_true(seed):
     """As many sentences as the caption, none of them false, all texts different; one for each thing and relation."""
     rng, scene = draw_scene(seed)
     sentences = grammar.describe_scene(rng, scene)
-    paraphrases = companion_texts.make_paraphrases(rng, sentences, 3)
+    paraphrases = generate.make_paraphrases(rng, sentences, 3)
     assert len({grammar.join_sentences(sentences), *paraphrases}) == 4
     for text in paraphrases:
         assert text.count(".") == len(sentences)
         assert false_sentences(text, scene) == []
-    single = companion_texts.single_sentences(rng, scene)
+    single = generate.single_sentences(rng, scene)
     assert [false_sentences(text, scene) for text in single] == [[]] * {2: 3, 3: 5, 4: 8}[len(scene.things)]
 
 
@@ -203,7 +203,7 @@ def test_a_paraphrase_makes_the_same_statements():
     """By hand: one statement from either side, in five verbs and forms, and its detail in all four wordings."""
     sentences = [("A red umbrella is left of a blue anchor.", Statement(UMBRELLA, ANCHOR, "left")), (
         "The umbrella is small and red.", None)]  # fmt: skip
-    paraphrases = " ".join(companion_texts.make_paraphrases(np.random.default_rng(0), sentences, 60))
+    paraphrases = " ".join(generate.make_paraphrases(np.random.default_rng(0), sentences, 60))
     for words in ("precedes a", "is followed by a", "anchor is right of a", "with a", "left of it."):
         assert words in paraphrases
     details = {sentence for sentence in paraphrases.split(". ") if sentence.startswith("The ")}
@@ -228,8 +228,8 @@ def test_files_say_what_the_pictures_show(world):
     name, scene = "000003", layouts["000003"]
     sentences = grammar.dense_caption(name, scene)
     scene_by_caption = {
-        companion_texts.reword(grammar.join_sentences(sentences), e.words): e.scene
-        for kind in companion_texts.KINDS
+        generate.reword(grammar.join_sentences(sentences), e.words): e.scene
+        for kind in generate.KINDS
         for e in kind(scene, sentences[0][1].a, sentences[0][1].b)
     }
     row = edited[f"{name}.png"]

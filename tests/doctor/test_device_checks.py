@@ -9,7 +9,7 @@ import torch
 
 from compclip.base.errors import UserError
 from compclip.doctor import __main__ as doctor
-from compclip.doctor import device_checks, drawn_samples, gradient_accuracy
+from compclip.doctor import device_checks, gradient_accuracy
 from compclip.doctor.check_rows import FAILED, OK, CheckRow, catch_errors
 from compclip.interface.method import load_method
 
@@ -34,7 +34,7 @@ def test_every_check_of_a_cpu(tmp_path, monkeypatch, capsys):
     home.mkdir()
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(drawn_samples, "SMALL", TINY)
+    monkeypatch.setattr(gradient_accuracy, "SMALL", TINY)
     monkeypatch.setattr(device_checks, "TIMED_S", 0.1)
     Path("larger.json").write_text(json.dumps(LARGER))
     monkeypatch.setattr(device_checks, "MODEL", str(home / "larger.json"))

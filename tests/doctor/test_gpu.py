@@ -10,7 +10,7 @@ from compclip.base import plugins
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
-from compclip.doctor import drawn_samples, gradient_accuracy
+from compclip.doctor import gradient_accuracy
 from compclip.doctor.check_rows import FAILED
 from compclip.interface.method import load_method
 from compclip.train import checkpoint, extras, fine_tuning, recorder
@@ -31,14 +31,14 @@ def on_devices(*cpu_methods: str) -> list:
 
 @pytest.mark.parametrize(("method", "device"), on_devices("finetune"))
 def test_gradients(method, device):
-    rows = list(gradient_accuracy.check_gradients((method,), device, drawn_samples.SMALL))
+    rows = list(gradient_accuracy.check_gradients((method,), device, gradient_accuracy.SMALL))
     assert [row.result for row in rows if row.state == FAILED] == []
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU is visible")
 def test_all_gpus_against_one():
-    rows = list(gradient_accuracy.check_processes(tuple(METHODS), "cuda", drawn_samples.SMALL))
+    rows = list(gradient_accuracy.check_processes(tuple(METHODS), "cuda", gradient_accuracy.SMALL))
     assert [row.result for row in rows if row.state == FAILED] == []
 
 
@@ -59,12 +59,12 @@ class DrawnSampler:
         """Do nothing: nothing has an order."""
 
     def batch(self, step, views):
-        return drawn_samples.draw_views(views, BATCH, self.side, step), {}
+        return gradient_accuracy.draw_views(views, BATCH, self.side, step), {}
 
 
 def train_drawn(run, device, work, stop=None):
     """Train from the newest checkpoint in `work`; return the weights and the first step. Stopped before `stop`."""
-    model = drawn_samples.build_model(drawn_samples.SMALL)
+    model = gradient_accuracy.build_model(gradient_accuracy.SMALL)
     model.clip.to(device)
     method = load_method(run.method_name)
     extras.prepare_model(method, run.method, model, 0)
@@ -93,7 +93,7 @@ def resume(method: str, device: str, deterministic: bool, folder: Path) -> float
         train_drawn(run, device, folder / "stopped", STOP)
     resumed, first_step = train_drawn(run, device, folder / "stopped")
     assert first_step == STOP
-    start = drawn_samples.build_model(drawn_samples.SMALL).clip.state_dict()
+    start = gradient_accuracy.build_model(gradient_accuracy.SMALL).clip.state_dict()
     return measure_distance(through, resumed) / measure_distance(through, start)
 
 

@@ -12,9 +12,9 @@ from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Train
 from compclip.interface.method import load_method
-from compclip.launch import card_costs, cost_table
-from compclip.launch.card_costs import GIB, Card, CostPredictor
-from compclip.train import fitting_batch
+from compclip.launch import cost_table
+from compclip.launch.cost_table import GIB, Card, CostPredictor
+from compclip.train import throughput
 from tests.tiny_project import PARAMS
 
 SHAPE = {
@@ -41,7 +41,7 @@ def make_run(model: str, method: str = "finetune", **train) -> Run:
 
 def with_memory(usable: int) -> Card:
     """A card whose usable memory is so many bytes."""
-    return replace(LARGE, memory_gib=(usable / GIB + fitting_batch.CONTEXT_GIB) / (1 - fitting_batch.ALLOCATOR_SHARE))
+    return replace(LARGE, memory_gib=(usable / GIB + throughput.CONTEXT_GIB) / (1 - throughput.ALLOCATOR_SHARE))
 
 
 def test_memory_is_weights_slopes_moments_and_activations(model):
@@ -71,7 +71,7 @@ def test_rates_and_hours_are_the_steps(model):
 
 
 def test_rates_are_those_of_the_precision():
-    v100, h100 = card_costs.find_card("v100-32gb"), card_costs.find_card("h100-80gb")
+    v100, h100 = cost_table.find_card("v100-32gb"), cost_table.find_card("h100-80gb")
     assert h100.matrix_rate(Train(precision="bf16_weights")) == 989e12
     assert h100.matrix_rate(Train()) == 67e12 and h100.matrix_rate(Train(matmul="high")) == 494e12
     assert v100.matrix_rate(Train(precision="bf16")) == 15.7e12  # it has no units for bfloat16
@@ -114,19 +114,19 @@ def test_the_search_by_hand(usable, size, below, expected):
         tried.append(micro_batch)
         return 582 + 2 * micro_batch if size != 96 else 540 + 4 * micro_batch
 
-    assert fitting_batch.find_micro_batch(peak, size, below, usable) == expected
+    assert throughput.find_micro_batch(peak, size, below, usable) == expected
     assert len(tried) <= 3 and sorted(tried, reverse=True) == tried
 
 
 def test_a_peak_that_no_micro_batch_lowers():
     """The loss of the whole batch alone is too large."""
-    assert fitting_batch.find_micro_batch(lambda _: 10, 64, 64, 9) == 0
+    assert throughput.find_micro_batch(lambda _: 10, 64, 64, 9) == 0
 
 
 @pytest.mark.parametrize(("method", "turns"), [("finetune", 1), ("clic", 2), ("fsc_clip", 1), ("hard_positives", 1)])
 def test_steps_that_take_turns(method, turns):
     declared = load_method(method)
-    assert fitting_batch.count_turns(declared, declared.Config()) == turns
+    assert throughput.count_turns(declared, declared.Config()) == turns
 
 
 @pytest.mark.usefixtures("first_step")
@@ -151,7 +151,7 @@ def test_processes_share_a_batch(model):
     ],
 )
 def test_a_profile_names_its_card(constraint, card):
-    assert card_costs.choose_card(constraint).name == card
+    assert cost_table.choose_card(constraint).name == card
 
 
 @pytest.fixture

@@ -7,22 +7,22 @@ import pytest
 from compclip.config import grid, read
 from compclip.config.grid import Run
 from compclip.config.sections import Params
-from compclip.launch import card_costs
+from compclip.launch import cost_table
 from compclip.model import t5
-from compclip.train.fitting_batch import GIB
+from compclip.train.throughput import GIB
 from tests.config.test_grids import GRIDS, PAPERS, read_claim
 
 
 def describe_step(run: Run) -> str:
     """What a step's memory follows from. Of a weight that is whether it is 0; how large it is changes nothing."""
     method = {key: bool(value) if isinstance(value, float) else value for key, value in asdict(run.method).items()}
-    train = {key: value for key, value in asdict(run.train).items() if key not in card_costs.SAME_STEP}
+    train = {key: value for key, value in asdict(run.train).items() if key not in cost_table.SAME_STEP}
     return repr((run.method_name, method, train, run.backbone.model))
 
 
 def list_steps(params: Params) -> dict[str, Run]:
     """A cell of each step that is another one, but for models whose shape only a hub knows."""
-    runs = [group[0] for group in card_costs.group_runs(list(grid.resolve_all(params)))]
+    runs = [group[0] for group in cost_table.group_runs(list(grid.resolve_all(params)))]
     return {describe_step(run): run for run in runs if not run.backbone.model.startswith("hf-hub:")}
 
 
@@ -48,7 +48,7 @@ def published_t5(monkeypatch):
 @pytest.mark.usefixtures("published_t5")
 def test_the_largest_step_is_predicted_so(name, peaks):
     claim, params = read_claim(name), read.load_params(GRIDS[name])
-    predictor, steps = card_costs.CostPredictor(card_costs.find_card(claim.card)), list_steps(params)
+    predictor, steps = cost_table.CostPredictor(cost_table.find_card(claim.card)), list_steps(params)
     for step, run in steps.items():
         if (claim.card, step) not in peaks:
             peaks[claim.card, step] = predictor.predict(run).configured.peak_bytes / GIB

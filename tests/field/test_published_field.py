@@ -16,7 +16,7 @@ import yaml
 from compclip.__main__ import main
 from compclip.base.errors import UserError
 from compclip.field import __main__ as field_command
-from compclip.field import field_page, source_comparisons, tradeoff_figures
+from compclip.field import field_page, tradeoff_figures
 from compclip.field.published_field import read_facts, read_field
 from tests import fake_runs
 from tests.conftest import ROOT
@@ -118,13 +118,13 @@ def test_a_cause_explains_what_it_can():
     """GELU explains NegCLIP's ImageNet, and our scorer would give the others' number; a cut caption no ten points."""
     by_key = {(c.weights, c.backbone, c.column): c for c in results().comparisons}
     negclip = by_key["released.negclip", "ViT-B/32", "zeroshot_imagenet/top_1"]
-    assert source_comparisons.WRONG_ACTIVATION in negclip.cause
+    assert field_page.WRONG_ACTIVATION in negclip.cause
     assert negclip.expected == "60.9 to 60.93"
     pretrained = by_key["pretrained", "ViT-B/32", "retrieval_coco/t2i_recall_at_5"]
     assert pretrained.cause.startswith("CLIC: captions")
-    assert not pretrained.cause.endswith(source_comparisons.NOT_ALL)
+    assert not pretrained.cause.endswith(field_page.NOT_ALL)
     far = by_key["released.clic_laion", "ViT-B/16", "retrieval_coco/i2t_recall_at_5"]
-    assert far.cause.endswith(source_comparisons.NOT_ALL)
+    assert far.cause.endswith(field_page.NOT_ALL)
     assert far.expected == ""
 
 

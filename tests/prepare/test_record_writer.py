@@ -5,8 +5,7 @@ from __future__ import annotations
 from PIL import Image
 
 from compclip.prepare import record_writer
-from compclip.prepare.benchmark_records import RecordPicture
-from compclip.prepare.record_writer import StoredRecord
+from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
 
 def test_slices_by_hand():

@@ -15,7 +15,7 @@ import yaml
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, write_json
 from compclip.model import backbone, heads
-from compclip.publish import model_card, source_run
+from compclip.publish import model_card
 from compclip.publish.__main__ import main
 from compclip.runs.run_folder import RunFolder, Trained
 from tests import fake_runs
@@ -124,7 +124,7 @@ def test_the_head_of_the_card_is_the_hubs(project):
 
 def test_numbers_have_seeds_and_intervals(project):
     """This checkpoint's own over its items; mean and deviation over the seeds; the difference to the start."""
-    source = source_run.find_source_run(CELL, project)
+    source = model_card.find_source_run(CELL, project)
     assert [run.cell.seed for run in source.seeds] == [0, 1]
     swap = next(n for n in model_card.collect_numbers(source) if n.column.name == "sugarcrepe/swap")
     assert swap.value == pytest.approx(0.7) and swap.interval.low < 0.7 < swap.interval.high
@@ -149,7 +149,7 @@ def test_a_part_of_a_benchmark_is_marked(project):
 
 def test_intervals_of_shares_are_shares(project):
     """Four items alone give one that would end outside."""
-    numbers = model_card.collect_numbers(source_run.find_source_run(CELL, project))
+    numbers = model_card.collect_numbers(model_card.find_source_run(CELL, project))
     brittleness = next(number for number in numbers if number.column.metric == "brittleness")
     assert (brittleness.interval.low, brittleness.interval.high) == (0, 1)
 
@@ -157,7 +157,7 @@ def test_intervals_of_shares_are_shares(project):
 def test_another_recipe_is_no_seed(project):
     """A run of the same name in all but the seed whose parameters differ stands for something else."""
     change(fake_runs.trained(project, "negclip-vit-scenes-1"), "lr: 1e-06", "lr: 1e-05")
-    assert [run.cell.seed for run in source_run.find_source_run(CELL, project).seeds] == [0]
+    assert [run.cell.seed for run in model_card.find_source_run(CELL, project).seeds] == [0]
 
 
 def test_the_card_says_what_the_files_say(project):
@@ -324,7 +324,7 @@ def test_a_head_comes_back_from_the_hub(project, hub, tmp_path, monkeypatch):
 
 def test_a_head_of_an_earlier_publication_is_removed(project, hub):
     """Else it would be read with weights that are not its own."""
-    earlier = (source_run.MARKER, heads.CONFIG, heads.WEIGHTS)
+    earlier = (model_card.MARKER, heads.CONFIG, heads.WEIGHTS)
     hub.files["me/tiny"] = dict.fromkeys(earlier, b"{}")
     main([CELL, "--to", "hf:me/tiny"])
     assert len(hub.commits) == 1 and not {heads.CONFIG, heads.WEIGHTS} & hub.files["me/tiny"].keys()

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from compclip.config.cell import Cell
-from compclip.prepare import benchmark_records, record_writer
-from compclip.prepare.benchmark_records import BenchmarkRecords, RecordPicture
-from compclip.prepare.record_writer import StoredRecord
+from compclip.prepare import record_writer
+from compclip.prepare.record_writer import BenchmarkRecords, RecordPicture, StoredRecord
 from compclip.report.tables import MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
@@ -25,7 +24,7 @@ def is_above(number: int) -> bool:
 
 def write_records(tmp_path: Path, picture: str = "gone.png") -> BenchmarkRecords:
     """Write and read the records."""
-    file = benchmark_records.records_file(tmp_path, "made")
+    file = record_writer.records_file(tmp_path, "made")
     records = [
         StoredRecord(
             "made",
@@ -40,7 +39,7 @@ def write_records(tmp_path: Path, picture: str = "gone.png") -> BenchmarkRecords
         for number in range(RECORDS)
     ]
     record_writer.write_records(file, records, ["f"])
-    return benchmark_records.read_records(file)
+    return record_writer.read_records(file)
 
 
 def make_table(outcomes: dict[str, np.ndarray], seeds: tuple[int, ...] = (0,), fingerprint: str = "f") -> ResultTable:

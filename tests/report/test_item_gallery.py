@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from compclip.report import item_gallery
-from compclip.report.item_gallery import make_galleries
-from compclip.report.row_items import join_items
+from compclip.report import row_items
+from compclip.report.row_items import join_items, make_galleries
 from tests.report.compared_rows import RECORDS, make_table, write_records
 
 
@@ -44,7 +43,7 @@ def test_items_with_pictures_texts_and_outcomes(root):
 
 def test_no_items_where_none_are_wanted_and_fewer_of_many_methods(root, monkeypatch):
     assert make(root, count=0) == []
-    monkeypatch.setattr(item_gallery, "MOST_ITEMS", 16)  # two rows, won and lost, of composition and of retrieval
+    monkeypatch.setattr(row_items, "MOST_ITEMS", 16)  # two rows, won and lost, of composition and of retrieval
     (gallery,) = make(root)
     assert [len(side) for side in (gallery.won, gallery.lost)] == [2, 2]
 

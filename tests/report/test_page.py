@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.prepare import benchmark_records, record_writer
-from compclip.prepare.benchmark_records import RecordPicture
-from compclip.prepare.record_writer import StoredRecord
+from compclip.prepare import record_writer
+from compclip.prepare.record_writer import RecordPicture, StoredRecord
 from compclip.report import __main__ as report_command
 from compclip.report import report_page, table_formats, tuned_rows
 from compclip.report.run_details import MissingResult, collect_runs
@@ -206,7 +205,7 @@ def recorded_project(project):
         for subset, count in (("swap_att", 10), ("swap_obj", 5))
         for i in range(count)
     ]
-    file = benchmark_records.records_file(project, "sugarcrepe")
+    file = record_writer.records_file(project, "sugarcrepe")
     record_writer.write_records(file, records, ["sugarcrepe" * 2])
     return project
 

@@ -7,7 +7,7 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published, RunFolder
-from compclip.track import studies
+from compclip.track import report_rows
 from tests import fake_runs
 from tests.track.project import HOME, steps, tracked, update
 
@@ -77,4 +77,6 @@ def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {name: t["number"] for name, t in studies.best_trials(studies.read_study(sweep)).items()} == {"loss": 0}
+    assert {name: t["number"] for name, t in report_rows.best_trials(report_rows.read_study(sweep)).items()} == {
+        "loss": 0
+    }

@@ -10,8 +10,7 @@ from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.config.sections import Train
 from compclip.train import accumulate, recorder, throughput
-from compclip.train.fitting_batch import GIB
-from compclip.train.throughput import Adviser
+from compclip.train.throughput import GIB, Adviser
 from tests import small_training
 
 CPU = torch.device("cpu")
