@@ -154,10 +154,10 @@ def _score_own(
     params: Params, args: argparse.Namespace, device: str, root: Path
 ) -> Iterator[tuple[str, dict[str, dict] | UserError]]:
     """Yield the results, or the error, of each of open_clip's checkpoints and runs' folders."""
-    from compclip.evaluate import score, scoring_options
+    from compclip.evaluate import run_checkpoints, score
 
     how = (args.model, device, args.tokenizer, args.activation, args.weights)
-    with scoring_options.open_checkpoints(args.checkpoint, root, *how) as checkpoints:
+    with run_checkpoints.open_checkpoints(args.checkpoint, root, *how) as checkpoints:
         loaded = scoring_options.load_benchmarks(params, args)
         if len(checkpoints) == 1:
             [(ref, checkpoint)] = checkpoints.items()

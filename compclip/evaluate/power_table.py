@@ -29,7 +29,7 @@ from compclip.base.messages import format_count
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module
-from compclip.report import statistics, tables
+from compclip.report import decisions, statistics, tables
 from compclip.report.statistics import LEVEL, ItemDifferences, Spread, Variance
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun, Result, make_items
@@ -128,14 +128,14 @@ def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) ->
     selected = tables.select_columns([run], params.report.columns, list(params.evaluate.benchmarks))
     columns = [c for c in (*tables.summary_columns(selected, [run]), *selected) if not c.score]
     rows = max(len(params.grid.methods) - 1, 1)
-    level = LEVEL / (rows * len(columns) if params.report.correction in statistics.NAMES else 1)
+    level = LEVEL / (rows * len(columns) if params.report.correction in decisions.NAMES else 1)
     powers = []
     for column in columns:
         differences = tables.collect_item_differences(column, [(run, run)])
         if differences:
             units = len({(d.benchmark if isinstance(u, str) else "", u) for d in differences for u in d.units})
             spreads = {n: assume_spread(differences, n, assumed) for n in seeds}
-            least = {n: float(statistics.least_difference(spread, level)) for n, spread in spreads.items()}
+            least = {n: float(decisions.least_difference(spread, level)) for n, spread in spreads.items()}
             items = sum(len(d.ids) for d in differences)
             powers.append(ColumnPower(column, items, units, least))
     return powers

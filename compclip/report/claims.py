@@ -29,7 +29,7 @@ from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
-from compclip.report import escape, published_numbers, statistics, tables
+from compclip.report import decisions, escape, published_numbers, tables
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
 from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column, ResultTable, RunsBySeed
@@ -187,17 +187,17 @@ def judge_claims(
 
 def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evidence]:
     """Leave open what is not decided any more after a correction over all inequalities that seeds enough judge."""
-    if correction not in statistics.NAMES:
+    if correction not in decisions.NAMES:
         return list(evidence)
     p_values = {}
     for index, e in enumerate(evidence):
         if e.interval and e.seeds >= LEAST_SEEDS:
-            p_values[index] = statistics.p_value(e.interval, e.inequality.margin / e.column.scale)
-    adjusted = statistics.adjust(list(p_values.values()), correction)
+            p_values[index] = decisions.p_value(e.interval, e.inequality.margin / e.column.scale)
+    adjusted = decisions.adjust(list(p_values.values()), correction)
     corrected = list(evidence)
     for index, p in zip(p_values, adjusted, strict=True):
         if not p <= LEVEL and evidence[index].verdict in (HOLDS, REFUTED):
-            why = f"not after {statistics.NAMES[correction]}'s correction"
+            why = f"not after {decisions.NAMES[correction]}'s correction"
             corrected[index] = replace(evidence[index], verdict=UNDECIDED, why=why)
     return corrected
 
@@ -222,7 +222,7 @@ def judge_inequality(
     verdict = decide_verdict(inequality.sign, inequality.margin / column.scale, interval) if enough else UNDECIDED
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
     if enough and verdict == UNDECIDED and interval:
-        why = statistics.describe_seeds(interval, inequality.margin / column.scale, column)
+        why = decisions.describe_seeds(interval, inequality.margin / column.scale, column)
     return Evidence(
         inequality=inequality,
         verdict=verdict,

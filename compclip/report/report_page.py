@@ -20,12 +20,12 @@ from compclip.prepare.record_writer import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims,
+    decisions,
     first_screen,
     published_numbers,
     report_figures,
     row_items,
     run_details,
-    statistics,
     table_formats,
     table_heads,
     tables,
@@ -205,12 +205,12 @@ def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list
 
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
     """Return tables with the verdicts that are decided after the correction, each table by itself."""
-    return tuple(statistics.correct_table(table, correction) for table in group_tables)
+    return tuple(decisions.correct_table(table, correction) for table in group_tables)
 
 
 def _mark_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
     """Return tables with the verdicts and ranks that are decided after the correction, each table by itself."""
-    return tuple(statistics.mark_order(table, correction) for table in _correct_tables(group_tables, correction))
+    return tuple(decisions.mark_order(table, correction) for table in _correct_tables(group_tables, correction))
 
 
 def _compare_blind(
@@ -221,7 +221,7 @@ def _compare_blind(
     for group in group_tables:
         table = blind_comparison.build_blind_table(group, blind.get(group.data, ()))
         if table:
-            compared[group.name] = replace(table, gains=statistics.correct_table(table.gains, correction))
+            compared[group.name] = replace(table, gains=decisions.correct_table(table.gains, correction))
     return compared
 
 
@@ -348,7 +348,7 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
 
 # What the template calls, by these names.
 TEMPLATE_MODULES = (
-    claims, first_screen, published_numbers, row_items, run_details, statistics, table_formats, tuned_rows
+    claims, decisions, first_screen, published_numbers, row_items, run_details, table_formats, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
     compare_tables, list_facts, describe_summaries, draw_wise_ft, draw_curves,
@@ -403,7 +403,7 @@ def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str
         sections.append(first_screen.LEGEND.format(to_markdown(table.label)))
         sections += [f"{SHARED} {to_markdown(note)}." for note in page.notes.get(table.table.name, ())]
         sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(table.table)]
-    sections.append(statistics.describe_correction(page.settings.correction))
+    sections.append(decisions.describe_correction(page.settings.correction))
     if page.results.missing:
         lines = [f"- {to_markdown(m.cell)}: {to_markdown(m.reason)}" for m in page.results.missing]
         sections.append("## Missing\n\n" + "\n".join(lines))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from compclip.base.messages import format_count
 from compclip.config.columns import SUMMARY
 from compclip.config.sections import WHOLE
-from compclip.report import escape, statistics, table_heads
+from compclip.report import decisions, escape, statistics, table_heads
 from compclip.report.escape import format_name, to_latex, to_markdown
 from compclip.report.statistics import Interval
 from compclip.report.table_heads import SHARED, SharedPictures
@@ -108,7 +108,7 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
         return cell._replace(small=cell.small.removesuffix(f" {basis}") if basis else cell.small)
 
     table = _layout_table(group, rows, show)
-    least = statistics.list_least(group) if rows else {}
+    least = decisions.list_least(group) if rows else {}
     texts = [f"±{format_number(least[column], column)}" if column in least else "" for column in group.columns]
     return table | {"basis": basis, "least": texts if least else []}
 

@@ -28,9 +28,8 @@ from compclip.config import grid as config_grid
 from compclip.runs import jobs, run_folder
 from compclip.runs.result_files import FinishedRun
 from compclip.track import entries as track_entries
-from compclip.track import report_rows, tracking_store, writer
-from compclip.track.entries import EntryOptions, MlflowEntry
-from compclip.track.writer import LiveRun
+from compclip.track import report_rows, tracking_store
+from compclip.track.entries import EntryOptions, LiveRun, MlflowEntry
 
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
@@ -91,7 +90,7 @@ def load_project(
     locations = list(track_entries.list_published(root))
     cells = [track_entries.read_run(*location) for location in ProgressLine("runs", len(locations), locations)]
     sweeps = [report_rows.read_study(file.parent) for file in sorted(studies_folder.glob("*/trials.json"))]
-    live_runs = tuple(run for run in writer.list_runs(root) if run.is_shown)
+    live_runs = tuple(run for run in track_entries.list_runs(root) if run.is_shown)
     if not (cells or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
     project = name_project(root)
@@ -165,7 +164,7 @@ class StoreFollower:
         A run that is published, or gone, has everything read again; of others their new lines alone. Raises UserError
         where the store cannot be reached, or a file is damaged; the next call goes on.
         """
-        runs = {run.key: run for run in writer.list_runs(self.root)}
+        runs = {run.key: run for run in track_entries.list_runs(self.root)}
         signatures = {key: run.signature for key, run in runs.items()}
         changed = [run for key, run in runs.items() if self._logged.get(key) != signatures[key]]
         if self.project is None or self._logged.keys() - runs.keys() or not all(run.is_shown for run in changed):

@@ -11,7 +11,7 @@ from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection
 from compclip.evaluate import power_table
 from compclip.evaluate.power_table import Assumptions
-from compclip.report import statistics
+from compclip.report import decisions
 from compclip.report.statistics import ItemDifferences, Spread, Variance
 
 
@@ -67,7 +67,7 @@ def test_a_line_for_each_column(params, capsys):
         ["summary/Comp", "24", "12"], ["sugarcrepe/swap_att", "8", "4"], ["sugarcrepe/swap", "16", "12"]
     ]  # fmt: skip
     assert lines[-1][:3] == ["Assumed,", "not", "measured:"] and "two models" in err
-    expected = 100 * statistics.least_difference(Spread(1, None, (Variance(0.2 * (0.9 / 8 + 0.1 / 4), 3),)))
+    expected = 100 * decisions.least_difference(Spread(1, None, (Variance(0.2 * (0.9 / 8 + 0.1 / 4), 3),)))
     assert lines[2][3] == f"{expected:.1f}"
 
 

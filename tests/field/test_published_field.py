@@ -16,7 +16,7 @@ import yaml
 from compclip.__main__ import main
 from compclip.base.errors import UserError
 from compclip.field import __main__ as field_command
-from compclip.field import field_page, tradeoff_figures
+from compclip.field import field_page
 from compclip.field.published_field import read_facts, read_field
 from tests import fake_runs
 from tests.conftest import ROOT
@@ -238,13 +238,13 @@ def test_no_axis_mixes_means():
 def test_arrows_begin_at_the_same_source():
     """At its pretrained model on the same backbone; a model from random weights has none, an ablation is small."""
     field = results().published
-    panels = tradeoff_figures.list_panels(field, field.facts.pictures["SugarCrepe"], "ViT-B/32")
+    panels = field_page.list_panels(field, field.facts.pictures["SugarCrepe"], "ViT-B/32")
     points = {(p.model.source, p.model.row, p.model.data): p for p in panels[0].points}
     bases = {p.model.source: (p.x, p.y) for p in panels[0].points if p.model.method == "pretrained"}
     assert points["CLIC", "CLIC-LAION", "LAION"].base == bases["CLIC"]
     assert points["TripletCLIP", "TripletCLIP", ""].base == bases["TripletCLIP"]
     assert points["TripletCLIP", "TripletCLIP", "CC3M"].base is None
-    counts = tradeoff_figures.count_numbers(field, panels)
+    counts = field_page.count_numbers(field, panels)
     assert counts["papers"] == len({p.model.source for panel in panels for p in panel.points} - {"vl_compo"})
 
 

@@ -37,8 +37,8 @@ BUDGETS = {
     "scenes": 773,
     "sweep": 1258,
     "text": 3608,
-    "track": 1150,
-    "train": 3390,
+    "track": 1154,
+    "train": 3389,
 }
 
 

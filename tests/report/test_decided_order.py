@@ -3,7 +3,7 @@
 import pytest
 
 from compclip.config.sections import HOLM
-from compclip.report import statistics, table_formats, tables
+from compclip.report import decisions, table_formats, tables
 from compclip.report.tables import Column
 from tests.report.test_crossed import run
 
@@ -30,12 +30,12 @@ def read_marks(table):
 
 
 def test_a_decided_order_has_its_best_and_second():
-    marked = statistics.mark_order(make_table(clic=90, negclip=60, finetune=30))
+    marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30))
     assert read_marks(marked) == {"clic": (1, ""), "negclip": (2, ""), "finetune": (0, "")}
 
 
 def test_rows_that_cannot_be_told_from_the_best_are_named_and_nothing_is_bold():
-    marked = statistics.mark_order(make_table(clic=90, negclip=89, finetune=30))
+    marked = decisions.mark_order(make_table(clic=90, negclip=89, finetune=30))
     assert read_marks(marked) == {"clic": (0, "negclip"), "negclip": (0, "clic"), "finetune": (0, "")}
     cell = table_formats.layout_headline(marked, "pretrained")["rows"][0][2][0]
     assert (cell.css, "cannot be told from negclip" in cell.title) == ("", True)
@@ -43,28 +43,28 @@ def test_rows_that_cannot_be_told_from_the_best_are_named_and_nothing_is_bold():
 
 
 def test_a_decided_best_stands_above_an_open_second():
-    marked = statistics.mark_order(make_table(clic=90, negclip=31, finetune=30))
+    marked = decisions.mark_order(make_table(clic=90, negclip=31, finetune=30))
     assert read_marks(marked) == {"clic": (1, ""), "negclip": (0, ""), "finetune": (0, "")}
 
 
 def test_where_less_is_better_the_least_is_best():
-    marked = statistics.mark_order(make_table(Column("b", "a", lower=True), clic=90, negclip=60, finetune=30))
+    marked = decisions.mark_order(make_table(Column("b", "a", lower=True), clic=90, negclip=60, finetune=30))
     assert read_marks(marked) == {"clic": (0, ""), "negclip": (2, ""), "finetune": (1, "")}
 
 
 def test_the_pretrained_model_takes_part():
-    marked = statistics.mark_order(make_table(pretrained=90, negclip=60))
+    marked = decisions.mark_order(make_table(pretrained=90, negclip=60))
     assert read_marks(marked) == {"pretrained": (1, ""), "negclip": (2, "")}
 
 
 @pytest.mark.parametrize(("correction", "rank"), [("none", 1), (HOLM, 0)])
 def test_a_correction_is_over_all_comparisons_of_a_table(correction, rank, monkeypatch):
     """Three comparisons: one p value of 3 % does not stand Holm's."""
-    monkeypatch.setattr(statistics, "p_value", lambda interval: 0.03)
-    marked = statistics.mark_order(make_table(clic=90, negclip=60, finetune=30), correction)
+    monkeypatch.setattr(decisions, "p_value", lambda interval: 0.03)
+    marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30), correction)
     assert read_marks(marked)["clic"][0] == rank
 
 
 def test_cosines_have_no_order():
     table = make_table(Column("b", "a", score=True), clic=90, negclip=60)
-    assert statistics.mark_order(table) == table
+    assert decisions.mark_order(table) == table

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
-from compclip.report import claims, statistics, tables
+from compclip.report import claims, decisions, statistics, tables
 from compclip.report.statistics import Spread, Variance, student_quantile
 from tests.report.test_claims import claim
 from tests.report.test_crossed import make_differences
@@ -17,11 +17,11 @@ P = [0.01, 0.04, 0.03, 0.005]
     [(HOLM, [0.03, 0.06, 0.06, 0.02]), (BENJAMINI_HOCHBERG, [0.02, 0.04, 0.04, 0.02]), ("none", P), (HOLM, [])],
 )
 def test_corrections_by_hand(method, expected):
-    assert statistics.adjust(P[: len(expected)], method).tolist() == pytest.approx(expected)
+    assert decisions.adjust(P[: len(expected)], method).tolist() == pytest.approx(expected)
 
 
 def test_no_adjusted_p_value_is_above_one():
-    assert statistics.adjust([0.9, 0.8], HOLM).tolist() == [1.0, 1.0]
+    assert decisions.adjust([0.9, 0.8], HOLM).tolist() == [1.0, 1.0]
 
 
 def make_interval(rng, gap, seeds=5, items=400, seed_sd=0.02):
@@ -31,14 +31,14 @@ def make_interval(rng, gap, seeds=5, items=400, seed_sd=0.02):
 
 def test_a_p_value_is_below_five_percent_where_the_interval_excludes_zero(rng):
     intervals = [make_interval(rng, gap) for gap in np.linspace(0, 0.15, 40)]
-    decided = [statistics.p_value(interval) <= 0.05 for interval in intervals]
+    decided = [decisions.p_value(interval) <= 0.05 for interval in intervals]
     assert decided == [interval.sign != 0 for interval in intervals] and {True, False} == set(decided)
-    moved = [statistics.p_value(interval, interval.estimate) for interval in intervals]
+    moved = [decisions.p_value(interval, interval.estimate) for interval in intervals]
     assert moved == pytest.approx([1.0] * len(moved))
 
 
 def test_a_least_difference_is_decided_in_about_eight_of_ten_repeats(rng):
-    least = np.median([statistics.least_difference(make_interval(rng, 0.0).spread) for _ in range(100)])
+    least = np.median([decisions.least_difference(make_interval(rng, 0.0).spread) for _ in range(100)])
     assert 0.6 < np.mean([make_interval(rng, least).sign > 0 for _ in range(300)]) < 0.9
 
 
@@ -58,14 +58,12 @@ def make_open_interval(gap, shift, units):
 def test_seeds_that_a_claim_would_need():
     """With 9 degrees of freedom t is 2.26: ten seeds leave 0.72 of a deviation of 1."""
     column = tables.Column("b", "a")
-    assert statistics.seeds_needed(make_open_interval(0.75, 1.0, 0.0)) == 10
-    assert statistics.seeds_needed(make_open_interval(1.75, 1.0, 0.0), margin=1.0) == 10
+    assert decisions.seeds_needed(make_open_interval(0.75, 1.0, 0.0)) == 10
+    assert decisions.seeds_needed(make_open_interval(1.75, 1.0, 0.0), margin=1.0) == 10
     few_items = make_open_interval(0.02, 0.0001, 0.0004)
-    assert statistics.seeds_needed(few_items) is None
-    assert statistics.describe_seeds(few_items, 0.0, column).endswith("its items leave ±3.9")
-    assert statistics.describe_seeds(make_open_interval(0.75, 1.0, 0.0), 0.0, column).startswith(
-        "10 seeds would decide"
-    )
+    assert decisions.seeds_needed(few_items) is None
+    assert decisions.describe_seeds(few_items, 0.0, column).endswith("its items leave ±3.9")
+    assert decisions.describe_seeds(make_open_interval(0.75, 1.0, 0.0), 0.0, column).startswith("10 seeds would decide")
 
 
 # in tables
@@ -89,7 +87,7 @@ def make_table(p_values):
     ("correction", "verdicts"), [("none", [1, 1, 1, 1]), (HOLM, [1, 0, 0, 1]), (BENJAMINI_HOCHBERG, [1, 1, 1, 1])]
 )
 def test_marks_are_corrected_over_the_table(correction, verdicts):
-    (row,) = statistics.correct_table(make_table(P), correction).rows
+    (row,) = decisions.correct_table(make_table(P), correction).rows
     assert [cell.verdict for cell in row.statistics.values()] == verdicts
 
 
