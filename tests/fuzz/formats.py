@@ -75,6 +75,16 @@ def _crepe() -> Files:
             for kind in ("atom", "swap", "negate") for n in range(4, 13)}  # fmt: skip
 
 
+def _docci_csv() -> Files:
+    lines = (f"test_{n},a.png,{TWO[0]}. {TWO[1]}.,test" for n in range(2))
+    return {"docci.csv": "\n".join(["example_id,image_file,description,split", *lines]) + "\n"}
+
+
+def _flair(file: str) -> Callable[[], Files]:
+    rows = [{"image_id": n, "image": f"{n}.jpg", "caption": text} for n, text in enumerate(TWO, 1)]
+    return lambda: {file: {"annotations": rows}}
+
+
 def _imageinwords() -> Files:
     return {f"{name}/data.jsonl": [{"image": "1", "IIW": f"{TWO[0]}. {TWO[1]}."}] for name in imageinwords.SETS}
 
@@ -105,6 +115,37 @@ def _mmvp_vlm() -> Files:
 def _sharegpt4v() -> Files:
     turns = [{"from": "human", "value": "Describe."}, {"from": "gpt", "value": TWO[0]}]
     return {sharegpt4v.FILES[0]: [{"image": "sam/images/a.png", "conversations": turns}] * 1000}
+
+
+def _lavis() -> Files:
+    rows = [{"image": "folder/a.png", "caption": list(TWO)}, {"image": "b.jpg", "caption": TWO[0], "image_id": 1}]
+    return {"coco_karpathy_test.json": rows}
+
+
+def _unquoted() -> Files:
+    return {"flickr8k_test_karpathy.txt": f"image,caption\n1.jpg,{TWO[0]}, red\n2.jpg,{TWO[1]}\n"}
+
+
+def _tokens() -> Files:
+    return {"Flickr8k.token.txt": f"a.png#0\t{TWO[0]}\na.png#1\t{TWO[1]}\nb.jpg#0\t{TWO[1]}\n"}
+
+
+def _eqben_videos() -> Files:
+    frame = {"image0": "a.png", "image1": "b.png", "caption0": [TWO[0], "x"], "caption1": [TWO[1]]}
+    return {"eqbenag.json": {"v.mp4": {"cup": [frame] * 2}}, "eqbengebc.json": {"v": [{**frame, "caption1": "y"}]}}
+
+
+def _index() -> Files:
+    return {**_zeroshot(), "test.txt": "t.zip@a.png 0\nt.zip@b.jpg 0,1\n"}
+
+
+def _index_json() -> Files:
+    index = {
+        "images": [{"id": 1, "file_name": "a.png", "zip_file": "t.zip"}, {"id": 2, "file_name": "b.jpg"}],
+        "annotations": [{"image_id": 1, "category_id": 1}, {"image_id": 2, "category_id": 2}],
+        "categories": [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}],
+    }
+    return {**_zeroshot(), "test.json": index}
 
 
 def _urban1k() -> Files:
@@ -152,6 +193,16 @@ BENCHMARKS: dict[str, Callable[[], Files]] = {
     "cola_single": _cola_single, "crepe": _crepe, "dci": _dci, "genai_bench": _genai_bench, "imageinwords": _imageinwords,
     "mmvp_vlm": _mmvp_vlm, "retrieval": _karpathy, "sdci": _sdci, "sharegpt4v": _sharegpt4v, "urban1k": _urban1k,
     "vismin": _vismin, "zeroshot": _zeroshot,
+}  # fmt: skip
+# Other layouts of some of them: the module, files, and the split that it takes to read them.
+LAYOUTS: dict[str, tuple[str, Callable[[], Files], str]] = {
+    "retrieval_coco": ("retrieval", _coco, ""), "retrieval_flickr": ("retrieval", _flickr, ""),
+    "retrieval_lavis": ("retrieval", _lavis, ""), "retrieval_unquoted": ("retrieval", _unquoted, ""),
+    "retrieval_tokens": ("retrieval", _tokens, ""), "eqben_videos": ("eqben", _eqben_videos, ""),
+    "docci_csv": ("docci", _docci_csv, ""), "docci_flair": ("docci", _flair("annotations/test_annotations.json"), ""),
+    "imageinwords_flair": ("imageinwords", _flair("finegrained_annotations.json"), ""),
+    "urban1k_flair": ("urban1k", _flair("annotations/annotations.json"), ""),
+    "zeroshot_index": ("zeroshot", _index, "test.txt"), "zeroshot_index_json": ("zeroshot", _index_json, "test.json"),
 }  # fmt: skip
 SOURCES: dict[str, tuple[str, Callable[[], Files]]] = {
     "coco": ("captions.json", _coco),

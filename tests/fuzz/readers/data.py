@@ -24,6 +24,8 @@ def _benchmarks() -> Iterator[Reader]:
     for name, make_files in formats.BENCHMARKS.items():
         make = _with_own_pictures(name, make_files(), "")
         yield Reader(f"benchmark:{name}", make, _scorer(name), ("files/**/*",))
+    for name, (module, files, split) in formats.LAYOUTS.items():
+        yield Reader(f"benchmark:{name}", _with_pictures(files), _scorer(module, split), ("files/**/*",))
     yield Reader("benchmark:zeroshot_tars", _tars, _scorer("zeroshot", images="files"), ("files/*.tar",))
     yield Reader("benchmark:retrieval_tars", _captioned, _scorer("retrieval", images="files"), ("files/*.tar",))
     yield Reader("benchmark:zeroshot_parquet", _tables, _scorer("zeroshot"), ("files/*.parquet",))

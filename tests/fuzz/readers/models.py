@@ -1,4 +1,4 @@
-"""Checkpoints, weights, adapters, tokenizers, and the folder of a model that captions."""
+"""Checkpoints, weights, adapters, tokenizers."""
 
 import functools
 import json
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz import formats
 from tests.fuzz.reader import Reader
 from tests.fuzz.tiny import tiny, tiny_folder
 
@@ -19,14 +18,18 @@ def readers() -> Iterator[Reader]:
     yield Reader("checkpoint", _checkpoint, lambda _: _opened("model"), ("model/*.json", "model/*.json", "model/*"))
     yield Reader("weights:safetensors", _checkpoint, lambda _: _opened("model"), ("model/*.safetensors",))
     yield Reader("weights:pt", _pickled, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader("weights:beside", _beside, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader("weights:loralib", _loralib, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader(
+        "weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*", "theirs/*")
+    )
+    yield Reader("weights:authors", _authors, lambda _: _opened("weights.pt", "quick.json"), ("weights.pt",))
     yield Reader("weights:index", _indexed, lambda _: _opened("model"), ("model/*.index.json", "model/part.*"))
     yield Reader("weights:arrays", _arrays, lambda _: _opened("weights.npz", "tiny.json", "gelu"), ("weights.npz",))
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
     yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
     yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
     yield Reader("tokenizer", _tokenizer, lambda _: _opened("model"), ("model/tok*", "model/open_clip_config.json"))
-    small = ("m/chat_template.jinja", "m/processor_config.json", "m/tokenizer_config.json", "m/generation_config.json")
-    yield Reader("captioner:hf", _chat, lambda _: _captioned(), small)
 
 
 def _checkpoint(folder: Path) -> None:
@@ -67,6 +70,91 @@ def _arrays(folder: Path) -> None:
 
     _checkpoint(folder)
     np.savez(folder / "weights.npz", **{name: tensor.numpy() for name, tensor in tiny().clip.state_dict().items()})
+
+
+def _beside(folder: Path) -> None:
+    """As CoN-CLIP's and others': settings beside the weights, which torch does not read by itself."""
+    import argparse
+
+    import torch
+
+    _checkpoint(folder)
+    torch.save({"model": tiny().clip.state_dict(), "args": argparse.Namespace(lr=1e-6)}, folder / "weights.pt")
+
+
+def _loralib(folder: Path) -> None:
+    import torch
+
+    _checkpoint(folder)
+    factors = {}
+    for name, weight in tiny().clip.state_dict().items():
+        if name.endswith(("in_proj_weight", "c_fc.weight", "conv1.weight")):
+            side = weight.shape[-1] if weight.ndim == 4 else 1
+            stem = f"{name}_" if name.endswith("in_proj_weight") else name.removesuffix("weight")
+            factors[f"{stem}lora_A"] = torch.zeros(2 * side, weight.shape[1] * side)
+            factors[f"{stem}lora_B"] = torch.zeros(weight.shape[0] * side, 2 * side)
+    torch.save({"state_dict": tiny().clip.state_dict() | factors}, folder / "weights.pt")
+
+
+def _transformers(folder: Path) -> None:
+    """The tiny model under transformers' names."""
+    from safetensors.torch import save_file
+
+    _checkpoint(folder)
+    (folder / "theirs").mkdir()
+    acts = {"hidden_act": "gelu"}
+    config = {"model_type": "clip", "text_config": acts, "vision_config": acts}
+    (folder / "theirs" / "config.json").write_text(json.dumps(config))
+    tensors = {}
+    for name, tensor in tiny().clip.state_dict().items():
+        hub_name = functools.reduce(lambda n, pair: n.replace(*pair), _THEIRS, name)
+        if ".in_proj_" in hub_name:
+            stem, _, end = hub_name.partition("in_proj_")
+            tensors |= {f"{stem}{k}_proj.{end}": t.clone() for k, t in zip("qkv", tensor.chunk(3), strict=True)}
+        else:
+            tensors[hub_name] = (tensor.T if hub_name.endswith("_projection.weight") else tensor).contiguous()
+    save_file(tensors, folder / "theirs" / "model.safetensors")
+
+
+# open_clip's names, in the order in which they are exchanged for transformers'.
+_THEIRS = (
+    ("visual.transformer.resblocks", "vision_model.encoder.layers"),
+    ("transformer.resblocks", "text_model.encoder.layers"),
+    ("visual.proj", "visual_projection.weight"),
+    ("text_projection", "text_projection.weight"),
+    ("visual.positional_embedding", "vision_model.embeddings.position_embedding.weight"),
+    ("visual.class_embedding", "vision_model.embeddings.class_embedding"),
+    ("visual.conv1", "vision_model.embeddings.patch_embedding"),
+    ("visual.ln_pre", "vision_model.pre_layrnorm"),
+    ("visual.ln_post", "vision_model.post_layernorm"),
+    ("positional_embedding", "text_model.embeddings.position_embedding.weight"),
+    ("token_embedding", "text_model.embeddings.token_embedding"),
+    ("ln_final", "text_model.final_layer_norm"),
+    ("ln_1", "layer_norm1"),
+    ("ln_2", "layer_norm2"),
+    (".attn.", ".self_attn."),
+    ("c_fc", "fc1"),
+    ("c_proj", "fc2"),
+)
+
+
+def _authors(folder: Path) -> None:
+    """Llip's layout: a tower with several class tokens, and a head."""
+    import torch
+
+    _checkpoint(folder)
+    config = json.loads((folder / "tiny.json").read_text())
+    (folder / "quick.json").write_text(json.dumps(config | {"quick_gelu": True}))
+    state = {name: tensor for name, tensor in tiny().clip.state_dict().items() if name != "visual.proj"}
+    (width, text_width), dim = (
+        (state[name].shape[0] for name in ("visual.ln_post.weight", "ln_final.weight")),
+        config["embed_dim"],
+    )
+    state["visual.class_embedding"] = torch.zeros(2, width)
+    state["visual.positional_embedding"] = torch.zeros(1 + len(state["visual.positional_embedding"]), width)
+    state |= {name: torch.zeros(2, width, dim) for name in ("k_proj", "v_proj")}
+    state |= {"q_proj": torch.zeros(text_width, dim), "pred.out_proj": torch.zeros(dim, dim)}
+    torch.save({"state_dict": state}, folder / "weights.pt")
 
 
 def _archive(folder: Path) -> None:
@@ -132,23 +220,3 @@ def _tokenizer(folder: Path) -> None:
     (folder / "model" / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "sep_token": "[SEP]"})
     )
-
-
-def _chat(folder: Path) -> None:
-    import transformers
-
-    from tests import tiny_chat
-
-    tiny_chat.llava(folder / "m", transformers)
-    formats.pictures(folder, ("a.png",))
-
-
-def _captioned() -> None:
-    from compclip.base import plugins
-    from compclip.config.sections import Data
-    from compclip.data.sample import Sample
-
-    captioner = plugins.load_plugin(plugins.CAPTIONERS, "hf")
-    cfg = captioner.Config(model="m", device="cpu", max_new_tokens=2)
-    with captioner.opened(Data("karpathy", "d.json", ".", captioner="hf"), cfg) as caption:
-        caption([Sample("a", "a.png", ("old",))], "00000")
