@@ -276,9 +276,9 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     if views.target:
         texts[TARGET] = (draw_text(rng)[0],)
     regions: list[RegionView | None] = []
-    asked = views.regions
-    if asked:
-        regions = [_draw_or_none(rng, _draw_region(asked, picture, rng)) for _ in range(asked.count)]
+    wish = views.regions
+    if wish:
+        regions = [_draw_or_none(rng, _draw_region(wish, picture, rng)) for _ in range(wish.count)]
     return View(
         image=picture,
         caption=caption,
@@ -291,12 +291,12 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     )
 
 
-def _draw_region(asked: Regions, picture: Image.Image, rng: np.random.Generator) -> RegionView:
+def _draw_region(wish: Regions, picture: Image.Image, rng: np.random.Generator) -> RegionView:
     low = rng.uniform(0, 0.5, 2)
     high = low + rng.uniform(0.1, 0.5, 2)
-    false_texts = tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(asked.negatives))
+    false_texts = tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(wish.negatives))
     texts = (draw_text(rng)[0], draw_text(rng)[0])[: 2 if false_texts else 1] + false_texts
-    return RegionView((low[0], low[1], high[0], high[1]), texts, picture if asked.crops else None)
+    return RegionView((low[0], low[1], high[0], high[1]), texts, picture if wish.crops else None)
 
 
 def _draw_or_none(rng: np.random.Generator, value: Any) -> Any:

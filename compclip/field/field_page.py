@@ -463,10 +463,10 @@ def write_names(ax: Axes, panel: Panel) -> None:
 
     Of the same weights at one place, as several sources have them, one name is written.
     """
-    taken = []
+    used_boxes = []
     for point in panel.inside:
         x, y = ax.transData.transform((point.x, point.y))
-        taken.append((x - 4, y - 4, x + 4, y + 4))
+        used_boxes.append((x - 4, y - 4, x + 4, y + 4))
     scale = ax.figure.dpi / 72
     frame = ax.get_window_extent()
     names: dict[tuple[str, int, int], Point] = {}
@@ -485,12 +485,12 @@ def write_names(ax: Axes, panel: Panel) -> None:
         width = 4.6 * len(name) * scale
         for right, up in OFFSETS:
             box = name_box(x, y, (right * scale, up * scale), width, 2 * scale, 8 * scale)
-            if box[0] > frame.x0 and box[2] < frame.x1 and not any(boxes_overlap(box, other) for other in taken):
+            if box[0] > frame.x0 and box[2] < frame.x1 and not any(boxes_overlap(box, used) for used in used_boxes):
                 side = "left" if right > 0 else "right"
                 ax.annotate(
                     name, (point.x, point.y), (right, up), textcoords="offset points", ha=side, fontsize=8.5, zorder=5
                 )
-                taken.append(box)
+                used_boxes.append(box)
                 break
 
 

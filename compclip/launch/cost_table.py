@@ -216,9 +216,9 @@ def find_card(name: str) -> Card:
 def choose_card(constraint: str) -> Card:
     """Return the card that a profile's constraint names, the smallest of several; `DEFAULT` where it names none."""
     words = set(re.findall(r"[a-z0-9]+", constraint.lower()))
-    named = [card for card in load_cards().values() if card.name.partition("-")[0] in words]
-    sized = [card for card in named if card.name.partition("-")[2] in words]
-    return min(sized or named or [find_card(DEFAULT)], key=lambda card: card.memory_gib)
+    same_chip = [card for card in load_cards().values() if card.name.partition("-")[0] in words]
+    same_size = [card for card in same_chip if card.name.partition("-")[2] in words]
+    return min(same_size or same_chip or [find_card(DEFAULT)], key=lambda card: card.memory_gib)
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,11 @@ def list_group_slices(groups: Iterable[Sequence[str]]) -> Members:
 
 
 def _name_texts(texts: Sequence[str]) -> list[str]:
-    first, *others = [_words(text) for text in texts] or [()]
+    first, *later_texts = [_words(text) for text in texts] or [()]
     names = [f"word: {word}" for word in first]
-    return names + _name_edit(first, min(others, key=lambda other: _distance(first, other))) if others else names
+    return (
+        names + _name_edit(first, min(later_texts, key=lambda words: _distance(first, words))) if later_texts else names
+    )
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -133,16 +135,16 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(WORD.findall(text.lower()))
 
 
-def _distance(first: Sequence[str], other: Sequence[str]) -> int:
+def _distance(first: Sequence[str], second: Sequence[str]) -> int:
     a = Counter(first)
-    b = Counter(other)
+    b = Counter(second)
     return (a - b).total() + (b - a).total()
 
 
-def _name_edit(first: Sequence[str], other: Sequence[str]) -> list[str]:
+def _name_edit(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Name what the other text changes in the first, and where."""
     a = Counter(first)
-    b = Counter(other)
+    b = Counter(second)
     removed = list((a - b).elements())
     added = list((b - a).elements())
     names = [f"only in the first text: {word}" for word in removed]
@@ -151,11 +153,10 @@ def _name_edit(first: Sequence[str], other: Sequence[str]) -> list[str]:
         names.append(f"edit: {removed[0]} -> {added[0]}")
     if not removed and not added:
         names.append("edit: the same words in another order")
-    longer = len(other) - len(first)
+    longer = len(second) - len(first)
     names.append(f"the other text is {'longer' if longer > 0 else 'shorter' if longer else 'as long'}")
-    change = next(
-        (i for i, (x, y) in enumerate(zip(first, other, strict=False)) if x != y), min(len(first), len(other))
-    )
+    common = min(len(first), len(second))
+    change = next((i for i in range(common) if first[i] != second[i]), common)
     third = min(2, 3 * change // max(1, len(first)))
     return [*names, f"texts part in the {('first', 'second', 'last')[third]} third"]
 

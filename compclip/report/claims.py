@@ -149,12 +149,12 @@ def check_claim_names(claims: Sequence[Claim], methods: Collection[str], columns
     """Raise UserError for a method or a column of a claim that neither the grid nor a published table has."""
     for claim in claims:
         for inequality in claim.inequalities:
-            place = f"{where}: {claim.name}: {inequality.text!r}"
+            source = f"{where}: {claim.name}: {inequality.text!r}"
             for name in (inequality.left, inequality.right):
                 if name not in methods:
-                    raise unknown("method", name, methods, place)
+                    raise unknown("method", name, methods, source)
             if inequality.column not in columns:
-                raise unknown("column", inequality.column, columns, place)
+                raise unknown("column", inequality.column, columns, source)
 
 
 def judge_claims(

@@ -325,8 +325,8 @@ def list_obstacles(group: ResultTable, names: Collection[str], official: Officia
         reason = find_obstacle(column, group, official) if column.name in names else ""
         if reason:
             is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
-            listed = names_by_reason.setdefault(reason, [])
+            reason_names = names_by_reason.setdefault(reason, [])
             name = column.name if is_mean else column.benchmark
-            if name not in listed:
-                listed.append(name)
+            if name not in reason_names:
+                reason_names.append(name)
     return names_by_reason

@@ -168,7 +168,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     notes[table_heads.SEARCHED] = tuned_rows.describe_searches(main_tables, results.tuning)
     uncorrected = [table.mark_rows(notes) for table in main_tables]
     subsets = _build_tables(results, settings, [c for c in remaining if "/" in c.metric])
-    others = _build_tables(results, settings, [c for c in remaining if "/" not in c.metric])
+    whole_set_tables = _build_tables(results, settings, [c for c in remaining if "/" not in c.metric])
     contrasts = tables.build_contrasts(uncorrected, reference)
     whole = []
     if settings.split.name != WHOLE:
@@ -176,7 +176,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     page_tables = PageTables(
         main=_mark_tables(uncorrected, correction),
         subsets=_mark_tables([table.mark_rows(notes) for table in subsets], correction),
-        other_metrics=_mark_tables([table.mark_rows(notes) for table in others], correction),
+        other_metrics=_mark_tables([table.mark_rows(notes) for table in whole_set_tables], correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
         whole=tuple(whole),

@@ -42,7 +42,7 @@ STYLE: dict[Any, Any] = {
 DIAMOND = {"marker": "D", "color": INK, "markerfacecolor": PAPER, "markersize": 7.5, "markeredgewidth": 1.6}
 DPI = 72  # a point is a pixel of the page
 # where a name may begin beside its mark, in pixels to the right and up; further away a line leads to it
-PLACES = [(right, up) for up in (7, -7, 0, 19, -19, 32, -32, 45, -45) for right in (9, -9, 26, -26, 44, -44, 62, -62)]
+OFFSETS = [(right, up) for up in (7, -7, 0, 19, -19, 32, -32, 45, -45) for right in (9, -9, 26, -26, 44, -44, 62, -62)]
 NEAR = 20
 Box = tuple[float, float, float, float]  # left, bottom, right and top, in pixels
 
@@ -110,11 +110,11 @@ class SvgPlot:
                 occupied += [(x - 1, y - 1, x + 1, y + 1) for x, y in np.linspace(start, end, 8)]
         for x, y, name in self._names:
             x_px, y_px = to_pixel((x, y))
-            boxes = [name_box(x_px, y_px, place, 7.0 * len(name), 6, 7) for place in PLACES]
+            boxes = [name_box(x_px, y_px, offset, 7.0 * len(name), 6, 7) for offset in OFFSETS]
             inside = [b for b in boxes if b[0] > frame.x0 and b[2] < self.figure.bbox.x1 and frame.y0 < b[1] < frame.y1]
-            box = min(inside or boxes, key=lambda b: sum(boxes_overlap(b, other) for other in occupied))
+            box = min(inside or boxes, key=lambda b: sum(boxes_overlap(b, used) for used in occupied))
             occupied.append(box)
-            right, up = PLACES[boxes.index(box)]
+            right, up = OFFSETS[boxes.index(box)]
             arrow = {"arrowstyle": "-", "color": SOFT} if max(abs(right), abs(up)) > NEAR else None
             self.axes.annotate(
                 encode_xml(name), (x, y), (right, up), textcoords="offset pixels", ha="left" if right > 0 else "right",
@@ -127,9 +127,9 @@ def encode_xml(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def name_box(x: float, y: float, place: tuple[float, float], width: float, below: float, above: float) -> Box:
-    """Return the box of a name that begins, or ends where it lies to the left, at a place beside a mark."""
-    right, up = place
+def name_box(x: float, y: float, offset: tuple[float, float], width: float, below: float, above: float) -> Box:
+    """Return the box of a name that begins, or ends where it lies to the left, at an offset from a mark."""
+    right, up = offset
     left = x + right if right > 0 else x + right - width
     return left, y + up - below, left + width, y + up + above
 

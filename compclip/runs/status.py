@@ -244,16 +244,16 @@ def watch(params_path: str) -> None:
     file that is being edited does not end the watch.
     """
     params = Path(params_path)
-    listed: tuple[list[ListedRun], int] = ([], 0)
-    listed_for: tuple[int, int] | None = None
+    runs_and_older: tuple[list[ListedRun], int] = ([], 0)
+    looked_up_at: tuple[int, int] | None = None
     while True:
         size = shutil.get_terminal_size()
         state = params.stat().st_mtime_ns if params.is_file() else 0, int(time.monotonic() // LISTING_S)
         try:
-            if state != listed_for:
-                listed = run_table.list_runs(params_path)
-                listed_for = state
-            page = format_page(*listed, size.columns, most=size.lines - FRAME)
+            if state != looked_up_at:
+                runs_and_older = run_table.list_runs(params_path)
+                looked_up_at = state
+            page = format_page(*runs_and_older, size.columns, most=size.lines - FRAME)
         except UserError as error:
             page = f"error: {one_line(str(error))}"
         print(f"\033[H\033[J{page}\n{time.strftime('%H:%M:%S')}, Ctrl-C ends", flush=True)

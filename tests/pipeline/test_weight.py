@@ -30,7 +30,7 @@ BUDGETS = {
     "llm": 388,
     "methods": 76,
     "model": 2499,
-    "prepare": 2290,
+    "prepare": 2291,
     "publish": 527,
     "report": 3060,
     "runs": 2651,
