@@ -17,17 +17,15 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from PIL.Image import Image
-from torch import Tensor
 
 from compclip.base import safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import atomic, read_mapping, update_json
+from compclip.base.lazy_torch import torch
 from compclip.base.safe_names import SafeName
 from compclip.config import plan
 from compclip.config.cell import PRETRAINED, Cell
@@ -35,10 +33,14 @@ from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
 from compclip.interface.views import STORED_NEIGHBOURS
-from compclip.model import towers
-from compclip.model.clip_model import ClipModel
 from compclip.runs import run_store
 from compclip.runs.run_folder import NEIGHBOURS_RECORD, Inputs, read_neighbours_record
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from compclip.model.clip_model import ClipModel
 
 STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
@@ -63,10 +65,7 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
 
 def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
     """Write the neighbours of one pair; gives what is to be known of them."""
-    import numpy as np
-
-    from compclip.data.prepared_dataset import PreparedDataset
-    from compclip.model import backbone
+    from compclip.model import backbone  # takes seconds to load, and most grids ask for no neighbours
     from compclip.train import distributed
 
     data = PreparedDataset(inputs.data)
@@ -182,6 +181,8 @@ def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> 
 
 
 def _encode(model: ClipModel, pictures: list[Image]) -> Tensor:
+    from compclip.model import towers
+
     device = next(model.clip.parameters()).device
     with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         return towers.encode_images(model.clip, model.pixels(pictures).to(device))[0].float().cpu()

@@ -123,6 +123,12 @@ def test_what_only_looks_at_parameters_and_files_needs_no_torch():
     assert not set(run_python(LOOK).split()) & {"torch", "open_clip", "torchvision", "matplotlib", "PIL"}
 
 
+def test_a_stage_that_finds_nothing_to_do_needs_no_torch():
+    """Most grids ask for no neighbours: loading torch and open_clip for that took seven seconds of a core."""
+    loaded = run_python("import sys, compclip.train.neighbours; print(*sys.modules)").split()
+    assert not set(loaded) & {"torch", "open_clip", "torchvision"}
+
+
 def run_python(code: str) -> str:
     """What a fresh process prints."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
