@@ -43,9 +43,12 @@ def _mask_user(text: str, scheme: str) -> str:
 
 def _mask_options(host: str) -> str:
     path, mark, query = host.partition("?")
-    options = [(option, *option.partition("=")[:2]) for option in query.split("&")]
-    masked = [f"{name}={HIDDEN}" if equals and SECRET.search(unquote(name)) else o for o, name, equals in options]
-    return path + mark + "&".join(masked)
+    options = query.split("&")
+    for number, option in enumerate(options):
+        name, equals, _ = option.partition("=")
+        if equals and SECRET.search(unquote(name)):
+            options[number] = f"{name}={HIDDEN}"
+    return path + mark + "&".join(options)
 
 
 def check_url(uri: str, what: str) -> str:
