@@ -185,7 +185,7 @@ def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
         save(file, **state)
     same(backbone.load("theirs.bin", tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
     save("theirs.npz", **state, extra=np.array([Evil()], dtype=object))
-    with pytest.raises(UserError, match=r"theirs.npz: not a readable weights file \(ValueError\); fetch it again"):
+    with pytest.raises(UserError, match="theirs.npz: not a readable weights file"):
         backbone.load("theirs.npz", tiny, activation="quickgelu")
     assert not Path("ran").exists()
 
@@ -475,4 +475,4 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
     save_file({k: v for k, v in state.items() if k != first}, folder / "model.safetensors")
     assert "'transformer.resblocks.0.attn.in_proj_weight" in refusal_of()
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-    assert "has config.json but no model.safetensors; put the weights there" in refusal_of()
+    assert "has config.json but no weights; put model.safetensors there" in refusal_of()
