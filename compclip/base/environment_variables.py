@@ -48,11 +48,10 @@ def check_variable_name(variable: str, where: str, example: str) -> None:
 
 def check_allowed(references: Iterable[tuple[str, str]], where: str) -> None:
     """Raise UserError naming the first key whose text reads a variable that is not allowed; nothing is resolved."""
-    allowed = list_allowed()
     denied: dict[str, str] = {}
     for key, text in references:
         for name in READ.findall(text):
-            if name not in allowed:
+            if name not in list_allowed():
                 denied.setdefault(name, key)
     for name, key in denied.items():
         raise UserError(

@@ -77,17 +77,14 @@ def take_options(argv: Sequence[str]) -> list[str]:
     With `-v` the libraries' own messages are shown as well. What is behind `--` is left alone.
     """
     end = argv.index("--") if "--" in argv else len(argv)
-    command_words = []
-    for word in argv[:end]:
-        if word in LEVEL_OPTIONS:
-            os.environ[LEVEL_VARIABLE] = LEVEL_OPTIONS[word]
-        else:
-            command_words.append(word)
+    options = [word for word in argv[:end] if word in LEVEL_OPTIONS]
+    if options:
+        os.environ[LEVEL_VARIABLE] = LEVEL_OPTIONS[options[-1]]
     if os.environ.get(LEVEL_VARIABLE) == "debug":
         import logging
 
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-    return [*command_words, *argv[end:]]
+    return [word for word in argv[:end] if word not in LEVEL_OPTIONS] + list(argv[end:])
 
 
 def entry(main: Callable[[list[str]], int]) -> int:

@@ -129,12 +129,10 @@ def read_text(path: str | Path) -> str:
 def read_bytes(path: str | Path) -> bytes:
     """Return the file's bytes. Raises UserError where it is missing, unreadable or no regular file, as a pipe."""
     advice = "give the path of an existing file"
-    with (
-        report_failure(repr(str(path)), advice, ValueError),  # a NUL in the name
-        report_refusal(str(path), Path(path), advice),
-        # a pipe without a writer does not block
-        open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file,
-    ):
+    failure = report_failure(repr(str(path)), advice, ValueError)  # a NUL in the name
+    refusal = report_refusal(str(path), Path(path), advice)
+    # a pipe without a writer does not block
+    with failure, refusal, open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UserError(f"{path}: not a regular file; give the path of one")
         return file.read()
@@ -177,9 +175,8 @@ def fingerprint(*paths: str | Path) -> str:
     """
     digest = hashlib.sha256()
     for path in map(Path, paths):
-        is_folder = path.is_dir()
-        for file in sorted(path.rglob("*")) if is_folder else [path]:
-            if LEFTOVER.fullmatch(file.name) or (is_folder and not file.is_file()):
+        for file in filter(Path.is_file, sorted(path.rglob("*"))) if path.is_dir() else [path]:
+            if LEFTOVER.fullmatch(file.name):
                 continue
             digest.update(os.fsencode(file.relative_to(path.parent)) + b"\0")  # also of names that are no UTF-8
             with report_refusal(str(file), file, "give the path of an existing file"), open(file, "rb") as handle:
@@ -235,14 +232,11 @@ def parse_json(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
 
 def read_field(file: str | Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
     """Return field `name` of one record. Raises UserError where it is absent or of another kind."""
-    if not isinstance(row, Mapping):
-        fault = f"expected an object, not {type(row).__name__}"
-    elif name not in row:
-        fault = f"no field {name!r}; found {', '.join(row)}"
-    elif isinstance(row[name], kind):
+    if isinstance(row, Mapping) and name in row and isinstance(row[name], kind):
         return row[name]
-    else:
-        fault = f"field {name!r} is {row[name]!r}"
+    fault = f"expected an object, not {type(row).__name__}"
+    if isinstance(row, Mapping):
+        fault = f"field {name!r} is {row[name]!r}" if name in row else f"no field {name!r}; found {', '.join(row)}"
     raise UserError(f"{file}: record {record}: {fault}; fetch the official file")
 
 

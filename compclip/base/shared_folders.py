@@ -44,11 +44,8 @@ def _list_below(paths: list[str]) -> list[str]:
     """Return the folders in some folders. Raises UserError for anything but plain files and folders."""
     folders: list[str] = []
     for path in paths:
-        with (
-            report_refusal(f"{path}: cannot read", Path(path), "make it readable"),
-            contextlib.suppress(FileNotFoundError),  # removed meanwhile
-            os.scandir(path) as entries,
-        ):
+        refusal = report_refusal(f"{path}: cannot read", Path(path), "make it readable")
+        with refusal, contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:  # or removed meanwhile
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)

@@ -43,12 +43,11 @@ def _mask_user(text: str, scheme: str) -> str:
 
 def _mask_options(host: str) -> str:
     path, mark, query = host.partition("?")
-    options = query.split("&")
-    for number, option in enumerate(options):
+    masked = []
+    for option in query.split("&"):
         name, equals, _ = option.partition("=")
-        if equals and SECRET.search(unquote(name)):
-            options[number] = f"{name}={HIDDEN}"
-    return path + mark + "&".join(options)
+        masked.append(f"{name}={HIDDEN}" if equals and SECRET.search(unquote(name)) else option)
+    return path + mark + "&".join(masked)
 
 
 def check_url(uri: str, what: str) -> str:

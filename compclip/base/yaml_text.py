@@ -53,8 +53,7 @@ def parse_yaml(text: str, where: str, expected: str) -> Any:
     try:
         config = OmegaConf.load(io.StringIO(text))
     except FAULTS as error:
-        is_single_value = type(error) is OSError
-        fault = expected if is_single_value else f"not YAML: {describe_error(error)}"
+        fault = expected if type(error) is OSError else f"not YAML: {describe_error(error)}"  # of a single value
         raise UserError(f"{where}: {fault}") from error
     if not OmegaConf.is_dict(config):
         raise UserError(f"{where}: {expected}")
@@ -107,8 +106,7 @@ def to_plain(config: Any, where: str, resolves: bool = True) -> Any:
         if references:
             for key, text in references:  # anything else could hide a variable of the environment
                 if MARK in OF_KEY.sub("", OF_ENVIRONMENT.sub("", OF_ENVIRONMENT.sub("", text))):
-                    advice = "give ${key}, ${oc.env:NAME} or the value itself"
-                    raise UserError(f"{where}: {key}: {text[:100]!a}: {advice}")
+                    raise UserError(f"{where}: {key}: {text[:100]!a}: give ${{key}}, ${{oc.env:NAME}} or the value")
             environment_variables.check_allowed(references, where)
             values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except FAULTS as error:
