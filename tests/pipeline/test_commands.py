@@ -88,8 +88,7 @@ def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpars
 
 
 @pytest.mark.parametrize(
-    ("name", "module"),
-    [(name, module) for name, (module, _) in (commands.COMMANDS | commands.BELOW).items()],
+    ("name", "module"), [(name, module) for name, (module, _) in (commands.COMMANDS | commands.BELOW).items()]
 )
 def test_help_of_every_option(name, module, monkeypatch):
     """Each argument says what it is for, under one name of the program, however it was started."""
