@@ -10,7 +10,8 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from compclip.base.errors import UserError
@@ -28,19 +29,22 @@ def find_modules(*entries: str, without: Sequence[str] = ()) -> dict[str, Path]:
     They are those of our package and of the entries' own packages. Modules and packages named by `without` are left
     out, with what they alone import. Raises UserError for an entry that is no module.
     """
-    roots = frozenset((OURS, *(entry.partition(".")[0] for entry in entries)))
-    modules: dict[str, Path] = {}
-    pending = [parent for entry in entries for parent in _lineage(entry)]
+    roots = {OURS}
+    pending: list[str] = []
     for entry in entries:
         if _file(entry) is None:
             raise UserError(f"{entry}: no such module; install its package or correct the name")
+        roots.add(entry.partition(".")[0])
+        pending += _lineage(entry)
+    modules: dict[str, Path] = {}
     while pending:
         name = pending.pop()
         file = _file(name)
         if name not in modules and file is not None and not _is_in(name, without):
             modules[name] = file
-            imported = _parse(file, name, file.stat().st_mtime_ns, tuple(without))[0]
-            pending += [parent for target in imported if _is_in(target, roots) for parent in _lineage(target)]
+            for target in _parse(file, name, file.stat().st_mtime_ns, tuple(without))[0]:
+                if target.partition(".")[0] in roots:
+                    pending += _lineage(target)
     return dict(sorted(modules.items()))
 
 
@@ -71,15 +75,14 @@ def join_hashes(modules: Mapping[str, str]) -> str:
     return total.hexdigest()
 
 
-def _is_in(name: str, packages: Sequence[str] | frozenset[str]) -> bool:
+def _is_in(name: str, packages: Iterable[str]) -> bool:
     """Return whether a module is one of `packages`, or below one."""
-    return any(name == package or name.startswith(f"{package}.") for package in packages)
+    return not set(_lineage(name)).isdisjoint(packages)
 
 
-def _lineage(name: str) -> Iterator[str]:
-    """Yield the packages around a module, whose __init__ runs before it, and the module."""
-    names = name.split(".")
-    return (".".join(names[: i + 1]) for i in range(len(names)))
+def _lineage(name: str) -> list[str]:
+    """Return the packages around a module, whose __init__ runs before it, and the module."""
+    return list(itertools.accumulate(name.split("."), "{}.{}".format))
 
 
 @functools.cache
@@ -93,9 +96,9 @@ def _file(name: str) -> Path | None:
         return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
     for folder in spec.submodule_search_locations or ():
         base = Path(folder, *names)
-        source = next((p for p in (base / "__init__.py", base.with_suffix(".py")) if p.is_file()), None)
-        if source:
-            return source
+        for source in (base / "__init__.py", base.with_suffix(".py")):
+            if source.is_file():
+                return source
     return None
 
 
@@ -152,13 +155,15 @@ class _Syntax:
 
     def _add_import(self, node: ast.Import | ast.ImportFrom) -> None:
         """Add what is imported under which name, but for annotations and for modules that are left out."""
-        targets = [(alias.name, alias.asname or alias.name) for alias in node.names]
+        prefix = ""
         if isinstance(node, ast.ImportFrom):
             parents = self.package.split(".")
             above = parents[: len(parents) - node.level + 1] if node.level else []
             base = ".".join([*above, node.module] if node.module else above)
-            targets = [(f"{base}.{name}", alias) for name, alias in targets]
             self.imported.add(base)
-        self.imported |= {target for target, _ in targets}
-        hashed = [pair for pair in targets if not _is_in(pair[0], (*TYPING, *self.without))]
-        self.lines += [f"import {target} as {alias}" for target, alias in sorted(hashed)]
+            prefix = f"{base}."
+        for alias in sorted(node.names, key=lambda alias: (alias.name, alias.asname or alias.name)):
+            target = prefix + alias.name
+            self.imported.add(target)
+            if not _is_in(target, (*TYPING, *self.without)):
+                self.lines.append(f"import {target} as {alias.asname or alias.name}")

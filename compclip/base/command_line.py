@@ -62,8 +62,8 @@ class CommandParser(argparse.ArgumentParser):
         hint = f"`{self.prog} --help` lists what it takes"
         word = message.removeprefix(UNKNOWN).split(" ")[0].partition("=")[0]
         if message.startswith(UNKNOWN) and word.startswith("-"):
-            options = [name for action in self._actions for name in action.option_strings]
-            if close_options := get_close_matches(word, options, n=2):
+            close_options = get_close_matches(word, self._option_string_actions, n=2)
+            if close_options:
                 hint = f"did you mean {' or '.join(close_options)}? {hint}"
         print(f"error: {self.prog}: {message}; {hint}", file=sys.stderr)
         sys.exit(2)

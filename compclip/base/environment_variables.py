@@ -48,11 +48,10 @@ def check_variable_name(variable: str, where: str, example: str) -> None:
 
 def check_allowed(references: Iterable[tuple[str, str]], where: str) -> None:
     """Raise UserError naming the first key whose text reads a variable that is not allowed; nothing is resolved."""
-    allowed = list_allowed()
     denied: dict[str, str] = {}
     for key, text in references:
         for name in READ.findall(text):
-            if name not in allowed:
+            if name not in list_allowed():
                 denied.setdefault(name, key)
     for name, key in denied.items():
         raise UserError(
@@ -66,10 +65,11 @@ def check_urls(references: Iterable[tuple[str, str]], texts: Iterable[tuple[str,
 
     What an environment variable adds to a URL is as a rule a key.
     """
-    names = {name for _, text in references for name in READ.findall(text)}
-    values = [value for name in names if len(value := os.environ.get(name, "")) >= SHORTEST]
+    names = READ.findall("\n".join(text for _, text in references))
+    values = [os.environ.get(name, "") for name in names]
     for key, text in texts:
-        if "://" in text and not text.startswith(FILES) and any(value in text for value in values):
+        holds_value = any(len(value) >= SHORTEST and value in text for value in values)
+        if holds_value and "://" in text and not text.startswith(FILES):
             raise UserError(
                 f"{where}: {key}: is a URL with something of ${{oc.env:...}} in it, which would be written to "
                 "config.yaml and MLflow; write the URL, and name the variable of a key as api_key_env"
@@ -79,12 +79,14 @@ def check_urls(references: Iterable[tuple[str, str]], texts: Iterable[tuple[str,
 def check_key(variable: str, server: str, where: str) -> None:
     """Raise UserError for a key that the reader has not allowed for a server, an address or OWN_SERVER."""
     origin = _origin(server)
-    pairs = [(name, _origin(address)) for name, _, address in (entry.partition("@") for entry in list_allowed())]
-    if (variable, origin) not in pairs:
-        raise UserError(
-            f"{where}={variable}: would send this environment variable to {origin}; if it is the key of that server, "
-            f"{_advise([f'{variable}@{origin}'])}"
-        )
+    for entry in list_allowed():
+        name, _, address = entry.partition("@")
+        if name == variable and _origin(address) == origin:
+            return
+    raise UserError(
+        f"{where}={variable}: would send this environment variable to {origin}; if it is the key of that server, "
+        f"{_advise([f'{variable}@{origin}'])}"
+    )
 
 
 def list_allowed(environment: Mapping[str, str] = os.environ) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
@@ -50,13 +51,24 @@ def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> User
 
     names = sorted(names)
     close_names = get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = (
-        f"did you mean {' or '.join(map(repr, close_names))}?"
-        if close_names
-        else f"known: {', '.join(names) or 'none'}"
-    )
+    hint = f"did you mean {' or '.join(map(repr, close_names))}?"
+    if not close_names:
+        hint = f"known: {', '.join(names) or 'none'}"
     prefix = f"{where}: " if where else ""
     return UserError(f"{prefix}unknown {kind} {name!r}; {hint}")
+
+
+@contextlib.contextmanager
+def report_failure(what: str, fix: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn an error inside, of some `kinds` or of any, into a UserError "what: why; fix"; a UserError passes."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError) or not isinstance(error, kinds or Exception):
+            raise
+        why = one_line(str(error))[:160] or type(error).__name__
+        why = why if why.isprintable() else repr(why)[1:-1]  # it may quote a stranger's file
+        raise UserError(f"{what}: {why}; {fix}") from error
 
 
 def take_options(argv: Sequence[str]) -> list[str]:
@@ -72,7 +84,7 @@ def take_options(argv: Sequence[str]) -> list[str]:
         import logging
 
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-    return [word for i, word in enumerate(argv) if i >= end or word not in LEVEL_OPTIONS]
+    return [word for word in argv[:end] if word not in LEVEL_OPTIONS] + list(argv[end:])
 
 
 def entry(main: Callable[[list[str]], int]) -> int:

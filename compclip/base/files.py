@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError
-from compclip.base.shared_folders import explain, make_folder, share_with_group
+from compclip.base.errors import UserError, report_failure
+from compclip.base.shared_folders import make_folder, report_refusal, share_with_group
 
-LEFTOVER = re.compile(r"\..+\.([0-9a-f]{12})\.(?:tmp|new|old)")  # names of `temporary_path`
+# Names of `temporary_path`: the machine, and the process.
+LEFTOVER = re.compile(r"\..+\.([0-9a-f]{4})([0-9a-f]{6})[0-9a-f]{2}\.(?:tmp|new|old)")
 _numbers = itertools.count()  # of this process's temporary files
 _swept_folders: set[Path] = set()  # folders that this process looked through
 
@@ -33,20 +34,18 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     tmp = temporary_path(path, "tmp")
-    try:
-        make_folder(path.parent)
-        remove_leftovers(path.parent)
-        yield tmp
-        with open(tmp, "rb") as handle:
-            os.fsync(handle.fileno())
-        share_with_group(tmp)
-        os.replace(tmp, path)
-    except OSError as error:
-        why = explain(error, path.parent, "free space or choose another folder")
-        raise UserError(f"{path}: cannot write: {why}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            tmp.unlink()
+    with report_refusal(f"{path}: cannot write", path.parent, "free space or choose another folder"):
+        try:
+            make_folder(path.parent)
+            remove_leftovers(path.parent)
+            yield tmp
+            with open(tmp, "rb") as handle:
+                os.fsync(handle.fileno())
+            share_with_group(tmp)
+            os.replace(tmp, path)
+        finally:
+            with contextlib.suppress(OSError):
+                tmp.unlink()
 
 
 def temporary_path(path: Path, kind: str) -> Path:
@@ -69,10 +68,8 @@ def _machine() -> str:
 def _is_gone(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)  # and no PermissionError, of another user's
     return False
 
 
@@ -83,10 +80,10 @@ def remove_leftovers(folder: Path) -> None:
         return
     _swept_folders.add(absolute)
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        leftovers = [(entry, match[1]) for entry in entries if (match := LEFTOVER.fullmatch(entry.name))]
-        for entry, writer in leftovers:
+        for entry in list(entries):
+            match = LEFTOVER.fullmatch(entry.name)
             with contextlib.suppress(OSError, RecursionError):  # a tree that is too deep for shutil is not ours
-                if writer[:4] == _machine() and _is_gone(int(writer[4:10], 16)):
+                if match and match[1] == _machine() and _is_gone(int(match[2], 16)):
                     is_folder = entry.is_dir(follow_symlinks=False)
                     shutil.rmtree(entry.path) if is_folder else os.unlink(entry.path)
 
@@ -131,16 +128,14 @@ def read_text(path: str | Path) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the file's bytes. Raises UserError where it is missing, unreadable or no regular file, as a pipe."""
-    try:
-        # a pipe without a writer does not block
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UserError(f"{path}: not a regular file; give the path of one")
-            return file.read()
-    except OSError as error:
-        raise UserError(f"{path}: {explain(error, Path(path), 'give the path of an existing file')}") from error
-    except ValueError as error:  # a NUL in the name
-        raise UserError(f"{str(path)!r}: no file can have this name; give the path of an existing file") from error
+    advice = "give the path of an existing file"
+    failure = report_failure(repr(str(path)), advice, ValueError)  # a NUL in the name
+    refusal = report_refusal(str(path), Path(path), advice)
+    # a pipe without a writer does not block
+    with failure, refusal, open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UserError(f"{path}: not a regular file; give the path of one")
+        return file.read()
 
 
 def check_regular(path: str | Path) -> str:
@@ -180,14 +175,12 @@ def fingerprint(*paths: str | Path) -> str:
     """
     digest = hashlib.sha256()
     for path in map(Path, paths):
-        entries = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for file in (file for file in entries if not LEFTOVER.fullmatch(file.name)):
+        for file in filter(Path.is_file, sorted(path.rglob("*"))) if path.is_dir() else [path]:
+            if LEFTOVER.fullmatch(file.name):
+                continue
             digest.update(os.fsencode(file.relative_to(path.parent)) + b"\0")  # also of names that are no UTF-8
-            try:
-                with open(file, "rb") as handle:
-                    digest.update(hashlib.file_digest(handle, "sha256").digest())
-            except OSError as error:
-                raise UserError(f"{file}: {error.strerror or error}; give the path of an existing file") from error
+            with report_refusal(str(file), file, "give the path of an existing file"), open(file, "rb") as handle:
+                digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
 
 
@@ -228,24 +221,23 @@ def parse_json(text: str, where: str, fix: str = FETCH, line: int = 0) -> Any:
     """
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON at line {line or error.lineno}: {error.msg}; {fix}") from error
-    except RecursionError:
-        fault = "nested too deeply"
-    except ValueError:  # of int(): its time grows with the square of the digits
-        fault = "has a number of thousands of digits"
-    raise UserError(f"{where}: {f'line {line}: ' if line else ''}{fault}; {fix}")
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError):
+            fault = f"not JSON at line {line or error.lineno}: {error.msg}"
+        else:  # int() refuses thousands of digits: its time grows with their square
+            fault = "nested too deeply" if isinstance(error, RecursionError) else "has a number of thousands of digits"
+            fault = f"line {line}: {fault}" if line else fault
+        raise UserError(f"{where}: {fault}; {fix}") from error
 
 
 def read_field(file: str | Path, record: str, row: Any, name: str, kind: type | tuple[type, ...] = str) -> Any:
     """Return field `name` of one record. Raises UserError where it is absent or of another kind."""
-    if not isinstance(row, Mapping):
-        raise UserError(f"{file}: record {record}: expected an object, not {type(row).__name__}; fetch the file again")
-    if name not in row:
-        raise UserError(f"{file}: record {record}: no field {name!r}; found {', '.join(row)}; fetch the official file")
-    if not isinstance(row[name], kind):
-        raise UserError(f"{file}: record {record}: field {name!r} is {row[name]!r}; fetch the official file")
-    return row[name]
+    if isinstance(row, Mapping) and name in row and isinstance(row[name], kind):
+        return row[name]
+    fault = f"expected an object, not {type(row).__name__}"
+    if isinstance(row, Mapping):
+        fault = f"field {name!r} is {row[name]!r}" if name in row else f"no field {name!r}; found {', '.join(row)}"
+    raise UserError(f"{file}: record {record}: {fault}; fetch the official file")
 
 
 def replace_lone(text: str) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.errors import UserError
 from compclip.base.files import remove_leftovers, temporary_path
-from compclip.base.shared_folders import explain, make_folder, open_plain, share_with_group
+from compclip.base.shared_folders import make_folder, open_plain, report_refusal, share_with_group
 
 FICLONE = 0x40049409  # Linux: share the blocks of another file (btrfs, XFS)
 WRITABLE = 0o222
@@ -26,7 +25,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
     Raises UserError where the target cannot be written.
     """
-    try:
+    with report_refusal(f"{target}: cannot write", target.parent, "free space or make it writable"):
         files = _list_files(source)
         if _is_same(source, target, files):
             return
@@ -40,9 +39,6 @@ def link_or_copy(source: Path, target: Path) -> None:
             _replace_folder(staging, target) if source.is_dir() or target.is_dir() else os.replace(staging, target)
         finally:
             remove(staging)
-    except OSError as error:
-        why = explain(error, target.parent, "free space or make it writable")
-        raise UserError(f"{target}: cannot write: {why}") from error
 
 
 def remove(path: Path) -> None:
@@ -103,26 +99,18 @@ def _clone_link_or_copy(source: Path, target: Path) -> None:
         with contextlib.suppress(OSError):
             way(source, target)
             return
+        target.unlink(missing_ok=True)  # what a clone began
     import shutil
 
-    _note_copy(source.parent, target.parent)
+    file_systems = (source.parent.stat().st_dev, target.parent.stat().st_dev)
+    if file_systems not in _noted_pairs:
+        _noted_pairs.add(file_systems)
+        messages.note(f"files cannot be linked from {source.parent} to {target.parent}: they are copied")
     shutil.copyfile(source, target)
     share_with_group(target)
 
 
 def _clone(source: Path, target: Path) -> None:
     with open(source, "rb") as old, open(target, "xb") as new:
-        try:
-            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
-        except OSError:
-            target.unlink()
-            raise
+        fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
     share_with_group(target)
-
-
-def _note_copy(source: Path, target: Path) -> None:
-    """Print a note that files are copied, once for each pair of file systems."""
-    pair = source.stat().st_dev, target.stat().st_dev
-    if pair not in _noted_pairs:
-        _noted_pairs.add(pair)
-        messages.note(f"files cannot be linked from {source} to {target}: they are copied")

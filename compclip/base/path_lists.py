@@ -8,6 +8,7 @@ data/**/*.csv                   all that fit, sorted
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
 import stat
@@ -46,8 +47,8 @@ def _expand_braces(text: str) -> list[str]:
     if not match:
         return [text]
     choices = _count(match[1], match[2]) if match[1] else match[3].split(",")
-    start, end = match.span()
-    return [text[:start] + choice + ending for choice in choices for ending in _expand_braces(text[end:])]
+    endings = _expand_braces(text[match.end() :])
+    return [text[: match.start()] + choice + ending for choice, ending in itertools.product(choices, endings)]
 
 
 def _count(first: str, last: str) -> list[str]:

@@ -54,22 +54,23 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
     Raises UserError with close matches where there is none, and for an entry point that cannot be meant: a name that
     two packages give, one that cannot be written in params.yaml, or something else than a module.
     """
-    is_own = name in _own_plugins(package)
     entry_points = _list_entry_points(package).get(name, ())
     what = f"{kind_name(package)} {name!r}"
-    if is_own and not entry_points:
-        return f"{package}.{name}"
-    if is_own or len(entry_points) > 1:
-        providers = [f"{point.package} ({point.module})" for point in entry_points]
-        givers = ["compclip", *providers] if is_own else providers
-        raise UserError(f"{what}: is given by {' and '.join(givers)}; uninstall one")
-    if not entry_points:
+    providers = [f"{point.package} ({point.module})" for point in entry_points]
+    if name in _own_plugins(package):
+        providers.insert(0, "compclip")
+    if not providers:
         raise unknown(kind_name(package), name, list_plugins(package), where)
+    if len(providers) > 1:
+        raise UserError(f"{what}: is given by {' and '.join(providers)}; uninstall one")
+    if not entry_points:
+        return f"{package}.{name}"
     module, giver = entry_points[0]
-    if not NAME.fullmatch(name):
-        raise UserError(f"{what}: {giver}: a name is a letter, then letters, digits and _; repair that package")
-    if not all(word.isidentifier() for word in module.split(".")):
-        raise UserError(f"{what}: {giver}: {module!r} is no module's name; repair that package")
+    fault = "" if NAME.fullmatch(name) else "a name is a letter, then letters, digits and _"
+    if not all(map(str.isidentifier, module.split("."))):
+        fault = f"{module!r} is no module's name"
+    if fault:
+        raise UserError(f"{what}: {giver}: {fault}; repair that package")
     return module
 
 

@@ -8,11 +8,13 @@ before is not the same as never: an entry that is exchanged in the moment betwee
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from compclip.base.errors import UserError
 
@@ -32,27 +34,24 @@ def check_plain(folder: Path) -> None:
         return
     level = [str(folder)]
     for _ in range(DEEPEST):
-        level = [path for above in level for path in _folders(above)]
+        level = _list_below(level)
         if not level:
             return
     raise UserError(f"{folder}: holds folders within folders, more than {DEEPEST} deep; remove it with `rm -r`")
 
 
-def _folders(path: str) -> list[str]:
-    """Return the folders of a folder. Raises UserError for anything but plain files and folders."""
-    try:
-        with os.scandir(path) as entries:
-            folders = []
+def _list_below(paths: list[str]) -> list[str]:
+    """Return the folders in some folders. Raises UserError for anything but plain files and folders."""
+    folders: list[str] = []
+    for path in paths:
+        refusal = report_refusal(f"{path}: cannot read", Path(path), "make it readable")
+        with refusal, contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:  # or removed meanwhile
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                 elif not entry.is_file(follow_symlinks=False):
                     _exists_as(stat.S_ISREG, entry.path)
-            return folders
-    except FileNotFoundError:  # removed meanwhile
-        return []
-    except OSError as error:
-        raise UserError(f"{path}: cannot read: {explain(error, Path(path), 'make it readable')}") from error
+    return folders
 
 
 def _exists_as(is_type: Callable[[int], bool], path: str) -> bool:
@@ -127,6 +126,15 @@ def share_with_group(path: Path, group_folder: int = GROUP_FOLDER) -> None:
             os.close(number)
 
 
+@contextlib.contextmanager
+def report_refusal(what: str, path: Path, advice: str) -> Iterator[None]:
+    """Turn what the system refuses inside into a UserError that says why, and what helps."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{what}: {explain(error, path, advice)}") from error
+
+
 def explain(error: OSError, path: Path, advice: str) -> str:
     """Return why the system refused, and what helps; for somebody else's path also its owner and mode."""
     why = str(error.strerror or error)
@@ -136,7 +144,8 @@ def explain(error: OSError, path: Path, advice: str) -> str:
     about = existing.lstat()
     if about.st_uid == os.geteuid():
         return f"{why}; {advice}"
-    owner, group = _names(about.st_uid, about.st_gid)
+    owner = read_user(about.st_uid)
+    group = _read_name(grp.getgrgid, about.st_gid)
     folder = existing if stat.S_ISDIR(about.st_mode) else existing.parent
     return (
         f"{why}: {existing} belongs to {owner}, group {group}, mode {stat.S_IMODE(about.st_mode):04o}; "
@@ -145,18 +154,12 @@ def explain(error: OSError, path: Path, advice: str) -> str:
 
 
 def read_user(user: int) -> str:
-    """Return the name of a user; the number of one without a name, as in containers."""
-    return _names(user, os.getgid())[0]
+    """Return the name of a user."""
+    return _read_name(pwd.getpwuid, user)
 
 
-def _names(user: int, group: int) -> tuple[str, str]:
-    """Return the names of a user and a group; their numbers where the system knows no names."""
-    import grp
-    import pwd
-
-    names = [str(user), str(group)]
+def _read_name(look_up: Callable[[int], Any], number: int) -> str:
+    """Return the name of a user or a group; the number of one without a name, as in containers."""
     with contextlib.suppress(KeyError):
-        names[0] = pwd.getpwuid(user).pw_name
-    with contextlib.suppress(KeyError):
-        names[1] = grp.getgrgid(group).gr_name
-    return names[0], names[1]
+        return str(look_up(number)[0])
+    return str(number)

@@ -43,8 +43,10 @@ def _mask_user(text: str, scheme: str) -> str:
 
 def _mask_options(host: str) -> str:
     path, mark, query = host.partition("?")
-    options = [(option, *option.partition("=")[:2]) for option in query.split("&")]
-    masked = [f"{name}={HIDDEN}" if equals and SECRET.search(unquote(name)) else o for o, name, equals in options]
+    masked = []
+    for option in query.split("&"):
+        name, equals, _ = option.partition("=")
+        masked.append(f"{name}={HIDDEN}" if equals and SECRET.search(unquote(name)) else option)
     return path + mark + "&".join(masked)
 
 

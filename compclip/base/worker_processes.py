@@ -50,7 +50,7 @@ def run_within(seconds: float, work: Callable[[], Result]) -> Result:
 
 def passive_waiting(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables to add to a process's environment; none where the user has chosen already."""
-    return {} if any(name in environment for name in CHOICES) else {"OMP_WAIT_POLICY": "passive"}
+    return {"OMP_WAIT_POLICY": "passive"} if environment.keys().isdisjoint(CHOICES) else {}
 
 
 # --- processes of a pool --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import contextlib
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,8 @@ def parse_yaml(text: str, where: str, expected: str) -> Any:
     try:
         config = OmegaConf.load(io.StringIO(text))
     except FAULTS as error:
-        if type(error) is OSError:  # a single value
-            raise UserError(f"{where}: {expected}") from error
-        raise UserError(f"{where}: not YAML: {describe_error(error)}") from error
+        fault = expected if type(error) is OSError else f"not YAML: {describe_error(error)}"  # of a single value
+        raise UserError(f"{where}: {fault}") from error
     if not OmegaConf.is_dict(config):
         raise UserError(f"{where}: {expected}")
     return config
@@ -100,28 +99,35 @@ def to_plain(config: Any, where: str, resolves: bool = True) -> Any:
     not allowed, a URL made of one.
     """
     try:
-        values = OmegaConf.to_container(config, throw_on_missing=True)
+        values: Any = OmegaConf.to_container(config, throw_on_missing=True)
         references = [(key, text) for key, text in _iterate_texts(values) if MARK in text]
         if references and not resolves:
             raise UserError(f"{where}: {references[0][0]}: refers to another value, and this file is a resolved one")
         if references:
-            _check_kinds(references, where)
+            for key, text in references:  # anything else could hide a variable of the environment
+                if MARK in OF_KEY.sub("", OF_ENVIRONMENT.sub("", OF_ENVIRONMENT.sub("", text))):
+                    raise UserError(f"{where}: {key}: {text[:100]!a}: give ${{key}}, ${{oc.env:NAME}} or the value")
             environment_variables.check_allowed(references, where)
             values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except MissingMandatoryValue as error:
-        raise UserError(f"{where}: {error.full_key}=???: must be given; write a value or remove the line") from error
     except FAULTS as error:
-        key = getattr(error, "full_key", None)
-        raise UserError(f"{where}: {f'{key}: ' if key else ''}{describe_error(error)}") from error
-    values = _restore_on_keys(values)
-    _check_values(values, where, "")
+        place = getattr(error, "full_key", None)
+        fault = f"{place}: {describe_error(error)}" if place else describe_error(error)
+        if isinstance(error, MissingMandatoryValue):
+            fault = f"{place}=???: must be given; write a value or remove the line"
+        raise UserError(f"{where}: {fault}") from error
+    _restore_on_keys(values.get("data"))
+    fault = next(_iterate_faults(values, ""), "")
+    if fault:
+        raise UserError(f"{where}: {fault}")
     environment_variables.check_urls(references, _iterate_texts(values), where)
     return values
 
 
 def to_unresolved(config: Any) -> Any:
     """Return plain values, interpolations as written: for writing another file."""
-    return _restore_on_keys(OmegaConf.to_container(config))
+    values: Any = OmegaConf.to_container(config)
+    _restore_on_keys(values.get("data"))
+    return values
 
 
 def dump_yaml(values: Mapping[str, Any]) -> str:
@@ -137,18 +143,12 @@ def describe_error(error: Exception) -> str:
     return one_line(text)[:SHOWN]
 
 
-def _restore_on_keys(values: Any) -> Any:
-    """Restore the key `on` of lists in `data`: YAML 1.1, which OmegaConf reads, takes it for true."""
-
-    def restored(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        mapping = {key: restored(below) for key, below in value.items()}
-        for key in [key for key in mapping if key is True]:
-            mapping.setdefault("on", mapping.pop(key))  # an override has set `on` itself
-        return mapping
-
-    return {key: restored(value) if key == "data" else value for key, value in values.items()}
+def _restore_on_keys(section: Any) -> None:
+    """Restore the key `on` of lists in `data`, in place: YAML 1.1, which OmegaConf reads, takes it for true."""
+    for key, below in list(section.items()) if isinstance(section, dict) else ():
+        _restore_on_keys(below)
+        if key is True:
+            section.setdefault("on", section.pop(key))  # an override has set `on` itself
 
 
 def _iterate_texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -163,27 +163,22 @@ def _iterate_texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-def _check_kinds(references: Iterable[tuple[str, str]], where: str) -> None:
-    """Raise UserError for an interpolation that is neither `${key}` nor of the environment, which could hide one."""
-    for key, text in references:
-        if MARK in OF_KEY.sub("", OF_ENVIRONMENT.sub("", OF_ENVIRONMENT.sub("", text))):
-            raise UserError(f"{where}: {key}: {text[:100]!a}: give ${{key}}, ${{oc.env:NAME}} or the value itself")
-
-
-def _check_values(value: Any, where: str, key: str) -> None:
+def _iterate_faults(value: Any, key: str) -> Iterator[str]:
+    """Yield what is wrong with the keys and values of a mapping, each behind its key."""
     if isinstance(value, dict):
         for name, below in value.items():
-            if type(name) not in (str, int):
-                raise UserError(f"{where}: {f'{key}: ' if key else ''}key {name!r}: must be a text; put it into quotes")
-            fault = _find_fault(name)
-            if fault:
-                raise UserError(f"{where}: {key or 'a key'}{fault}")
-            _check_values(below, where, f"{key}.{name}".lstrip("."))
+            if type(name) in (str, int):
+                yield from _iterate_faults(name, key or "a key")
+            else:
+                yield f"{key}: key {name!r}: must be a text; put it into quotes".removeprefix(": ")
+            yield from _iterate_faults(below, f"{key}.{name}".lstrip("."))
     elif isinstance(value, list):
         for below in value:
-            _check_values(below, where, key)
-    elif fault := _find_fault(value):
-        raise UserError(f"{where}: {key}{fault}")
+            yield from _iterate_faults(below, key)
+    else:
+        fault = _find_fault(value)
+        if fault:
+            yield f"{key}{fault}"
 
 
 def _find_fault(value: Any) -> str:

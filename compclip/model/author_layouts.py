@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import report_failure
 from compclip.model import class_tokens, heads, rotary_text
 from compclip.model.clip_model import GELU, QUICK
 from compclip.model.heads import Head
@@ -66,11 +66,9 @@ def convert(state: State, path: Path) -> AuthorsModel:
     """
     for marker, layout in LAYOUTS.items():
         if marker in state:
-            try:
+            kinds = (LookupError, TypeError, ValueError, RuntimeError)
+            with report_failure(f"{path}: has {marker!r}, but is no such checkpoint", "fetch it again", *kinds):
                 return layout(dict(state), path)
-            except (LookupError, TypeError, ValueError, RuntimeError) as error:
-                why = one_line(str(error))[:160]
-                raise UserError(f"{path}: has {marker!r}, but is no such checkpoint: {why}; fetch it again") from error
     return AuthorsModel(state)
 
 
@@ -84,14 +82,18 @@ def _take(state: State, name: str, dimensions: int) -> Tensor:
 
 def _take_all(state: State, prefix: str, ours: str) -> State:
     """Take out the tensors whose names begin with a prefix, and give them another one."""
-    return {ours + name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
+    renamed = {}
+    for name in list(state):
+        if name.startswith(prefix):
+            renamed[ours + name.removeprefix(prefix)] = state.pop(name)
+    return renamed
 
 
 def _fill(kind: str, options: Mapping[str, int], state: State, path: Path) -> Head:
     """Build a head of its weights."""
     with torch.device("meta"):
         head = heads.ALL_KINDS[kind](**options)
-    return heads.fill_head(head, state, str(path), f"no weights of a head ({kind}) for these towers; fetch it again")
+    return heads.fill_head(head, state, str(path), f"no weights of a head ({kind}) for these towers", "fetch it again")
 
 
 def _convert_flair(state: State, path: Path) -> AuthorsModel:

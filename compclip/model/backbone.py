@@ -17,7 +17,7 @@ from huggingface_hub import HfApi, constants, hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor
 
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.errors import UserError, report_failure, unknown
 from compclip.base.files import fingerprint, read_json
 from compclip.model import (
     author_layouts,
@@ -47,11 +47,9 @@ ABSENT = f"no such file or folder; give one with {CONFIG}, a file, or NAME::TAG"
 
 def check_device(device: str, activation: str = "") -> None:
     """Raise UserError for a device that this machine does not compute on, or an unknown activation."""
-    try:
+    kinds = (RuntimeError, AssertionError, ImportError)  # torch has no one error for it
+    with report_failure(f"device {device!r}", "give cpu, or cuda with a GPU", *kinds):
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError) as error:  # torch has no one error for it
-        why = one_line(str(error)).partition(". ")[0][:160]
-        raise UserError(f"device {device!r}: {why}; give cpu, or cuda with a GPU") from error
     weight_files.check_activation_name(activation)
 
 
@@ -127,11 +125,10 @@ def load(
             tags = [*open_clip.list_pretrained_tags_by_model(name), RANDOM]
             raise UserError(f"checkpoint {ref!r}: no weights after '::'; give one of {', '.join(tags)}")
         return create(name, tag, device=device, tokenizer=tokenizer, captioner=captioner)
-    if not Path(ref).exists():
-        raise UserError(f"checkpoint {ref!r}: {ABSENT}")
-    if not model:
-        raise UserError(f"checkpoint {ref!r}: weights without {CONFIG}; give the architecture with --model NAME")
-    return create(model, ref, 0, device, tokenizer, activation, captioner, alpha, choice)
+    if model and Path(ref).exists():
+        return create(model, ref, 0, device, tokenizer, activation, captioner, alpha, choice)
+    nameless = f"weights without {CONFIG}; give the architecture with --model NAME"
+    raise UserError(f"checkpoint {ref!r}: {nameless if Path(ref).exists() else ABSENT}")
 
 
 def load_backbone(spec: Backbone, seed: int) -> ClipModel:
@@ -142,12 +139,13 @@ def load_backbone(spec: Backbone, seed: int) -> ClipModel:
     shipped = spec.weights.endswith(SHIPPED)
     weights = "" if shipped else spec.weights
     model = create(spec.model, weights, seed, tokenizer=spec.tokenizer, activation=spec.activation)
+    fault = ""
     if model.head is not None:
-        raise UserError(f"{model.source}: has a head ({model.head.kind}), which training would lose; {heads.ADVICE}")
-    if model.model_cfg["text_cfg"].get(rotary_text.OPTION):
-        raise UserError(
-            f"{model.source}: has rotary positions, with which training does not begin; score it as `released`"
-        )
+        fault = f"has a head ({model.head.kind}), which training would lose; {heads.ADVICE}"
+    elif model.model_cfg["text_cfg"].get(rotary_text.OPTION):
+        fault = "has rotary positions, with which training does not begin; score it as `released`"
+    if fault:
+        raise UserError(f"{model.source}: {fault}")
     if shipped:
         path = Path(spec.weights)
         if not path.is_file():
@@ -175,11 +173,11 @@ def identify_checkpoint(ref: str) -> str:
     """
     if "::" in ref or ref.startswith("hf-hub:"):
         return ref
-    if not Path(ref).exists():
-        raise UserError(f"checkpoint {ref!r}: {ABSENT}")
-    if not (_is_folder(ref) or transformers_files.is_folder(Path(ref)) or Path(ref).is_file()):
-        raise UserError(f"checkpoint {ref!r}: no weights file, and no folder with {CONFIG}; give one, or NAME::TAG")
-    return fingerprint(ref)
+    path = Path(ref)
+    if _is_folder(ref) or transformers_files.is_folder(path) or path.is_file():
+        return fingerprint(ref)
+    foreign = f"no weights file, and no folder with {CONFIG}; give one, or NAME::TAG"
+    raise UserError(f"checkpoint {ref!r}: {foreign if path.exists() else ABSENT}")
 
 
 def _is_folder(ref: str) -> bool:
@@ -199,12 +197,11 @@ def _register_model(model: str) -> str:
 
 def _check_kind(model_cfg: dict, where: str, captioner: bool) -> None:
     """Raise UserError for a captioner in a backbone's place, or the other way round."""
-    if captioner and DECODER not in model_cfg:
-        raise UserError(f"{where}: has no {DECODER}, and so writes no captions; give a CoCa model")
-    if not captioner and DECODER in model_cfg:
-        raise UserError(
-            f"{where}: a CoCa model is no backbone; as a captioner of data it is available: captioner: coca"
-        )
+    fault = f"has no {DECODER}, and so writes no captions; give a CoCa model"
+    if DECODER in model_cfg:
+        fault = "a CoCa model is no backbone; as a captioner of data it is available: captioner: coca"
+    if captioner != (DECODER in model_cfg):
+        raise UserError(f"{where}: {fault}")
 
 
 # --- modules --------------------------------------------------------------------------------------------------
@@ -264,13 +261,9 @@ def _load_tag(name: str, cfg: dict, tag: str) -> tuple[ClipModule, dict]:
     if tag in ("", RANDOM):
         return _build_checked(cfg, name), weight_files.default_preprocessing(name)
     preprocess = weight_files.fetch_tag(name, tag, cfg)
-    try:
+    advice = "remove them from the cache and fetch them again"
+    with report_failure(f"{name}::{tag}: the cached weights cannot be loaded", advice, OSError, RuntimeError):
         return open_clip.create_model(name, pretrained=tag), preprocess
-    except (OSError, RuntimeError) as error:
-        raise UserError(
-            f"{name}::{tag}: the cached weights cannot be loaded: {one_line(str(error))[:160]}; "
-            "remove them from the cache and fetch them again"
-        ) from error
 
 
 def _build_checked(
@@ -295,16 +288,12 @@ def _assemble_checked(clip: ClipModule, model_cfg: dict, source: str, preprocess
     """Join the parts of a model. Raises UserError for an image transform that does not work."""
     from PIL import Image
 
-    try:
+    # open_clip asserts, and torchvision raises errors of every kind
+    with report_failure(f"{source}: preprocess_cfg: does not prepare a picture", "repair it"):
         model = clip_model.assemble(clip, model_cfg, source, preprocess, tokenizer)
         if preprocess.get(RESIZE) and model.preprocess_cfg["resize_mode"] == "shortest":
             model = _resize_first(model, preprocess[RESIZE])
         pixels_B3HW = model.pixels([Image.new("RGB", (8, 8))])
-    except UserError:
-        raise
-    except Exception as error:  # open_clip asserts, and torchvision raises errors of every kind
-        why = one_line(str(error))[:160] or type(error).__name__
-        raise UserError(f"{source}: preprocess_cfg: does not prepare a picture: {why}; repair it") from error
     if not torch.isfinite(pixels_B3HW).all():
         raise UserError(f"{source}: preprocess_cfg: gives pixels that are no numbers; repair mean and std")
     return model
@@ -328,15 +317,20 @@ def prepare_otherwise(model: ClipModel, changes: Mapping[str, Any]) -> ClipModel
 
 def _check_same_architecture(loaded: ClipModel, name: str, weights: str) -> None:
     """Raise UserError where configs differ in more than where their parts came from."""
-    origins = ("timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name")
-    architectures = [
-        {key: {k: v for k, v in cfg[key].items() if k not in origins} for key in ("vision_cfg", "text_cfg")}
-        | {"embed_dim": cfg["embed_dim"], "quick_gelu": cfg.get("quick_gelu", False)}
-        for cfg in (loaded.model_cfg, open_clip.get_model_config(name))
-    ]
-    differs = [key for key, value in architectures[0].items() if value != architectures[1][key]]
+    ours = _describe_architecture(open_clip.get_model_config(name))
+    theirs = _describe_architecture(loaded.model_cfg)
+    differs = [key for key in theirs if theirs[key] != ours[key]]
     if differs:
         raise UserError(f"{weights}: a checkpoint of another architecture than {name}: {', '.join(differs)} differ")
+
+
+def _describe_architecture(model_cfg: dict) -> dict[str, Any]:
+    """Return what of a config decides the tensors and what they compute."""
+    architecture = {key: dict(model_cfg[key]) for key in ("vision_cfg", "text_cfg")}
+    for tower in architecture.values():
+        for origin in ("timm_model_pretrained", "hf_model_pretrained", "hf_tokenizer_name"):
+            tower.pop(origin, None)
+    return {**architecture, "embed_dim": model_cfg["embed_dim"], "quick_gelu": model_cfg.get("quick_gelu", False)}
 
 
 # --- tokenizers -----------------------------------------------------------------------------------------------
@@ -358,32 +352,31 @@ def _load_tokenizer(name: str, model_cfg: dict, choice: str = "", folder: Path |
             f"tokenizer {choice!r}: no folder with {' or '.join(tokenizers.FILES)}; {_tokenizer_advice(repository)}"
         )
     source = choice or (str(folder) if folder and _has_tokenizer(folder) else repository)
-    try:
-        with hub_cache.reachable_or_offline() if source == repository else nullcontext():
-            transformers_files.check_tokenizer(source)
-            return tokenizers.load_tokenizer(text_cfg, source)
-    except UserError:
-        raise
-    except ImportError as error:
-        raise UserError(f"model {name}: its tokenizer needs a package: {one_line(str(error))[:160]}") from error
-    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-        missing = f"is not in {hub_cache.cache_path(repository)} and cannot be fetched"
-        fault = missing if source == repository else f"{source} cannot be read"
-        advice = _tokenizer_advice(repository)
-        raise UserError(f"model {name}: its tokenizer {fault} ({type(error).__name__}); {advice}") from error
+    missing = f"is not in {hub_cache.cache_path(repository)} and cannot be fetched"
+    fault = missing if source == repository else f"{source} cannot be read"
+    with (
+        # a damaged file is met by whichever line of transformers reads it
+        report_failure(f"model {name}: its tokenizer {fault}", _tokenizer_advice(repository)),
+        report_failure(f"model {name}: its tokenizer needs a package", "install it", ImportError),
+        hub_cache.reachable_or_offline() if source == repository else nullcontext(),
+    ):
+        transformers_files.check_tokenizer(source)
+        return tokenizers.load_tokenizer(text_cfg, source)
 
 
 def _check_clip_tokenizer(name: str, text_cfg: dict, choice: str) -> None:
     """Raise UserError for options and sizes that CLIP's own tokenizer does not have."""
+    size = text_cfg.get("vocab_size", tokenizers.VOCABULARY)
     if choice not in ("", tokenizers.STAND_IN):
-        raise UserError(f"model {name}: has CLIP's own tokenizer; remove tokenizer={choice}")
-    if text_cfg.get("tokenizer_kwargs") or text_cfg.get("tokenizer_mode"):
-        raise UserError(f"model {name}: CLIP's own tokenizer takes no options; remove those of text_cfg")
-    if text_cfg.get("vocab_size", tokenizers.VOCABULARY) < tokenizers.VOCABULARY and not text_cfg.get("hf_model_name"):
-        raise UserError(
-            f"model {name}: text_cfg.vocab_size={text_cfg['vocab_size']}: CLIP's own tokenizer has "
-            f"{tokenizers.VOCABULARY}; name the model's own as hf_tokenizer_name"
-        )
+        fault = f"has CLIP's own tokenizer; remove tokenizer={choice}"
+    elif text_cfg.get("tokenizer_kwargs") or text_cfg.get("tokenizer_mode"):
+        fault = "CLIP's own tokenizer takes no options; remove those of text_cfg"
+    elif size < tokenizers.VOCABULARY and not text_cfg.get("hf_model_name"):
+        needed = f"CLIP's own tokenizer has {tokenizers.VOCABULARY}"
+        fault = f"text_cfg.vocab_size={size}: {needed}; name the model's own as hf_tokenizer_name"
+    else:
+        return
+    raise UserError(f"model {name}: {fault}")
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -406,15 +399,13 @@ def fetch_with_head(repository: str) -> Path:
 
     Raises UserError where either cannot be fetched. Where the hub does not answer the cache alone tells of a head.
     """
+    fault = f"hf-hub:{repository}: its head cannot be fetched, without which it is another model"
+    advice = f"try again, or download {heads.CONFIG} and {heads.WEIGHTS} beside its weights"
+    failure = report_failure(fault, advice, EntryNotFoundError, OSError, ValueError, RuntimeError)
     with hub_cache.reachable_or_offline():
         folder = weight_files.fetch_repository(repository)
-        try:
+        with failure:
             if not constants.HF_HUB_OFFLINE and HfApi().file_exists(repository, heads.CONFIG):
                 for file in (heads.CONFIG, heads.WEIGHTS):
                     hf_hub_download(repository, file)
-        except (EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"hf-hub:{repository}: its head cannot be fetched ({type(error).__name__}), without which it is "
-                f"another model; try again, or download {heads.CONFIG} and {heads.WEIGHTS} beside its weights"
-            ) from error
     return folder

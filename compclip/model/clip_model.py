@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError, report_failure
 from compclip.base.files import read_mapping, write_atomic, write_json
 from compclip.model import hub_cache, tokenizers
 
@@ -127,9 +127,8 @@ class ClipModel:
     def save(self, folder: str | Path) -> None:
         """Write weights, config and tokenizer so that plain open_clip loads them (`local-dir:<folder>`), and a head."""
         folder = Path(folder)
-        tensors = {name: tensor.contiguous() for name, tensor in self.clip.state_dict().items()}
         activation = activation_name(self.model_cfg)  # in the header, for a file that leaves its folder
-        write_atomic(folder / WEIGHTS, save(tensors, {"activation": activation}))
+        write_tensors(folder / WEIGHTS, self.clip.state_dict(), {"activation": activation})
         self.tokenizer.save(folder)
         record = {"tokenizer": self.tokenizer.record} if self.tokenizer.record else {}
         write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
@@ -145,6 +144,12 @@ class ClipModel:
             self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
 
 
+def write_tensors(path: Path, state: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
+    """Write tensors by name as a file of safetensors, with a header of texts."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    write_atomic(path, save(tensors, header))
+
+
 def normalise_pictures(picture_B3HW: Tensor, statistics_23: Tensor) -> Tensor:
     """Return pictures of uint8 as a model takes them, float32: on a CPU bit by bit as open_clip's transform."""
     mean_311, std_311 = statistics_23[:, :, None, None]
@@ -155,24 +160,24 @@ def normalise_pictures(picture_B3HW: Tensor, statistics_23: Tensor) -> Tensor:
 def load_folder(folder: Path, device: str = "cpu") -> ClipModel:
     """Load a folder that `ClipModel.save` wrote. Raises UserError for a damaged one."""
     config = read_mapping(folder / CONFIG)
-    try:
+    kinds = (SafetensorError, OSError, RuntimeError, KeyError)
+    with report_failure(f"{folder}: damaged", "run `dvc repro backbone` again", *kinds):
         clip = build_module(config["model_cfg"])
         clip.load_state_dict(load_file(folder / WEIGHTS))
         tokenizer = tokenizers.load_tokenizer(config["model_cfg"]["text_cfg"], folder, config.get("tokenizer", ""))
-    except (SafetensorError, OSError, RuntimeError, KeyError) as error:
-        raise UserError(f"{folder}: damaged ({one_line(str(error))[:160]}); run `dvc repro backbone` again") from error
     return assemble(clip.to(device), config["model_cfg"], str(folder), config["preprocess_cfg"], tokenizer)
 
 
 def build_module(model_cfg: Mapping[str, Any]) -> ClipModule:
     """Build the module of a config with random weights; towers of other libraries are not filled from a hub."""
-    cfg: dict[str, Any] = {key: value for key, value in model_cfg.items() if key != "custom_text"}
+    cfg: dict[str, Any] = dict(model_cfg)
+    custom_text = cfg.pop("custom_text", False)
     for tower, library in (("vision_cfg", "timm_model"), ("text_cfg", "hf_model")):
         if cfg[tower].get(f"{library}_name"):
             cfg[tower] = cfg[tower] | {f"{library}_pretrained": False}
     hf_tower = cfg["text_cfg"].get("hf_model_name")
-    custom_text = model_cfg.get("custom_text") or hf_tower
-    kind = open_clip.CoCa if DECODER in cfg else open_clip.CustomTextCLIP if custom_text else open_clip.CLIP
+    kind = open_clip.CustomTextCLIP if custom_text or hf_tower else open_clip.CLIP
+    kind = open_clip.CoCa if DECODER in cfg else kind
     with hub_cache.reachable_or_offline() if hf_tower else contextlib.nullcontext():  # transformers asks for its config
         return kind(**cfg)
 
@@ -204,10 +209,13 @@ def cut_context(model: ClipModel, length: int) -> ClipModel:
     positions than the model has, and for a text tower that is not CLIP's own.
     """
     clip = model.clip
+    fault = ""
     if not isinstance(model.tokenizer, tokenizers.ClipTokenizer) or not hasattr(clip, "positional_embedding"):
-        raise UserError(f"train.context_length={length}: only for CLIP's own text tower; remove it")
-    if not 3 <= length <= clip.context_length:
-        raise UserError(f"train.context_length={length}: must be from 3 to {clip.context_length}, the backbone's")
+        fault = "only for CLIP's own text tower; remove it"
+    elif not 3 <= length <= clip.context_length:
+        fault = f"must be from 3 to {clip.context_length}, the backbone's"
+    if fault:
+        raise UserError(f"train.context_length={length}: {fault}")
     if length == clip.context_length:
         return model
     clip.positional_embedding = nn.Parameter(clip.positional_embedding.detach()[:length].clone())
@@ -225,15 +233,33 @@ def interpolate(pretrained: Mapping[str, Tensor], tuned: Mapping[str, Tensor], a
     Exactly the ends at 0 and 1, and exactly the same where nothing moved. Integer buffers and an added bias are the
     tuned model's. Raises UserError for another architecture.
     """
-    differ = (set(pretrained) ^ set(tuned)) - ({"logit_bias"} - set(pretrained))
-    differ |= {k for k in set(pretrained) & set(tuned) if pretrained[k].shape != tuned[k].shape}
-    if differ:
+    comparable = dict(tuned)
+    if "logit_bias" not in pretrained:
+        comparable.pop("logit_bias", None)
+    difference = describe_difference(comparable, pretrained)
+    if difference:
         raise UserError(
-            f"wise_ft: two architectures: {len(differ)} tensors differ, as {min(differ)!r}; give the "
-            "checkpoint that the tuned one was trained from"
+            f"wise_ft: two architectures: {difference}; give the checkpoint that the tuned one was trained from"
         )
-    moving = [k for k, v in tuned.items() if k in pretrained and v.is_floating_point()]
-    return {**tuned, **{k: torch.lerp(pretrained[k], tuned[k], alpha) for k in moving}}
+    interpolated = dict(tuned)
+    for name, weight in tuned.items():
+        if name in pretrained and weight.is_floating_point():
+            interpolated[name] = torch.lerp(pretrained[name], weight, alpha)
+    return interpolated
+
+
+def describe_difference(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    """Return how many tensors differ by name or shape, and how the first of them does; "" where none does."""
+    names = sorted(expected.keys() ^ state.keys())
+    names = names or sorted(name for name in expected if expected[name].shape != state[name].shape)
+    if not names:
+        return ""
+    name = names[0]
+    if name in expected and name in state:
+        detail = f"{list(state[name].shape)} and not {list(expected[name].shape)}"
+    else:
+        detail = f"which {'the model' if name in state else 'the file'} lacks"
+    return f"{len(names)} tensors differ, as {name[:120]!r}, {detail}"
 
 
 def activation_name(model_cfg: Mapping[str, Any]) -> str:

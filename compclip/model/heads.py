@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError, one_line, unknown
-from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.model import towers, weight_files
+from compclip.base.errors import UserError, report_failure, unknown
+from compclip.base.files import read_mapping, write_json
+from compclip.model import clip_model, towers, weight_files
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModule
@@ -39,9 +38,12 @@ def in_float32(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(method)
     def wrapped(self: Head, *args: Any) -> Tensor:
         dtype = next(self.parameters()).dtype
-        floats = (isinstance(x, Tensor) and x.is_floating_point() for x in args)
+        values = list(args)
+        for number, value in enumerate(args):
+            if isinstance(value, Tensor) and value.is_floating_point():
+                values[number] = value.to(dtype)
         with torch.autocast(args[0].device.type, enabled=False):
-            return method(self, *(x.to(dtype) if cast else x for x, cast in zip(args, floats, strict=True)))
+            return method(self, *values)
 
     return wrapped
 
@@ -94,8 +96,7 @@ class Head(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write the head into a checkpoint's folder."""
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        write_atomic(folder / WEIGHTS, save(tensors))
+        clip_model.write_tensors(folder / WEIGHTS, self.state_dict())
         write_json(folder / CONFIG, {"kind": self.kind, "options": self.options})
 
 
@@ -165,9 +166,10 @@ class TextPooling(Head):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__(width=width, heads=heads)
-        if width % heads:
-            raise ValueError(f"heads={heads}: must divide the {width} numbers of a vector")
-        self.norm_query, self.norm_key, self.norm_value = (nn.LayerNorm(width) for _ in range(3))
+        check_split(width, heads)
+        self.norm_query = nn.LayerNorm(width)
+        self.norm_key = nn.LayerNorm(width)
+        self.norm_value = nn.LayerNorm(width)
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True, add_zero_attn=True)
 
     @in_float32
@@ -197,10 +199,11 @@ class TokenMixture(Head):
 
     def __init__(self, width: int, tokens: int, token_width: int, heads: int, temperature: int) -> None:
         super().__init__(width=width, tokens=tokens, token_width=token_width, heads=heads, temperature=temperature)
-        if width % heads:
-            raise ValueError(f"heads={heads}: must divide the {width} numbers of a vector")
-        self.key, self.value = (drawn_map(tokens, token_width, width) for _ in range(2))
-        self.query, self.out = (drawn_map(width, width) for _ in range(2))
+        check_split(width, heads)
+        self.key = drawn_map(tokens, token_width, width)
+        self.value = drawn_map(tokens, token_width, width)
+        self.query = drawn_map(width, width)
+        self.out = drawn_map(width, width)
 
     def start_from(self, clip: ClipModule) -> None:
         """Begin with the tower's projection as each token's value, so that a mixture is near the tower's vector."""
@@ -212,17 +215,19 @@ class TokenMixture(Head):
     def mix(self, patch_BKW: Tensor, text_TD: Tensor) -> Tensor:
         """Return unit vectors [B, T, D]: each picture as each text mixes its tokens, which stand for patches."""
         query_TD = text_TD * text_TD.shape[-1] ** 0.5 @ self.query
-        return mix_tokens(patch_BKW, query_TD, self.key, self.value, self.out, **self.attention)
-
-    @property
-    def attention(self) -> dict[str, int]:
-        """The number of attention heads, and the temperature."""
-        return {name: self.options[name] for name in ("heads", "temperature")}
+        maps = (self.key, self.value, self.out)
+        return mix_tokens(patch_BKW, query_TD, *maps, self.options["heads"], self.options["temperature"])
 
     @in_float32
     def score(self, patch_BND: Tensor, text_TD: Tensor) -> Tensor:
         """Return the cosines of pictures, as texts mix their tokens, with these texts."""
         return torch.einsum("btd,td->bt", self.mix(patch_BND, text_TD), text_TD)
+
+
+def check_split(width: int, heads: int) -> None:
+    """Raise ValueError where attention heads cannot share the numbers of a vector evenly."""
+    if width % heads:
+        raise ValueError(f"heads={heads}: must divide the {width} numbers of a vector")
 
 
 def drawn_map(*shape: int) -> nn.Parameter:
@@ -241,9 +246,8 @@ def mix_tokens(
 ) -> Tensor:
     """Return unit vectors [B, T, D]: tokens mixed by softmax of key and query over the temperature, head by head."""
     query_THd = query_TD.unflatten(1, (heads, -1))
-    key_BKHd, value_BKHd = (
-        torch.einsum("bkw,kwd->bkd", patch_BKW, map_KWD).unflatten(2, (heads, -1)) for map_KWD in (key_KWD, value_KWD)
-    )
+    key_BKHd = torch.einsum("bkw,kwd->bkd", patch_BKW, key_KWD).unflatten(2, (heads, -1))
+    value_BKHd = torch.einsum("bkw,kwd->bkd", patch_BKW, value_KWD).unflatten(2, (heads, -1))
     fit_BTHK = torch.einsum("bkhd,thd->bthk", key_BKHd, query_THd) / temperature
     mixed_BTHd = torch.einsum("bthk,bkhd->bthd", fit_BTHK.softmax(dim=-1), value_BKHd)
     return F.normalize(mixed_BTHd.flatten(2) @ out_DD, dim=-1)
@@ -262,7 +266,8 @@ class Codebook(Head):
     def __init__(self, width: int, codes: int, code_width: int) -> None:
         super().__init__(width=width, codes=codes, code_width=code_width)
         self.code = nn.Parameter(torch.randn(codes, code_width))
-        self.image_query, self.text_query = (query_network(width, code_width) for _ in range(2))
+        self.image_query = query_network(width, code_width)
+        self.text_query = query_network(width, code_width)
         self.register_buffer("temperature", torch.ones(()))
 
     @in_float32
@@ -333,25 +338,19 @@ def load_head(folder: Path, kinds: Mapping[str, Callable[..., Head]] = KINDS) ->
     sizes = list(options.values()) if isinstance(options, dict) else [None]
     if not all(type(size) is int and 0 < size < 2**20 for size in sizes):
         raise UserError(f"{folder / CONFIG}: options: must be whole numbers by name, from 1; {ADVICE}")
-    try:
-        with torch.device("meta"):
-            head = kinds[kind](**(options or {}))
-    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
-        raise UserError(f"{folder / CONFIG}: options: {one_line(str(error))[:160]}; {ADVICE}") from error
-    fault = f"weights of another head than {CONFIG} says; {ADVICE}"
-    return fill_head(head, weight_files.read_tensors(folder / WEIGHTS), str(folder / WEIGHTS), fault)
+    kinds_of_error = (TypeError, ValueError, RuntimeError, AssertionError)
+    with report_failure(f"{folder / CONFIG}: options", ADVICE, *kinds_of_error), torch.device("meta"):
+        head = kinds[kind](**(options or {}))
+    fault = f"weights of another head than {CONFIG} says"
+    return fill_head(head, weight_files.read_tensors(folder / WEIGHTS), str(folder / WEIGHTS), fault, ADVICE)
 
 
-def fill_head(head: Head, state: dict[str, Tensor], source: str, fault: str) -> Head:
+def fill_head(head: Head, state: dict[str, Tensor], source: str, fault: str, fix: str) -> Head:
     """Return a head that was built without memory with its weights, in evaluation mode.
 
-    Raises UserError, which says `fault`, for the weights of another head, and for those that are no numbers.
+    Raises UserError as `weight_files.check_state`.
     """
-    expected = head.state_dict()
-    if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in expected.items()}:
-        raise UserError(f"{source}: {fault}")
-    for name, tensor in state.items():
-        weight_files.check_numbers(tensor, expected[name], f"{source}: {name!r}")
+    weight_files.check_state(state, head.state_dict(), source, fault, fix)
     head.load_state_dict(state, assign=True)
     return head.eval()
 
@@ -417,14 +416,16 @@ class MixedTokens(Head):
     needs_tokens = True
     scores_pairs = True
 
-    def __init__(self, width: int, tokens: int, token_width: int, text_width: int, **attention: int) -> None:
-        super().__init__(width=width, tokens=tokens, token_width=token_width, text_width=text_width, **attention)
-        if set(attention) != {"heads", "temperature"} or width % attention["heads"]:
-            raise ValueError(
-                f"{attention}: must be heads, which divide the {width} numbers of a vector, and temperature"
-            )
-        self.key, self.value = (nn.Parameter(torch.zeros(tokens, token_width, width)) for _ in range(2))
-        self.query, self.text_projection = (nn.Parameter(torch.zeros(text_width, width)) for _ in range(2))
+    def __init__(
+        self, width: int, tokens: int, token_width: int, text_width: int, heads: int, temperature: int
+    ) -> None:
+        sizes = {"width": width, "tokens": tokens, "token_width": token_width, "text_width": text_width}
+        super().__init__(**sizes, heads=heads, temperature=temperature)
+        check_split(width, heads)
+        self.key = nn.Parameter(torch.zeros(tokens, token_width, width))
+        self.value = nn.Parameter(torch.zeros(tokens, token_width, width))
+        self.query = nn.Parameter(torch.zeros(text_width, width))
+        self.text_projection = nn.Parameter(torch.zeros(text_width, width))
         self.out = nn.Parameter(torch.zeros(width, width))
 
     @property
@@ -447,8 +448,8 @@ class MixedTokens(Head):
         D = self.options["width"]
         text_TD = text_TE[:, :D]
         query_TD = text_TE[:, D : 2 * D] / text_TE[:, 2 * D :]
-        attention = {name: self.options[name] for name in ("heads", "temperature")}
-        mixed_BTD = mix_tokens(patch_BKW, query_TD, self.key, self.value, self.out, **attention)
+        maps = (self.key, self.value, self.out)
+        mixed_BTD = mix_tokens(patch_BKW, query_TD, *maps, self.options["heads"], self.options["temperature"])
         return torch.einsum("btd,td->bt", mixed_BTD, F.normalize(text_TD, dim=-1))
 
 

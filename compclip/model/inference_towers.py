@@ -43,7 +43,7 @@ def encode_images(clip: ClipModule, image_B3HW: Tensor) -> Tensor:
     B, N, _ = x_BNW.shape
     x_AW = x_BNW.flatten(0, 1)
     first_B = torch.arange(0, B * N, N, device=x_AW.device)
-    *blocks, last = (_Block(block) for block in visual.transformer.resblocks)
+    *blocks, last = map(_Block, visual.transformer.resblocks)
     for block in blocks:
         x_AW = block.finish(x_AW, block.attend_all(block.qkv(x_AW).unflatten(0, (B, N))).flatten(0, 1))
     q_BW, kv_A2W = last.project_queries(x_AW, first_B)
@@ -57,7 +57,7 @@ def encode_texts(clip: ClipModule, text_BL: Tensor) -> Tensor:
         return towers.encode_texts(clip, text_BL)[0]
     tree = build_prefix_tree(text_BL)
     x_NW = towers.embed_tokens(clip, tree.token_N, tree.position_N)
-    *blocks, last = (_Block(block) for block in clip.transformer.resblocks)
+    *blocks, last = map(_Block, clip.transformer.resblocks)
     for block in blocks:
         y_BTW = block.attend_all(_gather_positions(block.qkv(x_NW), tree.node_BT), causal=True)
         x_NW = block.finish(x_NW, y_BTW.flatten(0, 1).index_select(0, tree.first_position_N))
@@ -252,7 +252,10 @@ class ReplicaPool(Generic[T]):
 
 def copy_models(models: Sequence[ClipModel], devices: Sequence[str]) -> list[list[ClipModel]]:
     """Return the models as they are, and copies of them all on each device but the first, which is theirs."""
-    return [list(models), *([_copy_model(model, device) for model in models] for device in devices[1:])]
+    copies = [list(models)]
+    for device in devices[1:]:
+        copies.append([_copy_model(model, device) for model in models])
+    return copies
 
 
 def _copy_model(model: ClipModel, device: str) -> ClipModel:

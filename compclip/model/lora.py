@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError, one_line
-from compclip.base.files import read_json, write_atomic, write_json
+from compclip.base.errors import UserError, report_failure
+from compclip.base.files import read_json, write_json
 from compclip.model import weight_files
-from compclip.model.clip_model import ClipModule
+from compclip.model.clip_model import ClipModule, write_tensors
 
 if TYPE_CHECKING:
     from compclip.config.sections import Lora
@@ -103,7 +102,8 @@ class MatrixConv(nn.Module):
 
     def kernel_update(self, scale: float = 1.0) -> Tensor:
         """Return `scale` times dW [O, C, K, K]."""
-        down, up = (cast("nn.Linear", factor[NAME]).weight for factor in (self.lora_A, self.lora_B))
+        down = cast("nn.Linear", self.lora_A[NAME]).weight
+        up = cast("nn.Linear", self.lora_B[NAME]).weight
         return (up @ down).view(self.base_layer.weight.shape) * (scale * self.scaling)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -189,10 +189,12 @@ def _find_targets(clip: nn.Module, targets: Sequence[str], towers: tuple[str, ..
             for name, module in clip.named_modules()  # CoCa's decoder belongs to no tower
             if name.startswith("visual.") == (tower == "image") and not name.startswith("text_decoder.")
         }
-        for target in targets if tower == "image" else [t for t in targets if t != "patch"]:
-            layers = [n for n, m in modules.items() if isinstance(m, LAYERS)]
+        for target in targets:
+            if target == "patch" and tower == "text":
+                continue
+            layers = [name for name, module in modules.items() if isinstance(module, LAYERS)]
             names = _find_projections(modules) if target == "attention" else layers
-            matches = [n for n in names if re.search(f"({MODULES[target]})$", n)]
+            matches = [name for name in names if re.search(f"({MODULES[target]})$", name)]
             if not matches:
                 raise UserError(
                     f"train.lora.targets: {target!r} fits nothing in the {tower} tower of this backbone; "
@@ -232,6 +234,11 @@ def adapter_parameters(clip: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in clip.named_parameters() if ".lora_A." in name or ".lora_B." in name}
 
 
+def _file_names(factors: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    """Return an adapter's parameters by the names that PEFT gives them in a file."""
+    return {name.replace(f".{NAME}.", "."): factor for name, factor in factors.items()}
+
+
 def save_and_merge(clip: ClipModule, folder: str | Path) -> None:
     """Write the adapter's weights and config to `folder`, then merge it; do nothing for a model without one."""
     factors = adapter_parameters(clip)
@@ -239,9 +246,8 @@ def save_and_merge(clip: ClipModule, folder: str | Path) -> None:
         return
     config = clip.peft_config[NAME].to_dict()
     plain = {k: sorted(v) if isinstance(v, set) else v for k, v in config.items()}
-    tensors = {name.replace(f".{NAME}.", "."): p.detach().contiguous() for name, p in factors.items()}
     write_json(Path(folder) / CONFIG, plain)
-    write_atomic(Path(folder) / WEIGHTS, save(tensors))
+    write_tensors(Path(folder) / WEIGHTS, _file_names(factors))
     merge(clip)
 
 
@@ -288,22 +294,12 @@ def load_adapter(clip: ClipModule, folder: str | Path) -> None:
     names = sorted({name.partition(".lora_")[0] for name in saved})  # the config's pattern of them is not used
     matrices = [name for name in names if _is_matrix(clip, saved, name)]
     _check_factors(saved, matrices, rank, folder)
-    try:
+    fault = "not an adapter of this model"
+    with report_failure(f"{folder}: {fault}", ADVICE, KeyError, ValueError, RuntimeError):
         add_layers(clip, rank, alpha, names, matrices)
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise UserError(f"{folder}: not an adapter of this model: {one_line(str(error))[:160]}; {ADVICE}") from error
-    expected = {name.replace(f".{NAME}.", "."): factor for name, factor in adapter_parameters(clip).items()}
-    foreign = sorted(set(saved) - set(expected))
-    if foreign:
-        raise UserError(f"{folder}: an adapter of another model: {foreign[0]!r} has no place here; {ADVICE}")
+    expected = _file_names(adapter_parameters(clip))
+    weight_files.check_state(saved, expected, str(folder), fault, ADVICE)
     for name, factor in expected.items():
-        if name not in saved or saved[name].shape != factor.shape:
-            fault = f"has {list(saved[name].shape)}" if name in saved else "lacks it"
-            raise UserError(
-                f"{folder}: not an adapter of this model: {name!r} is {list(factor.shape)} here, and it {fault}; "
-                f"{ADVICE}"
-            )
-        weight_files.check_numbers(saved[name], factor, f"{folder}: {name!r}")
         factor.data.copy_(saved[name])
 
 
@@ -313,16 +309,16 @@ def _read_settings(path: Path) -> tuple[int, float]:
     config = content if isinstance(content, dict) else {}
     rank: Any = config.get("r")
     alpha: Any = config.get("lora_alpha")
-    if type(rank) is not int or not 1 <= rank <= LARGEST_RANK:
-        raise UserError(f"{path}: r={str(rank)[:40]}: must be a whole number from 1 to {LARGEST_RANK}")
-    if type(alpha) not in (int, float) or not 0 < alpha <= LARGEST_ALPHA:
-        raise UserError(f"{path}: lora_alpha={str(alpha)[:40]}: must be a number above 0, at most {LARGEST_ALPHA:g}")
     unsupported = [key for key in OTHER_SUMS if config.get(key) not in (None, False, "none", {}, [])]
-    if unsupported:
-        raise UserError(
-            f"{path}: {unsupported[0]}: adapters with it are not supported; give the merged checkpoint instead"
-        )
-    return rank, alpha
+    if type(rank) is not int or not 1 <= rank <= LARGEST_RANK:
+        fault = f"r={str(rank)[:40]}: must be a whole number from 1 to {LARGEST_RANK}"
+    elif type(alpha) not in (int, float) or not 0 < alpha <= LARGEST_ALPHA:
+        fault = f"lora_alpha={str(alpha)[:40]}: must be a number above 0, at most {LARGEST_ALPHA:g}"
+    elif unsupported:
+        fault = f"{unsupported[0]}: adapters with it are not supported; give the merged checkpoint instead"
+    else:
+        return rank, alpha
+    raise UserError(f"{path}: {fault}")
 
 
 def _is_matrix(clip: nn.Module, saved: dict[str, Tensor], name: str) -> bool:
@@ -340,9 +336,9 @@ def _check_factors(saved: dict[str, Tensor], matrices: list[str], rank: int, fol
     if not saved:
         raise UserError(f"{folder}: holds no factors of an adapter; fetch the folder again")
     for name, factor in saved.items():
-        if not _FACTOR.fullmatch(name):
-            raise UserError(f"{folder}: {name[:120]!r} is no factor of an adapter; give a folder that PEFT wrote")
-        if name.partition(".lora_")[0] in matrices:
-            continue
-        if factor.ndim < 2 or factor.shape[0 if ".lora_A." in name else 1] != rank:
-            raise UserError(f"{folder}: {name!r} is {list(factor.shape)}, not of rank {rank}; fetch the folder again")
+        fault = "" if _FACTOR.fullmatch(name) else "no factor of an adapter; give a folder that PEFT wrote"
+        is_matrix = name.partition(".lora_")[0] in matrices
+        if not is_matrix and (factor.ndim < 2 or factor.shape[0 if ".lora_A." in name else 1] != rank):
+            fault = fault or f"{list(factor.shape)}, not of rank {rank}; fetch the folder again"
+        if fault:
+            raise UserError(f"{folder}: {name[:120]!r} is {fault}")

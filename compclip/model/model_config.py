@@ -12,11 +12,11 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import UserError, one_line, unknown
+from compclip.base.errors import UserError, one_line, report_failure, unknown
 from compclip.base.files import read_json
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ def read_config(path: str | Path) -> dict:
     if not isinstance(record, dict) or "model_cfg" not in record:
         raise UserError(f"{path}: no key 'model_cfg'; not an open_clip config")
     check_config(record["model_cfg"], f"{path}: model_cfg")
-    preprocess = record.get("preprocess_cfg") or {}
-    where = f"{path}: preprocess_cfg"
-    _check_section(preprocess, where)
-    _check_values(preprocess, where, "")
+    _refuse_first(iterate_section_faults(record.get("preprocess_cfg") or {}), f"{path}: preprocess_cfg")
     if record.get("tokenizer", "") not in ("", "clip"):
         raise UserError(f'{path}: tokenizer={_shorten(record["tokenizer"])}: must be "" or "clip"')
     return record
@@ -67,49 +64,65 @@ def read_config(path: str | Path) -> dict:
 
 def check_config(model_cfg: Any, where: str) -> None:
     """Raise UserError for a `model_cfg` without its sections, or with a value out of bounds."""
-    _check_section(model_cfg, where)
+    _refuse_first(_iterate_faults(model_cfg), where)
+
+
+def _refuse_first(faults: Iterator[str], where: str) -> None:
+    """Raise UserError for the first of some faults, on whose absence the checks behind it rely."""
+    for fault in faults:
+        raise UserError(f"{where}: {fault}")
+
+
+def _iterate_faults(model_cfg: Any) -> Iterator[str]:
+    """Yield what is wrong with a `model_cfg`."""
+    yield from iterate_section_faults(model_cfg)
     for key in REQUIRED:
         if key not in model_cfg:
-            raise UserError(f"{where}: no key {key!r}; not an open_clip config")
-    for key in SECTIONS:
-        _check_section(model_cfg.get(key, {}), f"{where}: {key}")
-    _check_values(model_cfg, where, "")
+            yield f"no key {key!r}; not an open_clip config"
+    text_cfg = model_cfg["text_cfg"]
+    sections = {key: model_cfg.get(key, {}) for key in SECTIONS}
+    if isinstance(text_cfg, dict):
+        sections["text_cfg.tokenizer_kwargs"] = text_cfg.get("tokenizer_kwargs") or {}
+    for key, section in sections.items():
+        for fault in iterate_section_faults(section):
+            yield f"{key}: {fault}"
     for key in ("context_length", "vocab_size", "eos_id"):  # tokenizers compute with them before the model is tried
-        number = model_cfg["text_cfg"].get(key, 0)
+        number = text_cfg.get(key, 0)
         if type(number) is not int:
-            raise UserError(f"{where}: text_cfg.{key}={_shorten(number)}: must be a whole number")
-    options = model_cfg["text_cfg"].get("tokenizer_kwargs")
-    if options:
+            yield f"text_cfg.{key}={_shorten(number)}: must be a whole number"
+    for key in text_cfg.get("tokenizer_kwargs") or {}:
         import open_clip
 
         allowed = sorted({*inspect.signature(open_clip.tokenizer.HFTokenizer.__init__).parameters} - _NO_OPTIONS)
-        for key in options:
-            if key not in allowed:
-                raise unknown("key", str(key)[:SHOWN], allowed, f"{where}: text_cfg.tokenizer_kwargs")
+        if key not in allowed:
+            yield str(unknown("key", str(key)[:SHOWN], allowed, "text_cfg.tokenizer_kwargs"))
 
 
-def _check_section(value: Any, where: str) -> None:
-    if not isinstance(value, dict):
-        raise UserError(f"{where}: {_shorten(value)} is no section; write keys and values in braces")
+def iterate_section_faults(section: Any) -> Iterator[str]:
+    """Yield what is wrong with a section of a config: no mapping, or a value out of bounds."""
+    if isinstance(section, dict):
+        yield from _iterate_value_faults(section, "")
+    else:
+        yield f"{_shorten(section)} is no section; write keys and values in braces"
 
 
-def _check_values(value: Any, where: str, key: str) -> None:
-    """Raise UserError for a number beyond its bound, or a text that may be a path or an address."""
+def _iterate_value_faults(value: Any, key: str) -> Iterator[str]:
+    """Yield each number beyond its bound, and each text that may be a path or an address."""
     name = key.rpartition(".")[2]
     if isinstance(value, dict):
         for below in value:
-            _check_values(value[below], where, f"{key}.{one_line(str(below))[:SHOWN]}".lstrip("."))
+            yield from _iterate_value_faults(value[below], f"{key}.{one_line(str(below))[:SHOWN]}".lstrip("."))
     elif isinstance(value, list):
         for item in value:
-            _check_values(item, where, key)
+            yield from _iterate_value_faults(item, key)
     elif isinstance(value, str):
         form, must = NAMES.get(name, _WORD)
         if value and not re.fullmatch(form, value):
-            raise UserError(f"{where}: {key}={_shorten(value)}: must be {must}")
+            yield f"{key}={_shorten(value)}: must be {must}"
     elif isinstance(value, (int, float)):
         limit = LIMITS.get(name, LARGEST)
         if not abs(value) <= limit:  # NaN too
-            raise UserError(f"{where}: {key}={_shorten(value)}: must be a number up to {limit}")
+            yield f"{key}={_shorten(value)}: must be a number up to {limit}"
 
 
 class _TooLarge(Exception):
@@ -135,29 +148,26 @@ def count_weights(model_cfg: dict, where: str, most: int) -> int:
             raise _TooLarge
 
     hook = torch_modules.register_module_parameter_registration_hook(count_parameter)
-    try:
-        vision = model_cfg["vision_cfg"]
-        height, width = clip_model.side_lengths(vision.get("image_size", 224))
-        patch = vision.get("patch_size") or 16
-        if (height // patch) * (width // patch) * vision.get("width", 768) > most:  # positions, perhaps of NumPy's
-            raise _TooLarge
-        with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
-            clip = rotary_text.build_module(model_cfg).eval()
-            _check_outputs(clip, model_cfg, where)
-            return sum(tensor.numel() for tensor in clip.state_dict().values())
-    except _TooLarge:
-        return max(most + 1, weights // 2)
-    except UserError:
-        raise
-    except Exception as error:  # open_clip asserts, and what it builds on raises errors of every kind
-        why = one_line(str(error))[:160] or type(error).__name__
-        raise UserError(f"{where}: the config does not describe an open_clip model: {why}; repair it") from error
-    finally:
-        hook.remove()
+    # open_clip asserts, and what it builds on raises errors of every kind
+    with report_failure(f"{where}: the config does not describe an open_clip model", "repair it"):
+        try:
+            vision = model_cfg["vision_cfg"]
+            height, width = clip_model.side_lengths(vision.get("image_size", 224))
+            patch = vision.get("patch_size") or 16
+            if (height // patch) * (width // patch) * vision.get("width", 768) > most:  # positions, perhaps of NumPy's
+                raise _TooLarge
+            with torch.random.fork_rng([]), torch.device("meta"), torch.no_grad():
+                clip = rotary_text.build_module(model_cfg).eval()
+                _refuse_first(_iterate_output_faults(clip, model_cfg), where)
+                return sum(tensor.numel() for tensor in clip.state_dict().values())
+        except _TooLarge:
+            return max(most + 1, weights // 2)
+        finally:
+            hook.remove()
 
 
-def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:
-    """Raise UserError where a tower does not give one embedding; a tower that looks at values is not run."""
+def _iterate_output_faults(clip: Any, model_cfg: dict) -> Iterator[str]:
+    """Yield which tower does not give one embedding; a tower that looks at values is not run."""
     import torch
 
     from compclip.model import clip_model
@@ -172,9 +182,9 @@ def _check_outputs(clip: Any, model_cfg: dict, where: str) -> None:
         outputs["text_cfg"] = clip.encode_text(tokens_1L)
     for tower, output in outputs.items():
         if not isinstance(output, torch.Tensor):
-            raise UserError(f"{where}: {tower}: gives no embedding; remove output_tokens")
-        if output.shape != (1, embed_dim):
-            raise UserError(f"{where}: embed_dim={embed_dim}: {tower} gives {list(output.shape[1:])}")
+            yield f"{tower}: gives no embedding; remove output_tokens"
+        elif output.shape != (1, embed_dim):
+            yield f"embed_dim={embed_dim}: {tower} gives {list(output.shape[1:])}"
 
 
 def check_size(model_cfg: dict, where: str, file: Path | None, weights_in_file: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import report_failure
 from compclip.model import tokenizers, transformers_files
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ def load_decoder(source: str) -> T5ForConditionalGeneration:
     """Load the model in a folder or in the hub's cache. Raises UserError where none can be read."""
     from transformers import T5ForConditionalGeneration
 
-    try:
+    kinds = (OSError, ValueError, RuntimeError)
+    with report_failure(f"decoder={source}: no T5 of transformers", "give a folder with its files", *kinds):
         return T5ForConditionalGeneration.from_pretrained(source, use_safetensors=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        why = one_line(str(error))[:160]
-        raise UserError(f"decoder={source}: no T5 of transformers ({why}); give a folder with its files") from error
 
 
 def tokenize_targets(source: str, texts: list[str], longest: int) -> Tensor:
@@ -43,10 +41,7 @@ def _load_tokenizer(source: str) -> Any:
     from transformers import AutoTokenizer
 
     transformers_files.check_tokenizer(source)
-    try:
+    advice = f"give a folder with {' or '.join(tokenizers.FILES)}"
+    # a damaged file is met by whichever line of transformers reads it
+    with report_failure(f"decoder={source}: its tokenizer cannot be read", advice):
         return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-        raise UserError(
-            f"decoder={source}: its tokenizer cannot be read ({type(error).__name__}); give a folder with "
-            f"{' or '.join(tokenizers.FILES)}"
-        ) from error

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, report_failure
 from compclip.model.tokenizers import TokenLayout
 
 if TYPE_CHECKING:
@@ -59,13 +59,9 @@ def checkpoint_activations(clip: ClipModule, enable: bool = True) -> None:
     Raises UserError for a tower that cannot. A ResNet of open_clip's can, and keeps everything.
     """
     model: Any = clip
-    try:
+    fault = "train.checkpoint_activations=true: a tower of this backbone cannot compute activations again"
+    with report_failure(fault, "leave it out, or lower train.micro_batch"):  # timm and transformers raise anything
         model.set_grad_checkpointing(enable)
-    except Exception as error:  # timm and transformers raise what they like
-        raise UserError(
-            "train.checkpoint_activations=true: a tower of this backbone cannot compute activations again; leave it "
-            f"out, or lower train.micro_batch ({type(error).__name__})"
-        ) from error
 
 
 def compile_blocks(clip: ClipModule, enable: bool = True) -> None:
@@ -73,12 +69,14 @@ def compile_blocks(clip: ClipModule, enable: bool = True) -> None:
 
     Blocks of one kind share what is compiled at their first call. Raises UserError for a tower without blocks.
     """
-    blocks = [(name, block) for name, module in clip.named_modules() if name.rpartition(".")[2] in BLOCKS
-              for block in module.children()]  # fmt: skip
-    for tower in ("image", "text"):
-        if not any(name.startswith("visual.") == (tower == "image") for name, _ in blocks):
+    blocks: dict[str, list[nn.Module]] = {"image": [], "text": []}
+    for name, module in clip.named_modules():
+        if name.rpartition(".")[2] in BLOCKS:
+            blocks["image" if name.startswith("visual.") else "text"] += module.children()
+    for tower, tower_blocks in blocks.items():
+        if not tower_blocks:
             raise UserError(f"train.compile=true: the {tower} tower of this backbone has no blocks; leave it out")
-    for _, block in blocks:
+    for block in blocks["image"] + blocks["text"]:
         if enable:
             block.compile(dynamic=True, backend=COMPILER)
         else:

@@ -47,8 +47,10 @@ def check_tokenizer(source: str) -> None:
     """Raise UserError where a tokenizer, in a folder or of a hub, has code or a class of its own."""
     tokenizer_config = _read_settings(source, TOKENIZER)
     model_settings = _read_settings(source, CONFIG)
-    classes = list(filter(None, (config.get("tokenizer_class") for config in (tokenizer_config, model_settings))))
-    for kind in classes or filter(None, [model_settings.get("model_type")]):
+    kinds = [tokenizer_config.get("tokenizer_class"), model_settings.get("tokenizer_class")]
+    if not any(kinds):
+        kinds = [model_settings.get("model_type")]
+    for kind in filter(None, kinds):
         bare = str(kind).removesuffix("Fast").removesuffix("Tokenizer").lower().replace("-", "").replace("_", "")
         if bare not in TOKENIZERS:
             raise UserError(
@@ -99,20 +101,23 @@ def is_folder(path: Path) -> bool:
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Return the weights, or their index, of a folder or each of two towers. Raises UserError where there are none."""
+    """Return the weights files of a folder or of two towers. Raises UserError where there are none."""
     files = []
     for tower in _tower_folders(folder):
-        file = find_file(tower, NAMES)
-        if file is None:
-            raise UserError(f"{tower}: has {CONFIG} but no {NAMES[0]}; put the weights there")
-        files.append(file)
+        files += list_parts(find_file(tower, NAMES, f"has {CONFIG} but no weights"))
     return files
 
 
-def find_file(folder: Path, names: Sequence[str]) -> Path | None:
-    """Return the first weights file of these names that a folder has, or the index of its parts."""
-    paths = [folder / f"{name}{ending}" for name in names for ending in ("", INDEX)]
-    return next((path for path in paths if path.is_file()), None)
+def find_file(folder: Path, names: Sequence[str], fault: str) -> Path:
+    """Return the first weights file of these names that a folder has, or the index of its parts.
+
+    Raises UserError, which says `fault`, where there is none.
+    """
+    for name in names:
+        for path in (folder / name, folder / f"{name}{INDEX}"):
+            if path.is_file():
+                return path
+    raise UserError(f"{folder}: {fault}; put {names[0]} there")
 
 
 def list_parts(path: Path) -> list[Path]:
@@ -120,14 +125,11 @@ def list_parts(path: Path) -> list[Path]:
     if not path.name.endswith(INDEX):
         return [path]
     places = read_mapping(path).get("weight_map")
-    names = set(places.values()) if isinstance(places, dict) and all(map(_is_part, places.values())) else set()
-    if not names:
-        raise UserError(f"{path}: weight_map: must name files of its folder by tensors; fetch the folder again")
-    return [path.parent / name for name in sorted(names)]
-
-
-def _is_part(name: object) -> bool:
-    return isinstance(name, str) and name.endswith((".safetensors", ".bin")) and name == Path(name).name
+    names = list(places.values()) if isinstance(places, dict) else []
+    for name in names or [None]:
+        if not isinstance(name, str) or not name.endswith((".safetensors", ".bin")) or name != Path(name).name:
+            raise UserError(f"{path}: weight_map: must name files of its folder by tensors; fetch the folder again")
+    return [path.parent / name for name in sorted(set(names))]
 
 
 def _tower_folders(folder: Path) -> list[Path]:
@@ -141,11 +143,12 @@ def _tower_folders(folder: Path) -> list[Path]:
 def read_activation(folder: Path) -> str:
     """Return the activation that a folder's config names, or nothing. Raises UserError for one that open_clip lacks."""
     activations = set()
-    for path in (tower / CONFIG for tower in _tower_folders(folder)):
+    for tower in _tower_folders(folder):
+        path = tower / CONFIG
         config = read_mapping(path)
-        sections = [config.get(key) for key in ("text_config", "vision_config")]
-        for tower in [section for section in sections if isinstance(section, dict)] or [config]:
-            name = tower.get("hidden_act")
+        sections = (config.get("text_config"), config.get("vision_config"))
+        for section in [section for section in sections if isinstance(section, dict)] or [config]:
+            name = section.get("hidden_act")
             if name is not None and str(name) not in ACTIVATIONS:
                 raise UserError(f"{path}: hidden_act={str(name)[:40]!r}: must be one of {', '.join(ACTIVATIONS)}")
             activations.add(USUAL.get(str(config.get("model_type")), "") if name is None else ACTIVATIONS[str(name)])
@@ -210,12 +213,13 @@ _TOWERS = {
 
 def rename_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors by open_clip's names; a name that is not transformers' stays."""
-    tensors = {k: v for k, v in state.items() if not k.endswith(".position_ids")}
-    siglip = any(name.startswith("vision_model.head.") for name in tensors)
+    siglip = any(name.startswith("vision_model.head.") for name in state)
     renamed = {"logit_scale": torch.tensor(math.log(100.0))}
     projections = dict[str, dict[str, Tensor]]()
-    for name, tensor in tensors.items():
+    for name, tensor in state.items():
         match = _LAYER.fullmatch(name)
+        if name.endswith(".position_ids"):
+            continue
         if match:
             blocks, layer_names, joined = _TOWERS[siglip, match[1]]
             block = f"{blocks}.{int(match[2])}"
@@ -284,8 +288,10 @@ def _join_projections(projections: Mapping[str, Mapping[str, Tensor]]) -> dict[s
     """Return query, key and value as one tensor each; three that do not fit together stay apart."""
     joined = {}
     for name, tensors in projections.items():
-        if set(tensors) == set("qkv") and len({t.shape for t in tensors.values()}) == 1 and tensors["q"].ndim:
-            joined[name] = torch.cat([tensors[key] for key in "qkv"])
+        shapes = {tensor.shape for tensor in tensors.values()}
+        if set(tensors) == set("qkv") and len(shapes) == 1 and tensors["q"].ndim:
+            joined[name] = torch.cat([tensors["q"], tensors["k"], tensors["v"]])
         else:
-            joined |= {f"{name}.{key}": tensor for key, tensor in tensors.items()}
+            for key, tensor in tensors.items():
+                joined[f"{name}.{key}"] = tensor
     return joined

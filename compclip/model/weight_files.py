@@ -25,15 +25,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from compclip.base import messages
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError, report_failure, unknown
 from compclip.model import hub_cache, model_config, transformers_files, weight_archives
-from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name
+from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name, describe_difference
 
 # Names of the weights of a folder in open_clip's format, best first.
 NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin")
 # Names of buffers that models compute themselves, and of the sizes in OpenAI's archives.
 BUFFERS = ("attn_mask", "position_ids", "input_resolution", "context_length", "vocab_size")
 LAYOUT = "give a file of tensors by name, as state_dict() has them"
+UNREADABLE = "not a readable weights file"
+ANEW = "fetch it again"
 POINTER = b"version https://git-lfs.github.com/spec/"
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 POSITIONS = "visual.positional_embedding"
@@ -71,31 +73,28 @@ def read_weights(path: Path, alpha: float = 1.0, choice: str = "") -> dict[str, 
 
 def read_tensors(path: Path, choice: str = "") -> dict[str, Tensor]:
     """Return the tensors of a file's model, or of a folder of transformers, by the names that they have in it."""
-    files = transformers_files.find_files(path) if transformers_files.is_folder(path) else [path]
-    weight_paths = [weight_path for file in files for weight_path in transformers_files.list_parts(file)]
+    is_folder = transformers_files.is_folder(path)
+    weight_paths = transformers_files.find_files(path) if is_folder else transformers_files.list_parts(path)
     select = functools.partial(select_model, path=path, choice=choice)
     if len(weight_paths) == 1:
         return _read_file(weight_paths[0], select)
-    states = [_read_file(path, lambda content: content) for path in weight_paths]  # one may have no name of a model
-    return select({name: tensor for state in states for name, tensor in state.items()})
+    state: dict[str, Tensor] = {}
+    for weight_path in weight_paths:
+        state |= _read_file(weight_path, lambda content: content)  # one may have no name of a model
+    return select(state)
 
 
 def _read_file(path: Path, select: Callable[[Any], Any]) -> dict[str, Tensor]:
     """Return the tensors of the part of a file that `select` takes."""
     if not path.is_file():
         raise UserError(f"{path}: no such weights file; give an existing one")
-    try:
-        state = _read_content(path, select)
-    except UserError:
-        raise
-    except Exception as error:  # pickle, zip and safetensors errors share no base
-        why = f": {error}" if isinstance(error, weight_archives.UnsafePickle) else f" ({type(error).__name__})"
-        advice = "fetch it again"
-        if isinstance(error, pickle.UnpicklingError):
-            why = ": damaged, or with objects of its authors' code, which is not run here"
-            advice = "fetch it again, or where you trust it save its state_dict alone"
-        raise UserError(f"{path}: not a readable weights file{why}; {advice}") from error
-    _check_tensors(state, path)
+    foreign = f"{path}: {UNREADABLE}: damaged, or with objects of its authors' code, which is not run here"
+    advice = f"{ANEW}, or where you trust it save its state_dict alone"
+    with report_failure(f"{path}: {UNREADABLE}", ANEW), report_failure(foreign, advice, pickle.UnpicklingError):
+        state = _read_content(path, select)  # pickle, zip and safetensors errors share no base
+    fault = _find_fault(state, MAX_SHARING * path.stat().st_size)
+    if fault:
+        raise UserError(f"{path}: {fault}")
     return {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
 
 
@@ -116,18 +115,22 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
         if sum(info.file_size for info in members) > growth * path.stat().st_size:
             raise weight_archives.UnsafePickle("its parts together are larger than the file")
         if has_arrays:
-            return select(_read_arrays(path))
-    if not is_zip:
+            with np.load(path, allow_pickle=False) as arrays:  # those of objects are pickles, and raise ValueError
+                return select({name: torch.from_numpy(array) for name, array in arrays.items()})
+    else:
         with path.open("rb") as stream:
             content = _PlainUnpickler(stream).load()  # torch.save's older files begin with a number
         if isinstance(content, dict):
-            return _take_tensors(select(content))
+            state = select(content)
+            for name, value in state.items():
+                state[name] = torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+            return state
     try:
         with path.open("rb") as stream:  # by a path, torch goes by the name
             return select(torch.load(stream, "cpu", weights_only=True))
     except pickle.UnpicklingError:  # objects beside the tensors: settings, an optimiser, a number of numpy's
         if not is_zip:
-            raise
+            raise pickle.UnpicklingError("holds objects of other classes than tensors") from None
         return weight_archives.read_saved(path, select)
 
 
@@ -143,19 +146,6 @@ class _PlainUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _take_tensors(content: Any) -> Any:
-    """Return a mapping with its arrays of numbers as tensors; anything else as it is."""
-    if not isinstance(content, dict):
-        return content
-    return {name: torch.as_tensor(value) if isinstance(value, np.ndarray) else value for name, value in content.items()}
-
-
-def _read_arrays(path: Path) -> dict[str, Tensor]:
-    """Return the arrays of an .npz of numpy's as tensors; those of objects are pickles, and raise ValueError."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-
-
 def _read_start(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(POINTER))
@@ -169,20 +159,20 @@ def _is_safetensors(path: Path) -> bool:
     return start[8:9] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
 
 
-def _check_tensors(state: Any, path: Path) -> None:
-    """Raise UserError where a file holds something else than plain tensors by name, or they are larger than it."""
+def _find_fault(state: Any, room: int) -> str:
+    """Return why a file's content is no plain tensors by name of at most `room` bytes; "" where it is."""
     if not isinstance(state, dict):
-        raise UserError(f"{path}: holds a {type(state).__name__}, not tensors by name; {LAYOUT}")
+        return f"holds a {type(state).__name__}, not tensors by name; {LAYOUT}"
     for name, tensor in state.items():
         if not isinstance(name, str):
-            raise UserError(f"{path}: names something by a {type(name).__name__}, not by a text; {LAYOUT}")
+            return f"names something by a {type(name).__name__}, not by a text; {LAYOUT}"
         if not isinstance(tensor, Tensor):
             kind = tensor.kind[:80] if isinstance(tensor, weight_archives.InertObject) else type(tensor).__name__
-            raise UserError(f"{path}: {name[:80]!r} is a {kind}, not a tensor; {LAYOUT}")
+            return f"{name[:80]!r} is a {kind}, not a tensor; {LAYOUT}"
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-            raise UserError(f"{path}: {name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized")
-    if sum(t.nbytes for t in state.values()) > MAX_SHARING * path.stat().st_size:
-        raise UserError(f"{path}: its tensors are larger than the file; fetch it again")
+            return f"{name[:80]!r} is no plain tensor; save it dense, on the CPU, not quantized"
+        room -= tensor.nbytes
+    return "" if room >= 0 else f"its tensors are larger than the file; {ANEW}"
 
 
 def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None:
@@ -193,7 +183,8 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     import open_clip
 
     expected = clip.state_dict()
-    state, buffers = dict(state), [name for name in state if name not in expected and name.endswith(BUFFERS)]
+    buffers = [name for name in state if name not in expected and name.endswith(BUFFERS)]
+    state = dict(state)
     for name in buffers:
         del state[name]
     if buffers:
@@ -205,20 +196,8 @@ def fill_weights(clip: ClipModule, state: dict[str, Tensor], path: Path) -> None
     if resizing:
         open_clip.model.resize_pos_embed(state, clip)
         messages.note(f"{path}: of pictures of another size: positions resized, {resizing}")
-    different_names = sorted(set(expected) ^ set(state))
-    wrong = different_names or sorted(k for k in expected if expected[k].shape != state[k].shape)
-    if wrong:
-        name = wrong[0]
-        if different_names:
-            difference = f"{name[:120]!r}, which {'the model' if name in state else 'the file'} lacks"
-        else:
-            difference = f"{name!r}, {list(state[name].shape)} and not {list(expected[name].shape)}"
-        raise UserError(
-            f"{path}: a checkpoint of another architecture: {len(wrong)} tensors differ, as {difference}; "
-            "give the model it was trained with"
-        )
-    for name, tensor in state.items():
-        check_numbers(tensor, expected[name], f"{path}: {name!r}")
+    fault = "a checkpoint of another architecture"
+    check_state(state, expected, str(path), fault, "give the model it was trained with")
     clip.load_state_dict(state)
 
 
@@ -235,15 +214,21 @@ def describe_resizing(clip: ClipModule, state: Mapping[str, Tensor]) -> str:
     return f"{side} x {side} to {grid[0]} x {grid[1]}"
 
 
-def check_numbers(tensor: Tensor, expected: Tensor, source: str) -> None:
-    """Raise UserError for weights of another kind of number than the model's, and for those that are none."""
-    if expected.is_floating_point() != tensor.is_floating_point() or tensor.is_complex():
-        expected_kind = "floats" if expected.is_floating_point() else "whole numbers"
-        raise UserError(
-            f"{source}: holds {str(tensor.dtype).removeprefix('torch.')}, not {expected_kind}; convert the file"
-        )
-    if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():  # the sum alone is read in one pass
-        raise UserError(f"{source}: holds NaN or infinite weights; the training diverged, give another checkpoint")
+def check_state(state: Mapping[str, Tensor], expected: Mapping[str, Tensor], source: str, fault: str, fix: str) -> None:
+    """Raise UserError for tensors of other names or shapes, saying `fault` and `fix`; for another kind of number
+    than the model's, and for those that are none.
+    """
+    difference = describe_difference(state, expected)
+    if difference:
+        raise UserError(f"{source}: {fault}: {difference}; {fix}")
+    for name, tensor in state.items():
+        kind = "floats" if expected[name].is_floating_point() else "whole numbers"
+        if (kind == "floats") != tensor.is_floating_point() or tensor.is_complex():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(f"{source}: {name!r}: holds {dtype}, not {kind}; convert the file")
+        if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():  # the sum alone is read in one pass
+            advice = "the training diverged, give another checkpoint"
+            raise UserError(f"{source}: {name!r}: holds NaN or infinite weights; {advice}")
 
 
 def _is_archive(path: Path) -> bool:
@@ -257,13 +242,10 @@ def _is_archive(path: Path) -> bool:
 def _recorded_activation(path: Path) -> tuple[str, str]:
     """Return the activation that a file was trained with and what says so; empty where nothing does."""
     if _is_safetensors(path):
-        try:
-            with safe_open(path, "pt") as file:
-                activation = (file.metadata() or {}).get("activation")
-                if activation:
-                    return activation, "its own header"
-        except Exception as error:  # safetensors' error has no public base
-            raise UserError(f"{path}: not a readable weights file ({type(error).__name__}); fetch it again") from error
+        with report_failure(f"{path}: {UNREADABLE}", ANEW), safe_open(path, "pt") as file:
+            activation = (file.metadata() or {}).get("activation")
+        if activation:
+            return activation, "its own header"
     if transformers_files.is_folder(path):
         activation = transformers_files.read_activation(path)
         return activation, transformers_files.CONFIG if activation else ""
@@ -291,14 +273,12 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
     recorded, source = _recorded_activation(path)
     models = open_clip.list_models()
     twin = f"{name}-quickgelu"
+    computed = activation_name(model_cfg)
     for trained, says in ((recorded, source), (stated, "activation")):
-        if trained and trained != activation_name(model_cfg):
+        if trained not in ("", computed):
             model = twin if trained == QUICK else name.removesuffix("-quickgelu")
             advice = f"give model {model}" if model in models else "give the config that it was trained with"
-            raise UserError(
-                f"{path}: trained with {trained} (says {says}), but model {name} computes "
-                f"{activation_name(model_cfg)}; {advice}"
-            )
+            raise UserError(f"{path}: trained with {trained} (says {says}), model {name} computes {computed}; {advice}")
     if not recorded and not stated and twin in models:
         raise UserError(
             f"{path}: does not say with which activation it was trained; give model {twin} for OpenAI's "
@@ -319,12 +299,9 @@ def fetch_tag(name: str, tag: str, model_cfg: dict) -> dict:
     cfg = open_clip.pretrained.get_pretrained_cfg(name, tag)
     if cfg.get("quick_gelu", False) and activation_name(model_cfg) != QUICK:
         raise UserError(f"model {name} with weights {tag!r}: trained with QuickGELU; use {name}-quickgelu")
-    try:
-        with hub_cache.reachable_or_offline():
-            open_clip.pretrained.download_pretrained(cfg)
-    except (OSError, RuntimeError) as error:
-        why = type(error).__name__
-        raise UserError(f"{name}::{tag}: cannot fetch the weights ({why}); {_download_advice(cfg)}") from error
+    failure = report_failure(f"{name}::{tag}: cannot fetch the weights", _download_advice(cfg), OSError, RuntimeError)
+    with failure, hub_cache.reachable_or_offline():
+        open_clip.pretrained.download_pretrained(cfg)
     return select_preprocessing(cfg)
 
 
@@ -351,16 +328,12 @@ def fetch_repository(repository: str, weights: bool = True) -> Path:
     """
     import open_clip
 
-    try:
-        with hub_cache.reachable_or_offline():
-            config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
-            if weights:
-                open_clip.pretrained.download_pretrained_from_hf(repository)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"hf-hub:{repository}: cannot fetch it ({type(error).__name__}); "
-            f"{_download_advice({'hf_hub': repository + '/'})}"
-        ) from error
+    advice = _download_advice({"hf_hub": f"{repository}/"})
+    failure = report_failure(f"hf-hub:{repository}: cannot fetch it", advice, OSError, ValueError, RuntimeError)
+    with failure, hub_cache.reachable_or_offline():
+        config = Path(open_clip.pretrained.download_pretrained_from_hf(repository, filename=CONFIG))
+        if weights:
+            open_clip.pretrained.download_pretrained_from_hf(repository)
     return config.parent
 
 
@@ -379,10 +352,7 @@ def _download_advice(cfg: dict) -> str:
 
 def find_weights(folder: Path) -> Path:
     """Return the weights file of a folder in open_clip's format, or its index. Raises UserError where there is none."""
-    file = transformers_files.find_file(folder, NAMES)
-    if file:
-        return file
-    raise UserError(f"{folder}: has {CONFIG} but no weights; put {NAMES[0]} there")
+    return transformers_files.find_file(folder, NAMES, f"has {CONFIG} but no weights")
 
 
 # --- adapters inside a file -----------------------------------------------------------------------------------
@@ -397,29 +367,34 @@ def merge_loralib(state: dict[str, Tensor], alpha: float, path: Path) -> dict[st
     [out k, r k], k its side); alpha is in no file, and is 1 in the three. Raises UserError for factors that belong
     to no weight, or do not fit it.
     """
-    names = len(state)
-    # a factor of PEFT's by loralib's name
-    state = {_PEFT_FACTOR.sub(r"\1", name): tensor for name, tensor in state.items()}
-    if len(state) < names:
-        raise UserError(f"{path}: has several adapters of one weight; merge those that are meant, and save it again")
-    weights = {name: tensor for name, tensor in state.items() if not name.endswith((DOWN_FACTOR, UP_FACTOR))}
-    factors = sorted(set(state) - set(weights))
-    partner = {DOWN_FACTOR: UP_FACTOR, UP_FACTOR: DOWN_FACTOR}
-    for name in factors:
-        if name[: -len(DOWN_FACTOR)] + partner[name[-len(DOWN_FACTOR) :]] not in state:
-            raise UserError(f"{path}: {name[:120]!r}: a factor of an adapter without its other; fetch the file again")
-    for first in filter(lambda name: name.endswith(DOWN_FACTOR), factors):
-        base = first.removesuffix(DOWN_FACTOR)
+    weights: dict[str, Tensor] = {}
+    factors: dict[str, Tensor] = {}
+    for file_name, tensor in state.items():
+        name = _PEFT_FACTOR.sub(r"\1", file_name)  # a factor of PEFT's by loralib's name
+        section = factors if name.endswith((DOWN_FACTOR, UP_FACTOR)) else weights
+        if name in section:
+            raise UserError(f"{path}: has several adapters of one weight; merge what is meant, and save it again")
+        section[name] = tensor
+    for name in sorted(factors):
+        base = name.removesuffix(DOWN_FACTOR).removesuffix(UP_FACTOR)
+        down = factors.get(base + DOWN_FACTOR)
+        up = factors.get(base + UP_FACTOR)
         weight = base.removesuffix("_") if base.endswith("_") else f"{base}weight"
         if weight not in weights and f"{base}in_proj_weight" in weights:
             weight = f"{base}in_proj_weight"
-        if weight not in weights:
-            raise UserError(f"{path}: {first[:120]!r}: adapts {weight[:120]!r}, which the file lacks")
-        update = _multiply_factors(state[first], state[base + UP_FACTOR], weights[weight], alpha)
+        update = None
+        if down is None or up is None:
+            fault = "a factor of an adapter without its other; fetch the file again"
+        elif name.endswith(UP_FACTOR):
+            continue  # with its other
+        elif weight not in weights:
+            fault = f"adapts {weight[:120]!r}, which the file lacks"
+        else:
+            update = _multiply_factors(down, up, weights[weight], alpha)
+            shapes = f"{list(down.shape)} and {list(up.shape)}"
+            fault = f"factors {shapes} are none of a weight {list(weights[weight].shape)}"
         if update is None:
-            shapes = f"{list(state[first].shape)} and {list(state[base + UP_FACTOR].shape)}"
-            shape = list(weights[weight].shape)
-            raise UserError(f"{path}: {first[:120]!r}: factors {shapes} are none of a weight {shape}")
+            raise UserError(f"{path}: {name[:120]!r}: {fault}")
         weights[weight] = weights[weight] + update
     if factors:
         count = len(factors) // 2
@@ -438,12 +413,8 @@ def _multiply_factors(down: Tensor, up: Tensor, weight: Tensor, alpha: float) ->
     if not down.ndim == up.ndim == 2 <= weight.ndim or down.shape[0] != up.shape[1]:
         return None
     rank, remainder = divmod(down.shape[0], side)
-    if (
-        rank < 1
-        or remainder
-        or down.shape[1] != weight.shape[1] * side
-        or up.shape[0] * down.shape[1] != weight.numel()
-    ):
+    fits = down.shape[1] == weight.shape[1] * side and up.shape[0] * down.shape[1] == weight.numel()
+    if rank < 1 or remainder or not fits:
         return None
     return (up @ down).view(shape) * (alpha / rank)
 
@@ -493,17 +464,24 @@ def select_model(content: Any, path: Path, choice: str = "") -> Any:
     if not prefixes and not choice:
         return content
     prefix = _choose_prefix(prefixes, path, choice)
-    unread_prefixes = [candidate for candidate in prefixes if candidate != prefix]
-    foreign = tuple(candidate for candidate in unread_prefixes if candidate.startswith(prefix))
-    chosen = [entry for entry in entries if entry.path.startswith(prefix) and not entry.path.startswith(foreign)]
-    state = {entry.path.removeprefix(prefix): entry.value for entry in chosen}
-    if len(state) < len(chosen):
-        raise UserError(f"{path}: has a name twice, with a wrapper's and without; save the bare model's state_dict")
-    sections = {entry.section for entry in chosen}
-    beside = [entry.path for entry in entries if entry.section in sections and not entry.path.startswith(prefix)]
-    _tell_choice(
-        path, prefix, unread_prefixes, [name for name in beside if not name.startswith(tuple(unread_prefixes))]
-    )
+    unread_prefixes = tuple(candidate for candidate in prefixes if candidate != prefix)
+    nested_prefixes = tuple(candidate for candidate in unread_prefixes if candidate.startswith(prefix))
+    state: dict[str, Any] = {}
+    sections = set()
+    for entry in entries:
+        if entry.path.startswith(prefix) and not entry.path.startswith(nested_prefixes):
+            name = entry.path.removeprefix(prefix)
+            if name in state:
+                raise UserError(
+                    f"{path}: has a name twice, with a wrapper's and without; save the bare model's tensors"
+                )
+            state[name] = entry.value
+            sections.add(entry.section)
+    beside = []
+    for entry in entries:
+        if entry.section in sections and not entry.path.startswith((prefix, *unread_prefixes)):
+            beside.append(entry.path)
+    _tell_choice(path, prefix, unread_prefixes, beside)
     return state
 
 
@@ -521,18 +499,25 @@ def _walk(content: Any, section: str, visited: set[int]) -> Iterator[Entry]:
 
 def _find_prefixes(entries: Sequence[Entry]) -> list[str]:
     """Return the prefixes of a file's models; the scale that a loss has beside one is none."""
-    roots = [(entry.section, ROOTS.match(entry.name)) for entry in entries]
-    counts = Counter(f"{section}{root[1]}" for section, root in roots if root)
-    return [prefix for prefix, count in counts.items() if 2 * count >= max(counts.values())]
+    counts: Counter[str] = Counter()
+    for entry in entries:
+        root = ROOTS.match(entry.name)
+        if root:
+            counts[entry.section + root[1]] += 1
+    most = max(counts.values(), default=0)
+    return [prefix for prefix, count in counts.items() if 2 * count >= most]
 
 
 def _choose_prefix(prefixes: Sequence[str], path: Path, choice: str) -> str:
     """Return the one that a word stands in; without a word the bare one, or the only one that is no average's."""
-    suitable = [prefix for prefix in prefixes if choice in prefix] if choice else [p for p in prefixes if not p]
-    if not choice and not suitable:
+    if choice:
+        suitable = [prefix for prefix in prefixes if choice in prefix]
+    elif "" in prefixes:
+        suitable = [""]
+    else:
         suitable = [prefix for prefix in prefixes if not AVERAGE.search(prefix)] or list(prefixes)
     if len(suitable) != 1:
-        names = ", ".join(repr(prefix[:80]) for prefix in prefixes[:8]) or "no name of a model"
+        names = name_few(prefixes) or "no name of a model"
         fault = f"--weights {choice}: fits {len(suitable)} of its models" if choice else "holds several models"
         raise UserError(f"{path}: {fault}, below {names}; give --weights with a word that one of these has")
     return suitable[0]

@@ -22,12 +22,8 @@ class Made:
 def test_what_is_declared_stands_at_the_field():
     declared_parts = ablation_parts.list_parts(Made)
     assert list(declared_parts) == ["near", "far", "focus", "rewrites", "deep"]
-    assert (declared_parts["focus"].off, declared_parts["focus"].of, declared_parts["focus"].name) == (
-        0.0,
-        ("near", "far"),
-        "",
-    )
-    assert (declared_parts["rewrites"].name, dict(declared_parts["rewrites"].along)) == ("positives", {"focus": 0.0})
+    assert declared_parts["focus"] == ablation_parts.Part(0.0, ("near", "far"), "", {})
+    assert declared_parts["rewrites"] == ablation_parts.Part("none", ("weight",), "positives", {"focus": 0.0})
     assert (Made().near, Made().rewrites) == (1.0, "both")
 
 

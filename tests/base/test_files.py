@@ -24,19 +24,13 @@ def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
-@pytest.mark.parametrize(
-    "raw,message",
-    [
-        (b"\xff\xfe{}", "not UTF-8 at byte 0"),
-        (b'{"a": }', "not JSON at line 1"),
-    ],
-)
-def test_unreadable_json(tmp_path, raw, message):
+def test_unreadable_json(tmp_path):
     """Invalid UTF-8 and broken JSON name the file and the place."""
     path = tmp_path / "x.json"
-    path.write_bytes(raw)
-    with pytest.raises(UserError, match=f"x.json: {message}"):
-        files.read_json(path)
+    for raw, message in ((b"\xff\xfe{}", "not UTF-8 at byte 0"), (b'{"a": }', "not JSON at line 1")):
+        path.write_bytes(raw)
+        with pytest.raises(UserError, match=f"x.json: {message}"):
+            files.read_json(path)
 
 
 def test_a_pipe_is_given_to_no_library(tmp_path):
@@ -45,24 +39,27 @@ def test_a_pipe_is_given_to_no_library(tmp_path):
     with pytest.raises(UserError, match="pipe: not a regular file"):
         files.check_regular(tmp_path / "pipe")
     (tmp_path / "file").touch()
-    assert [files.check_regular(tmp_path / name) for name in ("file", "none")] == [
-        f"{tmp_path}/file",
-        f"{tmp_path}/none",
-    ]
+    for name in ("file", "none"):
+        assert files.check_regular(tmp_path / name) == f"{tmp_path}/{name}"
 
 
 def test_fingerprint_sees_names_and_bytes(tmp_path):
-    """Another byte or another name gives another fingerprint; time stamps do not matter."""
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "a").write_text("1")
-    first = files.fingerprint(tmp_path / "d")
-    os.utime(tmp_path / "d" / "a", (0, 0))
-    assert files.fingerprint(tmp_path / "d") == first
-    (tmp_path / "d" / "a").rename(tmp_path / "d" / "b")
-    assert files.fingerprint(tmp_path / "d") != first
-    (tmp_path / "d" / "b").rename(tmp_path / "d" / "a")
-    (tmp_path / "d" / "a").write_text("2")
-    assert files.fingerprint(tmp_path / "d") != first
+    """Another byte or name gives another fingerprint; time stamps do not matter, nor what a kill left."""
+    folder = tmp_path / "d"
+    file = folder / "a"
+    folder.mkdir()
+    file.write_text("1")
+    first = files.fingerprint(folder)
+    os.utime(file, (0, 0))
+    half = files.temporary_path(file, "tmp")
+    half.write_text("x")
+    assert files.fingerprint(folder) == first
+    assert files.fingerprint(file, half) == files.fingerprint(file)
+    file.rename(folder / "b")
+    assert files.fingerprint(folder) != first
+    (folder / "b").rename(file)
+    file.write_text("2")
+    assert files.fingerprint(folder) != first
 
 
 def test_what_a_kill_left_goes(tmp_path, monkeypatch):
@@ -75,11 +72,8 @@ def test_what_a_kill_left_goes(tmp_path, monkeypatch):
         gone = [files.temporary_path(tmp_path / "a.json", kind) for kind in ("tmp", "new", "old")]
         patch.setattr(files, "_machine", lambda: other_machine)
         foreign = files.temporary_path(tmp_path / "a.json", "tmp")
-    surviving_paths = [
-        files.temporary_path(tmp_path / "a.json", "tmp"),
-        foreign,
-        *(tmp_path / n for n in (".a.tmp", "b.tmp", ".b.0123456789ab.bak")),
-    ]
+    surviving_paths = [tmp_path / name for name in (".a.tmp", "b.tmp", ".b.0123456789ab.bak")]
+    surviving_paths += [files.temporary_path(tmp_path / "a.json", "tmp"), foreign]
     for path in [*gone[:1], *surviving_paths]:
         path.write_text("x")
     for path in gone[1:]:
@@ -89,16 +83,6 @@ def test_what_a_kill_left_goes(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_swept_folders", set())
     files.write_json(tmp_path / "c.json", {})
     assert sorted(tmp_path.iterdir()) == sorted([*surviving_paths, tmp_path / "c.json"])
-
-
-def test_a_fingerprint_does_not_see_what_a_kill_left(tmp_path):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "a").write_text("1")
-    first = files.fingerprint(tmp_path / "d")
-    half = files.temporary_path(tmp_path / "d" / "a", "tmp")
-    half.write_text("x")
-    assert files.fingerprint(tmp_path / "d") == first
-    assert files.fingerprint(tmp_path / "d" / "a", half) == files.fingerprint(tmp_path / "d" / "a")
 
 
 def test_user_errors_are_one_line_and_code_two(capsys):
@@ -115,3 +99,38 @@ def test_unknown_names_show_the_nearest():
     """A misspelt name comes with what was probably meant."""
     assert "did you mean 'negclip'" in str(unknown("method", "negclp", ["negclip", "clic", "finetune"]))
     assert "known: clic, finetune" in str(unknown("method", "xyzzy", ["finetune", "clic"]))
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("[" * 50_000, "f.json: nested too deeply; fix or fetch"),
+        ('{"a":' * 50_000, "f.json: nested too deeply; fix or fetch"),
+        ("1" * 5000, "f.json: has a number of thousands of digits; fix"),
+        ('{\n"a": }', "f.json: not JSON at line 2: Expecting value; fix"),
+        ("", "f.json: not JSON at line 1: "),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_what_is_refused(text, message):
+    """Depth and digits end in a line as a missing bracket does."""
+    with pytest.raises(UserError, match=message):
+        files.parse_json(text, "f.json")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])
+def test_names_that_no_file_has(tmp_path, name):
+    """A NUL, a name beyond the file system's, a folder."""
+    with pytest.raises(UserError, match="give the path of an existing file"):
+        files.read_bytes(tmp_path / name)
+
+
+def test_two_writers_of_one_file(tmp_path):
+    """Their temporary files are different ones, and stand beside the file under its name."""
+    with files.atomic(tmp_path / "a.json") as one, files.atomic(tmp_path / "a.json") as other:
+        one.write_text("1")
+        other.write_text("2")
+        assert one != other
+        assert one.name.startswith(".a.json.")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+    assert (tmp_path / "a.json").read_text() == "1"

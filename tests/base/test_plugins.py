@@ -123,9 +123,7 @@ def test_the_command_checks_it(installed, on_path, monkeypatch):
         config_command.main(["check", *GRID])
     on_path(installed)
     assert config_command.main(["check", *GRID]) == 0
-    with pytest.raises(
-        UserError, match="^params.yaml: methods.margin.margin=3.0: must be >= 0 and <= 2, it is between"
-    ):
+    with pytest.raises(UserError, match="^params.yaml: methods.margin.margin=3.0: must be >= 0 and <= 2"):
         config_command.main(["check", *GRID, "methods.margin.margin=3"])
 
 
@@ -145,9 +143,8 @@ def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
 
 def test_ours_for_every_method_hold_for_it(installed):
     """The conformance tests take methods by name, other packages' with ours."""
-    done = run(
-        "-m", "pytest", "-p", "no:cacheprovider", "tests/methods/test_every_method.py", "-k", "margin", site=installed
-    )
+    tests = ("tests/methods/test_every_method.py", "-k", "margin")
+    done = run("-m", "pytest", "-p", "no:cacheprovider", *tests, site=installed)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
 
@@ -197,11 +194,7 @@ def test_a_module_that_fails(text, names, on_path, tmp_path):
     [
         (GOOD, "methods.quoted.width=-1", r"methods.quoted.width=-1: must be >= 0"),
         (GOOD, "methods.quoted.width=far", r"methods.quoted.width='far': must be int; the default is 3"),
-        (
-            GOOD.replace("int = 3", "set[int] = frozenset()"),
-            "methods.quoted={}",
-            r"methods.quoted: quoted_module.Config: ",
-        ),
+        (GOOD.replace("int", "set[int]").replace("3", "frozenset()"), "methods.quoted={}", "quoted_module.Config: "),
         (GOOD.replace("int = 3", "'Undefined' = 3"), "methods.quoted={}", r"methods.quoted: quoted_module.Config: "),
     ],
 )

@@ -75,9 +75,7 @@ def test_no_form_of_what_was_read(key):
 
 def test_a_secret_of_several_lines_is_refused_and_no_line_of_it_is_shown(monkeypatch):
     monkeypatch.setenv("KEY", "first-line\nsecond-line")
-    with pytest.raises(
-        UserError, match=r"^\$KEY: holds a line break or another control character; set it to one line$"
-    ):
+    with pytest.raises(UserError, match=r"^\$KEY: holds a line break"):
         environment_variables.read_secret("KEY")
     assert redact_secrets("first-line, second-line, first-line second-line") == "***, ***, ***"
 

@@ -1,8 +1,9 @@
-"""Workers of a pool whose parent was killed."""
+"""Workers of a pool whose parent was killed; work that others end is waited for as long as it may take."""
 
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -35,3 +36,25 @@ def test_they_end(tmp_path, method):
     os.kill(parent, signal.SIGKILL)
     assert tiny_project.ended(parent) == -signal.SIGKILL
     tiny_project.wait_for(lambda: not any(map(jobs.read_start_time, workers)), 60)
+
+
+def test_what_ends_is_handed_on():
+    """A result, and an error as it was raised."""
+    assert worker_processes.run_within(60, lambda: 3) == 3
+    with pytest.raises(KeyError, match="there"):
+        worker_processes.run_within(60, lambda: {}["there"])
+
+
+def test_what_does_not_end_is_left():
+    """Once it is not allowed any more."""
+    ended, looks = threading.Event(), iter([True, False])
+    with pytest.raises(TimeoutError):
+        worker_processes.run_while(lambda: next(looks), ended.wait)
+    ended.set()
+    assert next(looks, "no further look") == "no further look"
+
+
+@pytest.mark.parametrize("name,value", [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", "1000")])
+def test_the_users_choice_is_left_alone(name, value):
+    assert worker_processes.passive_waiting({name: value}) == {}
+    assert worker_processes.passive_waiting({}) == {"OMP_WAIT_POLICY": "passive"}

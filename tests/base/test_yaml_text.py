@@ -91,9 +91,7 @@ def test_no_variable_is_part_of_a_url(monkeypatch, text):
     monkeypatch.setenv("SOME_KEY", "very-secret")
     monkeypatch.setenv("SOME_URL", "https://u:very-secret@host")
     parsed = yaml_text.parse_yaml(text, "f", WANTED)
-    with pytest.raises(
-        UserError, match=r"^f: d.options.url: is a URL with something of \$\{oc.env:...\} in it"
-    ) as error:
+    with pytest.raises(UserError, match=r"^f: d.options.url: is a URL with something of \$") as error:
         yaml_text.to_plain(parsed, "f")
     assert "very-secret" not in str(error.value)
 

@@ -31,19 +31,24 @@ def spread(module: nn.Module) -> nn.Module:
     return module.eval().requires_grad_(False)
 
 
-@pytest.fixture
-def source(tmp_path) -> ClipModel:
+@pytest.fixture(params=["quick"])
+def source(request, tmp_path) -> ClipModel:
     """A tiny CLIP, whose towers the made files have; tiny.json is GELU's, quick.json QuickGELU's."""
     torch.manual_seed(0)
     write_json(tmp_path / "tiny.json", CFG)
     write_json(tmp_path / "quick.json", CFG | {"quick_gelu": True})
-    return without_gradients(backbone.create(str(tmp_path / "quick.json"), seed=3))
-
-
-def without_gradients(model: ClipModel) -> ClipModel:
-    """The model, for sums by hand."""
-    model.clip.eval().requires_grad_(False)
+    model = backbone.create(str(tmp_path / f"{request.param}.json"), seed=3)
+    model.clip.eval().requires_grad_(False)  # for sums by hand
     return model
+
+
+of_gelu = pytest.mark.parametrize("source", ["tiny"], indirect=True)
+
+
+def check_gelu(file: Path) -> None:
+    """Assert that a file is refused by a model with QuickGELU."""
+    with pytest.raises(UserError, match="trained with gelu"):
+        backbone.load(file, str(file.parent / "quick.json"))
 
 
 @pytest.fixture
@@ -101,10 +106,9 @@ class AttentionByText(nn.Module):
         self.ln_q, self.ln_k, self.ln_v = (nn.LayerNorm(WIDTH) for _ in range(3))
 
 
+@of_gelu
 def test_flair(source, pictures, tmp_path):
     """Projections behind the towers, and patches pooled by the text with one more patch of zeros."""
-    write_json(tmp_path / "quick.json", CFG)  # its blocks have GELU
-    source = without_gradients(backbone.create(str(tmp_path / "quick.json"), seed=3))
     pool, state = spread(AttentionByText()), dict(source.clip.state_dict())
     image_post, text_post = state.pop("visual.proj"), state.pop("text_projection")
     state |= {"image_post.proj": image_post, "text_post.proj": text_post, "logit_bias": torch.tensor(-10.0)}
@@ -128,9 +132,7 @@ def test_flair(source, pictures, tmp_path):
     for model in read_both_ways(tmp_path / "flair.pt", tmp_path / "tiny.json", tmp_path):
         np.testing.assert_allclose(scored(model, pictures).table(pictures, TEXTS), expected, atol=2e-5)
         assert model.clip.logit_bias.item() == -10.0
-    write_json(tmp_path / "quick.json", CFG | {"quick_gelu": True})
-    with pytest.raises(UserError, match="trained with gelu"):
-        backbone.load(tmp_path / "flair.pt", str(tmp_path / "quick.json"))
+    check_gelu(tmp_path / "flair.pt")
 
 
 def superclip_file(source: ClipModel, path: Path) -> None:
@@ -143,18 +145,15 @@ def superclip_file(source: ClipModel, path: Path) -> None:
     torch.save({"epoch": 1, "state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, path)
 
 
-def test_superclip(pictures, tmp_path):
+@of_gelu
+def test_superclip(source, pictures, tmp_path):
     """CLIP's cosines, with GELU."""
-    write_json(tmp_path / "tiny.json", CFG)
-    source = without_gradients(backbone.create(str(tmp_path / "tiny.json"), seed=3))
     superclip_file(source, tmp_path / "superclip.pt")
     expected = scored(source, pictures).table(pictures, TEXTS)
     for model in read_both_ways(tmp_path / "superclip.pt", tmp_path / "tiny.json", tmp_path):
         assert model.head is None
         np.testing.assert_array_equal(scored(model, pictures).table(pictures, TEXTS), expected)
-    write_json(tmp_path / "quick.json", CFG | {"quick_gelu": True})
-    with pytest.raises(UserError, match="trained with gelu"):
-        backbone.load(tmp_path / "superclip.pt", str(tmp_path / "quick.json"))
+    check_gelu(tmp_path / "superclip.pt")
 
 
 def asking(width: int) -> nn.Sequential:
@@ -177,9 +176,8 @@ def finite_tokens_file(source: ClipModel, path: Path, codes: int = 6) -> tuple[n
     state |= {"logit_scale": state["logit_scale"][None], "logit_scale_sd": torch.ones(1), "space_dict": code_CD}
     for side, asks in (("img", image_map), ("txt", text_map)):
         state |= {f"{side}_query_model.q_map.{name}": tensor for name, tensor in asks.state_dict().items()}
-    torch.save(
-        {"model": {f"module.{k}": v for k, v in state.items()}, "optimizer": {"state": {}}, "last_iter": 3}, path
-    )
+    module = {f"module.{name}": tensor for name, tensor in state.items()}
+    torch.save({"model": module, "optimizer": {"state": {}}, "last_iter": 3}, path)
     return image_map, text_map, code_CD
 
 
@@ -197,13 +195,8 @@ def sum_of_codes(answers: list[Tensor], code_CD: Tensor) -> Tensor:
 def test_finite_tokens(source, pictures, tmp_path):
     """FDT and iterated learning: start tokens ask, padding answers nothing, a full text has no padding."""
     image_map, text_map, code_CD = finite_tokens_file(source, tmp_path / "fdt.pth")
-    preprocessing = {
-        "mean": [0.485, 0.456, 0.406],
-        "std": [0.229, 0.224, 0.225],
-        "interpolation": "bilinear",
-        "resize": 256,
-    }
-    prepared = backbone.prepare_otherwise(source, preprocessing)
+    statistics = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    prepared = backbone.prepare_otherwise(source, statistics | {"interpolation": "bilinear", "resize": 256})
     image_BNW, text_TLV, end_T = hidden_states(prepared, pictures)
     scale = 1 / (WIDTH**0.5 * 1000)
     images = [sum_of_codes([image_map(x_W).double() @ code_CD.double().T * scale for x_W in x_NW[1:]], code_CD)
@@ -252,15 +245,13 @@ def test_llip(source, pictures, tmp_path):
     h_TV = text_TLV[range(len(TEXTS)), end_T].double()
     text_TD, query_TD = h_TV @ clip.text_projection.double(), h_TV @ llip_state["q_proj"].double()
     expected = np.zeros((len(pictures), len(TEXTS)))
-    vectors = []
+    maps = []
     for i, patch_NW in enumerate(patch_BNW):
         x_NW = torch.cat([llip_state["visual.class_embedding"], patch_NW]) + llip_state["visual.positional_embedding"]
         x_NW = clip.visual.ln_post(clip.visual.transformer(clip.visual.ln_pre(x_NW[None]))[0])
-        key_ND, value_ND = (
-            torch.stack([x_NW[k].double() @ llip_state[name][k].double() for k in range(TOKENS)])
-            for name in ("k_proj", "v_proj")
-        )
-        vectors.append(value_ND[0])
+        key_ND, value_ND = (torch.einsum("kw,kwd->kd", x_NW[:TOKENS].double(), llip_state[name].double())
+                            for name in ("k_proj", "v_proj"))  # fmt: skip
+        maps.append((key_ND, value_ND))
         for t in range(len(TEXTS)):
             mixed_D = attended(query_TD[t], key_ND, value_ND, 1 / 5, 8) @ llip_state["pred.out_proj"].double()
             expected[i, t] = cosine(mixed_D, text_TD[t])
@@ -274,14 +265,9 @@ def test_llip(source, pictures, tmp_path):
         class_D = targets.texts(TEXTS[:3]).mean(0)
         class_score = targets.against(pictures, (class_D / np.linalg.norm(class_D))[None])[0, 0]
         towers_ID = embed.encode(model, pictures, []).images(pictures)
-        np.testing.assert_allclose(towers_ID, F.normalize(torch.stack(vectors), dim=1), atol=1e-5)
-    x_NW = torch.cat([llip_state["visual.class_embedding"], patch_BNW[0]]) + llip_state["visual.positional_embedding"]
-    x_NW = clip.visual.ln_post(clip.visual.transformer(clip.visual.ln_pre(x_NW[None]))[0])
-    maps = (
-        torch.stack([x_NW[k].double() @ llip_state[name][k].double() for k in range(TOKENS)])
-        for name in ("k_proj", "v_proj")
-    )
-    mixed_D = attended(query_TD[:3].mean(0), *maps, 1 / 5, 8) @ llip_state["pred.out_proj"].double()
+        vectors_ID = torch.stack([value_ND[0] for _, value_ND in maps])
+        np.testing.assert_allclose(towers_ID, F.normalize(vectors_ID, dim=1), atol=1e-5)
+    mixed_D = attended(query_TD[:3].mean(0), *maps[0], 1 / 5, 8) @ llip_state["pred.out_proj"].double()
     assert class_score == pytest.approx(cosine(mixed_D, unit_TD[:3].mean(0)), abs=2e-5)  # the class of three prompts
 
 
@@ -303,12 +289,8 @@ def eva(tmp_path, monkeypatch) -> ClipModel:
     timm = pytest.importorskip("timm")
     sizes, create = {"img_size": 32, "embed_dim": 32, "depth": 2, "num_heads": 2}, timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda name, **kwargs: create(name, **kwargs | sizes))
-    vision = {
-        "image_size": 32,
-        "timm_model_name": "eva02_base_patch16_clip_224",
-        "timm_pool": "token",
-        "timm_proj": None,
-    }
+    vision = {"image_size": 32, "timm_pool": "token", "timm_proj": None}
+    vision["timm_model_name"] = "eva02_base_patch16_clip_224"
     write_json(tmp_path / "eva.json", CFG | {"custom_text": True, "vision_cfg": vision})
     model = backbone.create(str(tmp_path / "eva.json"), seed=1)
     spread(model.clip)

@@ -164,16 +164,16 @@ def test_stand_in_fits_the_vocabulary_and_is_recorded(tmp_path):
     assert backbone.load(tmp_path / "saved").tokenizer.record == tokenizers.STAND_IN
 
 
-def _hf_tokenizer(folder):
-    """A small tokenizer as a hub has it: words, then </s>, which also pads."""
+def _hf_tokenizer(folder, words="<unk> </s> a red star", template="$A </s>", **marks):
+    """A small tokenizer as a hub has it: words, then by default </s>, which also pads."""
     transformers, library = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
-    words = {"<unk>": 0, "</s>": 1, "a": 2, "red": 3, "star": 4}
-    tokenizer = library.Tokenizer(library.models.WordLevel(words, "<unk>"))
+    numbers = {word: number for number, word in enumerate(words.split())}
+    marks = marks or {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = library.Tokenizer(library.models.WordLevel(numbers, marks["unk_token"]))
     tokenizer.pre_tokenizer = library.pre_tokenizers.Whitespace()
-    tokenizer.post_processor = library.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="</s>", pad_token="</s>", unk_token="<unk>"
-    ).save_pretrained(str(folder))
+    special_tokens = [(mark, numbers[mark]) for mark in set(marks.values())]
+    tokenizer.post_processor = library.processors.TemplateProcessing(template, special_tokens=special_tokens)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks).save_pretrained(str(folder))
 
 
 def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
@@ -184,23 +184,16 @@ def test_tokenizer_from_a_folder_travels_with_the_checkpoint(tmp_path):
     assert model.tokenize(["a red star"])[0].tolist() == [2, 3, 4] + [1] * 13
     assert model.clip.layout == tokenizers.TokenLayout(starts=0, end=1) and model.count_tokens("a red") == 2
     model.save(tmp_path / "saved")
-    for again in (
-        backbone.load(tmp_path / "saved").tokenizer,
-        open_clip.get_tokenizer(f"local-dir:{tmp_path / 'saved'}"),
-    ):
+    plain = open_clip.get_tokenizer(f"local-dir:{tmp_path / 'saved'}")
+    for again in (backbone.load(tmp_path / "saved").tokenizer, plain):
         assert torch.equal(again(["a red star"]), model.tokenize(["a red star"]))
 
 
 def test_the_layout_of_clips_is_not_that_of_its_tokenizer(tmp_path):
     """BERT's writes [CLS] text [SEP]; CLIPS reads [BOS] text [EOS], and [CLS] at the last position."""
-    transformers, library = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
-    marks = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "[BOS]", "eos_token": "[EOS]"}
-    marks |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
-    words = {"[PAD]": 0, "[UNK]": 1, "[BOS]": 2, "[EOS]": 3, "[CLS]": 4, "[SEP]": 5, "a": 6, "red": 7, "star": 8}
-    tokenizer = library.Tokenizer(library.models.WordLevel(words, "[UNK]"))
-    tokenizer.pre_tokenizer = library.pre_tokenizers.Whitespace()
-    tokenizer.post_processor = library.processors.BertProcessing(("[SEP]", 5), ("[CLS]", 4))
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks).save_pretrained(str(tmp_path / "tok"))
+    marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "BOS", "EOS", "CLS", "SEP")}
+    words = " ".join([*marks.values(), "a red star"])
+    _hf_tokenizer(tmp_path / "tok", words, "[CLS] $A [SEP]", **marks)
     text_cfg = SIGLIP["text_cfg"] | {"context_length": 8, "tokenizer_mode": "clips", "proj_bias": False}
     write_json(tmp_path / "clips.json", TINY | {"text_cfg": text_cfg})
     model = backbone.create(str(tmp_path / "clips.json"), tokenizer=str(tmp_path / "tok"))

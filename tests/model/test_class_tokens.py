@@ -22,11 +22,8 @@ def test_further_tokens_are_the_first_one_with_noise():
     model = make_model()
     before = {name: tensor.clone() for name, tensor in model.clip.state_dict().items()}
     class_tokens.extend_tower(model, 40, seed=3)
-    visual, token_W, position_NW = (
-        model.clip.visual,
-        before["visual.class_embedding"],
-        before["visual.positional_embedding"],
-    )
+    visual = model.clip.visual
+    token_W, position_NW = before["visual.class_embedding"], before["visual.positional_embedding"]
     assert torch.equal(visual.class_embedding[0], token_W)
     assert torch.equal(visual.positional_embedding[40:], position_NW[1:])
     assert all(torch.equal(place_W, position_NW[0]) for place_W in visual.positional_embedding[:40])

@@ -35,9 +35,7 @@ def test_a_saved_head_is_read_as_it_was(kind, tmp_path):
     head.save(tmp_path)
     loaded = heads.load_head(tmp_path)
     assert loaded.kind == kind and loaded.options == head.options and not loaded.training
-    assert {n: t.tolist() for n, t in loaded.state_dict().items()} == {
-        n: t.tolist() for n, t in head.state_dict().items()
-    }
+    torch.testing.assert_close(loaded.state_dict(), head.state_dict(), rtol=0, atol=0)
     assert heads.has_head(tmp_path) and not heads.has_head(tmp_path / "elsewhere")
     assert heads.load_head(tmp_path / "elsewhere") is None
 
@@ -55,34 +53,26 @@ def test_a_map_of_texts():
 
 def test_a_map_moves_towards_the_identity():
     """At 0 it is the identity, at 1 what it was, and half-way between in between; attention has no such start."""
-    for alpha, expected in (
-        (0.0, [[1.0, 0.0], [0.0, 1.0]]),
-        (0.5, [[2.0, 0.5], [0.0, 0.0]]),
-        (1.0, [[3.0, 1.0], [0.0, -1.0]]),
-    ):
+    weight = torch.tensor([[3.0, 1.0], [0.0, -1.0]])
+    for alpha, expected in ((0.0, [[1.0, 0.0], [0.0, 1.0]]), (0.5, [[2.0, 0.5], [0.0, 0.0]]), (1.0, weight.tolist())):
         head = heads.TextMap(2)
-        with torch.no_grad():
-            head.weight.copy_(torch.tensor([[3.0, 1.0], [0.0, -1.0]]))
+        head.weight.data.copy_(weight)
         assert head.move_towards_start(alpha)
         assert head.weight.tolist() == expected
     pooling = make_head("text_pooling")
-    before = {name: tensor.clone() for name, tensor in pooling.state_dict().items()}
     assert not pooling.move_towards_start(0.0)
-    assert all(torch.equal(before[name], tensor) for name, tensor in pooling.state_dict().items())
+    torch.testing.assert_close(pooling.state_dict(), make_head("text_pooling").state_dict(), rtol=0, atol=0)
 
 
 def test_a_picture_of_equal_patches_is_the_same_for_every_text_but_for_how_much_of_it_is_seen():
     """The pooled vector lies between the value of the patches and that of zeros, whatever the text asks."""
     head = make_head("text_pooling")
-    patch_BND, text_TD = (
-        torch.randn(1, 1, WIDTH).expand(1, 4, -1),
-        torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=1),
-    )
-    out, bias = head.attention.out_proj.weight, head.attention.out_proj.bias
-    value = (
-        head.attention.in_proj_weight[2 * WIDTH :] @ head.norm_value(patch_BND[0, 0])
-        + head.attention.in_proj_bias[2 * WIDTH :]
-    )
+    patch_BND = torch.randn(1, 1, WIDTH).expand(1, 4, -1)
+    text_TD = torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=1)
+    attention = head.attention
+    out, bias = attention.out_proj.weight, attention.out_proj.bias
+    value_map, value_bias = attention.in_proj_weight[2 * WIDTH :], attention.in_proj_bias[2 * WIDTH :]
+    value = value_map @ head.norm_value(patch_BND[0, 0]) + value_bias
     basis = torch.stack([*(out[:, h * 4 : h * 4 + 4] @ value[h * 4 : h * 4 + 4] for h in range(2)), bias], dim=1)
     pooled = head.pool(patch_BND, text_TD[None])[0]
     share = torch.linalg.lstsq(basis, pooled.T).solution
@@ -126,12 +116,9 @@ def test_padding_asks_for_no_code():
     text = torch.randn(1, WIDTH)
     changed = tokens.clone()
     changed[0, 2] = 100.0
-    torch.testing.assert_close(
-        head.map_texts(text, tokens, token_mask), head.map_texts(text, changed, token_mask), rtol=0, atol=0
-    )
-    torch.testing.assert_close(
-        head.map_texts(text, tokens, token_mask), head.map_texts(text, tokens[:, :2], token_mask[:, :2])
-    )
+    mapped = head.map_texts(text, tokens, token_mask)
+    assert torch.equal(mapped, head.map_texts(text, changed, token_mask))
+    torch.testing.assert_close(mapped, head.map_texts(text, tokens[:, :2], token_mask[:, :2]))
 
 
 @pytest.mark.parametrize(

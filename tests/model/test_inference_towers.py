@@ -5,10 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.base.files import write_json
 from compclip.config.sections import Lora
-from compclip.model import backbone, inference_towers, lora, towers
-from tests.model.test_towers import TINY
+from compclip.model import inference_towers, lora, towers
+from tests.model.test_towers import TINY, make_model
 
 TEXTS = [
     "a red umbrella", "a red umbrella left of a blue anchor", "a red anchor left of a blue umbrella", "", "a", "!", "! !",
@@ -27,14 +26,6 @@ OTHERS = {
 }
 
 
-def make_model(folder, changes):
-    """A tiny model in evaluation mode."""
-    write_json(folder / "tiny.json", TINY | changes)
-    model = backbone.create(str(folder / "tiny.json"), seed=3)
-    model.clip.eval()
-    return model
-
-
 def encoded(model, texts, size):
     """The embeddings of texts in their order, and how many tokens the first block saw."""
     ids_TL, seen = model.tokenize(texts), []
@@ -51,6 +42,7 @@ def encoded(model, texts, size):
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_embeddings_are_those_of_the_towers(tmp_path, changes, size):
     model = make_model(tmp_path, changes)
+    model.clip.eval()
     image_B3HW = torch.randn(5, 3, 32, 32)
     with torch.inference_mode():
         torch.testing.assert_close(

@@ -48,8 +48,8 @@ def embedded(clip: nn.Module, texts: torch.Tensor, side: int = 32) -> list[torch
 
 def same(one: nn.Module, other: nn.Module, texts: torch.Tensor, atol: float = 0.0, side: int = 32) -> None:
     """Assert equal embeddings, and the same scale."""
-    for a, b in zip(embedded(one.eval(), texts, side), embedded(other.eval(), texts, side), strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=atol)
+    expected = embedded(other.eval(), texts, side)
+    torch.testing.assert_close(embedded(one.eval(), texts, side), expected, rtol=0, atol=atol)
     assert one.logit_scale.exp().item() == pytest.approx(other.logit_scale.exp().item(), rel=1e-6 + atol)
 
 
@@ -156,15 +156,6 @@ def test_code_beside_weights_is_not_run(tiny, source, tmp_path, monkeypatch, zip
         torch.load("theirs.pt", weights_only=True)
 
 
-def test_a_key_that_holds_no_weights(tiny, tmp_path):
-    """A settings object in the place of tensors is named."""
-    torch.save({"model": {"visual.a": argparse.Namespace()}}, tmp_path / "theirs.pt")
-    with pytest.raises(
-        UserError, match=r"'visual.a' is a argparse.Namespace, not a tensor; give a file of tensors by name"
-    ):
-        backbone.load(tmp_path / "theirs.pt", tiny)
-
-
 def test_a_shorter_context_is_the_models(tiny, source, tmp_path):
     """CLoVe has 64 positions in a model of 77: texts are cut there."""
     state = source.clip.state_dict()
@@ -185,7 +176,7 @@ def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
         save(file, **state)
     same(backbone.load("theirs.bin", tiny, activation="quickgelu").clip, source.clip, source.tokenize(TEXTS))
     save("theirs.npz", **state, extra=np.array([Evil()], dtype=object))
-    with pytest.raises(UserError, match=r"theirs.npz: not a readable weights file \(ValueError\); fetch it again"):
+    with pytest.raises(UserError, match="theirs.npz: not a readable weights file"):
         backbone.load("theirs.npz", tiny, activation="quickgelu")
     assert not Path("ran").exists()
 
@@ -234,11 +225,10 @@ def adapted(state: dict, rank: int) -> tuple[dict, dict]:
     """A checkpoint with loralib's factors beside its weights, and what it computes with, by hand (alpha 1)."""
     torch.manual_seed(4)
     files, merged = dict(state), dict(state)
+    layers = ("attn.in_proj_weight", "out_proj.weight", "c_fc.weight", "c_proj.weight", "conv1.weight")
     for name, w in state.items():
         side = w.shape[-1] if w.ndim == 4 else 1
-        if not name.endswith(
-            ("attn.in_proj_weight", "out_proj.weight", "c_fc.weight", "c_proj.weight", "conv1.weight")
-        ):
+        if not name.endswith(layers):
             continue
         a, b = torch.randn(rank * side, w.shape[1] * side) * 0.1, torch.randn(w.shape[0] * side, rank * side) * 0.1
         stem = f"{name}_lora_" if name.endswith("in_proj_weight") else f"{name.removesuffix('weight')}lora_"
@@ -268,9 +258,7 @@ def test_adapters_of_peft_beside_their_weights(tiny, source, tmp_path, capsys):
     Its merge of attention adds the output projection's update twice (0.21), which is half of it here.
     """
     peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(
-        r=2, lora_alpha=6, target_modules=r".*(attn|c_fc|conv1)", init_lora_weights=False, bias="none"
-    )
+    config = peft.LoraConfig(r=2, lora_alpha=6, target_modules=r".*(attn|c_fc|conv1)", init_lora_weights=False)
     wrapped = peft.get_peft_model(copy.deepcopy(source.clip), config)
     torch.save({"state_dict": prefixed(wrapped.state_dict(), "net.")}, tmp_path / "lora.pt")
     loaded = backbone.load(tmp_path / "lora.pt", tiny, activation="quickgelu", alpha=6.0)
@@ -286,10 +274,7 @@ def test_adapters_of_peft_beside_their_weights(tiny, source, tmp_path, capsys):
 @pytest.mark.parametrize(
     "change,message",
     [
-        (
-            {"a.weight": (4, 6), "a.lora_A.one.weight": (2, 6), "a.lora_A.two.weight": (2, 6)},
-            r"has several adapters of",
-        ),
+        ({"a.weight": (4, 6), "a.lora_A.x.weight": (2, 6), "a.lora_A.y.weight": (2, 6)}, "has several adapters of"),
         ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
         ({"a.weight": (4, 6), "a.lora_B": (4, 2)}, r"'a.lora_B': a factor of an adapter without its other"),
         ({"a.lora_A": (2, 6), "a.lora_B": (4, 2)}, r"'a.lora_A': adapts 'a.weight', which the file lacks"),
@@ -307,10 +292,9 @@ def test_factors_that_fit_nothing(tmp_path, change, message):
         weight_files.read_weights(tmp_path / "lora.pt")
 
 
-TEXT = {"vocab_size": 49408, "hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "max_position_embeddings": 77, "projection_dim": 16}  # fmt: skip
-VISION = {"hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 32,
-          "patch_size": 16, "projection_dim": 16}  # fmt: skip
+BLOCKS = {"hidden_size": 32, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+TEXT = BLOCKS | {"vocab_size": 49408, "max_position_embeddings": 77, "projection_dim": 16}
+VISION = BLOCKS | {"image_size": 32, "patch_size": 16, "projection_dim": 16}
 
 
 @pytest.fixture(scope="module")
@@ -336,11 +320,9 @@ def compare(model, hub_model, texts: torch.Tensor, side: int, atol: float) -> No
     pictures = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         out = hub_model(input_ids=texts, pixel_values=pictures)
-        for a, b in (
-            (out.image_embeds, model.clip.encode_image(pictures)),
-            (out.text_embeds, model.clip.encode_text(texts)),
-        ):
-            torch.testing.assert_close(F.normalize(a, dim=-1), F.normalize(b, dim=-1), rtol=0, atol=atol)
+    theirs = [F.normalize(vectors, dim=-1) for vectors in (out.image_embeds, out.text_embeds)]
+    ours = [F.normalize(vectors, dim=-1) for vectors in embedded(model.clip, texts, side)]
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
 
 
 def test_a_clip_model_of_transformers(tiny, clip_model, tmp_path):
@@ -465,9 +447,8 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
 
     assert "hidden_act='relu': must be one of quick_gelu" in refusal_of(text_config={"hidden_act": "relu"})
     assert "hidden_act='[1]'" in refusal_of(text_config={"hidden_act": [1]})
-    assert "two activations, gelu and quickgelu" in refusal_of(
-        text_config={"hidden_act": "gelu"}, vision_config={"hidden_act": "quick_gelu"}
-    )
+    towers = {"text_config": {"hidden_act": "gelu"}, "vision_config": {"hidden_act": "quick_gelu"}}
+    assert "two activations, gelu and quickgelu" in refusal_of(**towers)
     write_json(folder / "config.json", config | {"auto_map": {"AutoModel": "evil.Model"}})
     backbone.load(folder, tiny)  # code is not looked at
     state = load_file(folder / "model.safetensors")
@@ -475,4 +456,4 @@ def test_what_a_folder_of_transformers_may_say(tiny, clip_model, tmp_path):
     save_file({k: v for k, v in state.items() if k != first}, folder / "model.safetensors")
     assert "'transformer.resblocks.0.attn.in_proj_weight" in refusal_of()
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
-    assert "has config.json but no model.safetensors; put the weights there" in refusal_of()
+    assert "has config.json but no weights; put model.safetensors there" in refusal_of()

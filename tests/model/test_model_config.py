@@ -45,7 +45,7 @@ def test_every_config_of_open_clip_passes(name):
     model_config.check_config(open_clip.get_model_config(name), name)
     for tag in open_clip.list_pretrained_tags_by_model(name):
         preprocess = weight_files.select_preprocessing(open_clip.pretrained.get_pretrained_cfg(name, tag))
-        model_config._check_values(json.loads(json.dumps(preprocess)), name, "")
+        assert list(model_config.iterate_section_faults(json.loads(json.dumps(preprocess)))) == []
 
 
 def test_a_new_option_of_open_clip_passes(tmp_path, monkeypatch):
@@ -58,9 +58,7 @@ def test_a_new_option_of_open_clip_passes(tmp_path, monkeypatch):
     record = changed("model_cfg.vision_cfg.rope_theta", 100.0)
     write_json(tmp_path / "c.json", record)
     cfg = model_config.read_config(tmp_path / "c.json")["model_cfg"]
-    with pytest.raises(
-        UserError, match="does not describe an open_clip model: .*unexpected keyword argument 'rope_theta'"
-    ):
+    with pytest.raises(UserError, match="unexpected keyword argument 'rope_theta'"):
         model_config.count_weights(cfg, "c.json", 1 << 30)
     monkeypatch.setattr(open_clip.model, "CLIPVisionCfg", NewerVisionCfg)
     assert model_config.count_weights(cfg, "c.json", 1 << 30) == model_config.count_weights(TINY, "tiny", 1 << 30)
@@ -96,13 +94,11 @@ HUGE = {"width": 16384, "layers": 200}
         {"vision_cfg": TINY["vision_cfg"] | HUGE | {"head_width": 64}},
         {"text_cfg": TINY["text_cfg"] | HUGE},
         {"vision_cfg": HUGE | {"layers": [200, 200, 200, 200], "image_size": 64}},
-        {
-            "vision_cfg": TINY["vision_cfg"]
-            | {"width": 16384, "image_size": 4096, "patch_size": 1, "pos_embed_type": "sin_cos_2d"}
-        },
+        {"vision_cfg": TINY["vision_cfg"] | {"width": 16384, "image_size": 4096, "patch_size": 1,
+                                             "pos_embed_type": "sin_cos_2d"}},
         {"embed_dim": 1 << 22, "vision_cfg": TINY["vision_cfg"] | {"width": 16384}},
     ],
-)
+)  # fmt: skip
 def test_a_huge_model_is_refused_before_memory_is_used(changes):
     """Within seconds, and a few hundred megabytes at most."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -87,13 +87,10 @@ def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpars
             yield parser.prog, action
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [(name, module) for name, (module, _) in (commands.COMMANDS | commands.BELOW).items()],
-)
-def test_help_of_every_option(name, module, monkeypatch):
+@pytest.mark.parametrize(("name", "command"), list((commands.COMMANDS | commands.BELOW).items()))
+def test_help_of_every_option(name, command, monkeypatch):
     """Each argument says what it is for, under one name of the program, however it was started."""
-    parser = parser_of(module, monkeypatch)
+    parser = parser_of(command[0], monkeypatch)
     actions = list(walk_actions(parser))
     assert parser.prog == f"compclip {name}"
     assert [f"{prog} {'/'.join(a.option_strings) or a.dest}" for prog, a in actions if not a.help] == []
@@ -146,14 +143,8 @@ def test_a_former_name_works_and_says_the_new_one(former, capsys):
 def installed(tmp_path_factory) -> Path:
     """A folder into which the package is installed, as pip does, with nothing of the checkout in reach."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    for name in (
-        "pyproject.toml",
-        "hatch_build.py",
-        "README.md",
-        "LICENSE",
-        "params.yaml",
-        *project_files.list_files(ROOT),
-    ):
+    build_files = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "params.yaml")
+    for name in (*build_files, *project_files.list_files(ROOT)):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
     shutil.copytree(ROOT / "compclip", source / "compclip", ignore=shutil.ignore_patterns("__pycache__"))

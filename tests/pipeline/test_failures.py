@@ -184,10 +184,8 @@ def test_any_write_that_fails_for_the_disk_is_one_line(monkeypatch, capsys, erro
     assert errors.entry(main) == 2
     error_output = capsys.readouterr().err
     assert error_output.count("\n") == 1
-    fix = "make it writable" if error.filename else "free space"
-    assert error_output.startswith(
-        f"error: {'a/b: ' if error.filename else ''}{error.strerror}; {fix}, then run this again"
-    )
+    place, fix = ("a/b: ", "make it writable") if error.filename else ("", "free space")
+    assert error_output.startswith(f"error: {place}{error.strerror}; {fix}, then run this again")
     error = OSError(5, "Input/output error")
     with pytest.raises(OSError, match="Input/output"):
         errors.entry(main)
@@ -269,9 +267,8 @@ def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
     both = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
     for process in both:
         output = process.communicate(timeout=300)[0]
-        assert process.returncode == 0 or any(
-            words in output for words in (*launch_command.LOCKED, "another dvc is at work")
-        ), output
+        was_locked = any(words in output for words in (*launch_command.LOCKED, "another dvc is at work"))
+        assert process.returncode == 0 or was_locked, output
     assert launch() == 0
     again = dvc("repro")
     assert again.returncode == 0, again.stderr

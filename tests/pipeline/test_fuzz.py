@@ -42,6 +42,5 @@ def test_the_same_number_is_the_same_input(tmp_path):
     """On any day, whatever was tried before."""
     readers = [reader for reader in every() if reader.name == "list:jsonl"]
     first_tries, second_tries = (fuzz.Tries(tmp_path / name, readers) for name in "ab")
-    assert [first_tries.one("list:jsonl", n) for n in (1, 2, 3)] == [
-        second_tries.one("list:jsonl", n) for n in (3, 2, 1)
-    ][::-1]
+    forwards = [first_tries.one("list:jsonl", number) for number in (1, 2, 3)]
+    assert forwards == [second_tries.one("list:jsonl", number) for number in (3, 2, 1)][::-1]

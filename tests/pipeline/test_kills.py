@@ -1,4 +1,6 @@
-"""Runs killed at random moments end as if nobody had touched them; all ways, often: `perf/kills.py --kills 50 --slurm`."""
+"""Runs and stages killed at random moments end as if nobody had touched them; often: `perf/kills.py --kills 50 --slurm`
+and `perf/interrupted.py --kills 200`.
+"""
 
 import json
 import subprocess
@@ -8,6 +10,7 @@ import pytest
 
 from compclip.runs import lock
 from compclip.runs.run_folder import RunFolder
+from perf import interrupted
 from tests import tiny_project
 from tests.conftest import ROOT
 
@@ -29,13 +32,8 @@ def test_a_kill_of_each_way_changes_nothing(tmp_path):
 
 def test_half_written_files_go_with_the_next_holder(tmp_path):
     """Else a kill while the finished model is written would publish its temporary file; files in place stay."""
-    half_written = [
-        ".step_00000003.safetensors.7.tmp",
-        ".metrics.jsonl.7.tmp",
-        "final/.config.yaml.7.tmp",
-        "final/checkpoint/.open_clip_model.safetensors.7.tmp",
-        "final/checkpoint/lora/.adapter.safetensors.7.tmp",
-    ]
+    names = ".step_00000003.safetensors .metrics.jsonl final/.config.yaml final/checkpoint/.open_clip_model.safetensors"
+    half_written = [f"{name}.7.tmp" for name in (*names.split(), "final/checkpoint/lora/.adapter.safetensors")]
     whole_files = [".job.json.8.tmp", "step_00000003.safetensors", "final/checkpoint/open_clip_config.json"]
     for name in half_written + whole_files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -43,3 +41,11 @@ def test_half_written_files_go_with_the_next_holder(tmp_path):
     with lock.hold(RunFolder(tmp_path)):
         remaining_files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert not remaining_files & set(half_written) and remaining_files >= set(whole_files)
+
+
+def test_a_few_kills_change_nothing(here_finished):
+    """The same files, the same runs in MLflow, and no command that needs a person."""
+    outcome = interrupted.experiment(here_finished, kills=4, seed=0, kinds=["call"])  # a moment is the clock's
+    assert outcome["kills"] >= 4
+    assert sorted(outcome["of"]) == ["evaluate", "prepare", "report", "track"]
+    assert (outcome["differing"], outcome["needed_a_person"]) == ([], [])

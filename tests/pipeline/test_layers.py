@@ -143,10 +143,7 @@ def test_no_file_is_long():
 def test_direct_imports_are_declared():
     """Every package that a module imports is a dependency, or an extra that the module asks for by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    requirements = [
-        *project["dependencies"],
-        *(r for extra in project["optional-dependencies"].values() for r in extra),
-    ]
+    requirements = sum(project["optional-dependencies"].values(), project["dependencies"])
     declared = {re.split(r"[<>=\[ ;]", requirement)[0].lower().replace("_", "-") for requirement in requirements}
     packages = {name.partition(".")[0] for path in PACKAGE.rglob("*.py") for name in imports(path)}
     packages -= {*sys.stdlib_module_names, "compclip"}

@@ -96,13 +96,8 @@ def done(project, tmp_path_factory):
     shutil.copy(project / "tiny.json", root)
     commands = [["config.__main__", "check"], ["config.__main__", "plan"], ["runs.keys"]]
     commands += [[f"{stage}.__main__", "--cell", cell] for cell in CELLS for stage in ("train", "evaluate")]
-    ran = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps([*commands, ["report.__main__"]])],
-        cwd=root,
-        env=checkout.environment(root),
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", COMMANDS, json.dumps([*commands, ["report.__main__"]])]
+    ran = subprocess.run(command, cwd=root, env=checkout.environment(root), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return root
 
