@@ -86,6 +86,11 @@ class Trained(_Folder):
         return str(self.facts().get("run_key", ""))
 
     @property
+    def published_name(self) -> str:
+        """The cell's name, of a published folder."""
+        return f"{self.path.parent.name}-{self.path.name}"
+
+    @property
     def fingerprint(self) -> str:
         """Another for any other run or training of this one: environment.json has times and that of the weights."""
         return fingerprint(*(path for path in self.published_files if path.is_file()))
@@ -141,8 +146,12 @@ class RunFolder(_Folder):
 
     def leases(self) -> list[int]:
         """List the numbers of the leases, sorted. Raises OSError where the folder cannot be read."""
-        matches = (LEASE.fullmatch(name) for name in os.listdir(self.path))
-        return sorted(int(match[1]) for match in matches if match)
+        numbers = []
+        for name in os.listdir(self.path):
+            match = LEASE.fullmatch(name)
+            if match:
+                numbers.append(int(match[1]))
+        return sorted(numbers)
 
     @property
     def progress(self) -> Path | None:
@@ -243,6 +252,12 @@ def result_path(folder: Path, benchmark: SafeName) -> Path:
 def result_paths(folder: Path) -> list[Path]:
     """List the result files of a folder, one a benchmark; summary.json repeats their metrics."""
     return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
+
+
+def read_stamp(path: Path) -> tuple[int, int, int]:
+    """Return what differs as soon as a file, or a folder's list of files, was changed."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ino
 
 
 def published_folders(runs: Path) -> list[Path]:
