@@ -149,23 +149,18 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
 
 def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun], inputs: Fingerprints) -> RecordedRun | None:
     """Return the newest run that has the key of a cell, which reads `inputs`; None where there is none."""
-    equal_runs = []
+    newest = None
     for run in runs:
-        is_candidate = run.method_name == cell_run.run.method_name and run.folder.key != cell_run.key
-        if is_candidate and compute_current_key(run, inputs) == cell_run.key:
-            equal_runs.append(run)
-    return max(equal_runs, key=lambda run: run.finished_at, default=None)
-
-
-def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
-    """Return the key that a finished run would have now, beside a cell that reads `inputs`.
-
-    Options that are newer than the run count at their defaults, and what is gone since as it was.
-    """
-    trains = load_method(run.method_name).TRAINS
-    recorded = run.key_parts.inputs
-    read_then = inputs.all if recorded in inputs.former else recorded
-    return run_store.compute_key(run.complete_config(), trains, read_then, run.current_code)
+        if run.method_name != cell_run.run.method_name or run.folder.key == cell_run.key:
+            continue
+        # the key that it would have now: newer options count at their defaults, and what is gone since as it was
+        recorded = run.key_parts.inputs
+        read_then = inputs.all if recorded in inputs.former else recorded
+        trains = load_method(run.method_name).TRAINS
+        key = run_store.compute_key(run.complete_config(), trains, read_then, run.current_code)
+        if key == cell_run.key and (newest is None or run.finished_at > newest.finished_at):
+            newest = run
+    return newest
 
 
 def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) -> None:
