@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from packaging.requirements import Requirement
 from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_errors, judge
+from compclip.doctor.check_rows import FAILED, SKIPPED, CheckRow, catch_errors, judge
 from compclip.runs import gpus
 
 PYTHON = (3, 11)
@@ -64,16 +65,20 @@ def check_grid(root: Path) -> Iterator[CheckRow]:
 
 def check_python() -> Iterator[CheckRow]:
     """Yield the version of Python."""
-    version, least = (".".join(map(str, numbers)) for numbers in (sys.version_info[:3], PYTHON))
+    least = ".".join(map(str, PYTHON))
     good = sys.version_info >= PYTHON
-    yield judge("Python", version, f">= {least}", good, f"make the environment with Python {least} or later")
+    reason = f"make the environment with Python {least} or later"
+    yield judge("Python", platform.python_version(), f">= {least}", good, reason)
 
 
 def check_packages() -> Iterator[CheckRow]:
     """Yield how many packages are there, the versions of some, and each that is missing or of another version."""
-    rows = [check_requirement(requirement) for requirement in list_requirements()]
-    yield CheckRow("packages", f"{sum(row.state == OK for row in rows)} of {len(rows)}")
-    yield from (row for row in rows if row.state == FAILED or row.name in SHOWN)
+    rows = list(map(check_requirement, list_requirements()))
+    failed = [row for row in rows if row.state == FAILED]
+    yield CheckRow("packages", f"{len(rows) - len(failed)} of {len(rows)}")
+    for row in rows:
+        if row in failed or row.name in SHOWN:
+            yield row
 
 
 def list_requirements() -> list[str]:
