@@ -28,14 +28,7 @@ from torch import Tensor
 from compclip.base import environment_variables
 from compclip.base.errors import entry
 from compclip.config.sections import Train
-from compclip.doctor.check_rows import (
-    FAILED,
-    SKIPPED,
-    STEP_TOLERANCES,
-    CheckRow,
-    catch_errors,
-    judge_errors,
-)
+from compclip.doctor.check_rows import FAILED, SKIPPED, STEP_TOLERANCES, CheckRow, catch_errors, judge_errors
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Regions, Step, Views
 from compclip.model import clip_model, tokenizers
@@ -277,7 +270,8 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     regions: list[RegionView | None] = []
     wish = views.regions
     if wish:
-        regions = [_draw_or_none(rng, _draw_region(wish, picture, rng)) for _ in range(wish.count)]
+        for _ in range(wish.count):
+            regions.append(_draw_or_none(rng, _draw_region(wish, picture, rng)))
     return View(
         image=picture, caption=caption, negatives=negatives, positives=positives, concepts=concepts,
         negative_images=pictures, texts=texts, regions=tuple(regions),

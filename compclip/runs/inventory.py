@@ -126,11 +126,9 @@ def _check_writable(tree: Path) -> None:
 def finish_removals(root: Path) -> None:
     """Finish removals that were killed; print what may not be removed."""
     for path in run_store.store_folder(root).glob(f"{REMOVED}*"):
-        try:
-            check_plain(path)
-            _check_writable(path)
-        except UserError as error:
-            messages.note(str(error))
+        fault = _find_fault(check_plain, path) or _find_fault(_check_writable, path)
+        if fault:
+            messages.note(fault)
         else:
             links.remove(path)
 

@@ -14,6 +14,7 @@ that the method reads beside data and backbone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -106,15 +107,13 @@ def write_parts(folder: RunFolder, key: KeyParts) -> None:
 def list_recorded(root: Path, methods: Collection[str]) -> Iterator[RecordedRun]:
     """Yield the finished runs of methods' modules, variants included; what cannot be read is left out."""
     for folder in run_table.list_folders(root) if methods else ():
-        try:
+        with contextlib.suppress(UserError, TypeError):  # somebody else's, or damaged: `compclip runs` says so
             folder.check()
             cell = run_table.read_cell(folder.final.config) if folder.finished else {}
             if str(cell.get("method", "")).partition(".")[0] in methods:
                 config = yaml_text.read_yaml(folder.final.config, "must be a mapping of sections")
                 plain_config = yaml_text.to_plain(config, str(folder.final.config))
                 yield RecordedRun(folder, plain_config, folder.final.facts(), KeyParts(**read_mapping(folder.code)))
-        except (UserError, TypeError):  # somebody else's, or damaged: `compclip runs` says so
-            continue
 
 
 # Take finished runs over whose key was another one, although their code gives the numbers of now.

@@ -288,7 +288,7 @@ def check_file(path: Path) -> None:
         description = file.read(int.from_bytes(file.read(LENGTH), "little"))
         recorded = json.loads(description)["__metadata__"][NAME]
         checksum = zlib.crc32(description.replace(recorded.encode(), UNKNOWN.encode(), 1))
-        while content := file.read(CHUNK):
+        for content in iter(lambda: file.read(CHUNK), b""):
             checksum = zlib.crc32(content, checksum)
     if f"{checksum:08x}" != recorded:
         raise ValueError("its bytes are not those that were written")

@@ -350,10 +350,7 @@ class Fingerprints(NamedTuple):
 
 
 def hash_inputs(
-    inputs: Inputs,
-    columns: Iterable[str],
-    reads: Mapping[str, str] | None = None,
-    needs_neighbours: bool = False,
+    inputs: Inputs, columns: Iterable[str], reads: Mapping[str, str] | None = None, needs_neighbours: bool = False
 ) -> Fingerprints:
     """Hash what a run reads: columns of its data, its backbone, and `reads`, its method's own files by what makes them.
 
