@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
-from compclip.doctor.check_rows import FAILED, SKIPPED, CheckRow, catch_errors, judge
+from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_errors, judge
 from compclip.runs import gpus
 
 PYTHON = (3, 11)
@@ -74,10 +74,9 @@ def check_python() -> Iterator[CheckRow]:
 def check_packages() -> Iterator[CheckRow]:
     """Yield how many packages are there, the versions of some, and each that is missing or of another version."""
     rows = list(map(check_requirement, list_requirements()))
-    failed = [row for row in rows if row.state == FAILED]
-    yield CheckRow("packages", f"{len(rows) - len(failed)} of {len(rows)}")
+    yield CheckRow("packages", f"{sum(row.state == OK for row in rows)} of {len(rows)}")
     for row in rows:
-        if row in failed or row.name in SHOWN:
+        if row.state == FAILED or row.name in SHOWN:
             yield row
 
 
@@ -156,10 +155,8 @@ def check_store(root: Path) -> Iterator[CheckRow]:
     store = run_store.store_folder(root)
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(folder).free / 2**30
-    yield judge(
-        "disk of the store", f"{free:.0f} GiB free", f">= {LEAST_GIB} GiB", free >= LEAST_GIB,
-        f"free space below {folder}, or set COMPCLIP_STORE to another disk",
-    )  # fmt: skip
+    fix = f"free space below {folder}, or set COMPCLIP_STORE to another disk"
+    yield judge("disk of the store", f"{free:.0f} GiB free", f">= {LEAST_GIB} GiB", free >= LEAST_GIB, fix)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".doctor-") as probe:
         yield check_locks(Path(probe))
         yield from check_links(root, Path(probe))

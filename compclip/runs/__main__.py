@@ -38,14 +38,9 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def format_entries(runs: Sequence[RunRow], used: RunUsers) -> str:
     """Format one line for each run, and a line with their sums."""
-    lines = []
-    refused = 0
-    free = 0
-    for run in runs:
-        lines.append(_format_row(run, used))
-        refused += run.refused
-        free += _is_free(run, used)
-    table = status.align_columns(HEADER, lines, sys.maxsize, len(HEADER))
+    table = status.align_columns(HEADER, [_format_row(run, used) for run in runs], sys.maxsize, len(HEADER))
+    refused = sum(run.refused for run in runs)
+    free = sum(_is_free(run, used) for run in runs)
     hours = progress.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     size = format_bytes(run_table.count_bytes(runs))
     total = f"{format_count(len(runs), 'run')}, {size}{hours and f', {hours}'}; {free} used by nobody"
@@ -235,9 +230,8 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip runs", description=__doc__, example="gc --keep-grids experiments/grids/*.yaml --dry-run"
-    )
+    example = "gc --keep-grids experiments/grids/*.yaml --dry-run"
+    parser = CommandParser(prog="compclip runs", description=__doc__, example=example)
     commands = parser.add_subparsers(dest="command")
     parser.add_json("print the list as JSON")
     keep_parser = commands.add_parser("keep", help="mark runs that stay")
@@ -249,9 +243,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         command.add_argument("keys", nargs="+", metavar="KEY", help="a run's key, or its beginning")
     keep_parser.add_argument("--undo", action="store_true", help="take the mark away")
     remove_parser.add_argument("--force", action="store_true", help="also what is used or kept; never what is live")
-    gc_parser.add_argument(
-        "--shared", action="store_true", help="also what other projects of a shared store made or use"
-    )
+    help_text = "also what other projects of a shared store made or use"
+    gc_parser.add_argument("--shared", action="store_true", help=help_text)
     help_text = "grids whose runs stay, besides params.yaml's"
     gc_parser.add_argument("--keep-grids", nargs="*", required=True, metavar="FILE", help=help_text)
     for command in (remove_parser, gc_parser):

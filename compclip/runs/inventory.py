@@ -234,24 +234,18 @@ def drop_damaged(damages: list[Damage], root: Path) -> list[Path]:
     Of a damaged run the run and its published folders go; files of it that others share stay theirs. Raises UserError
     where somebody works on a run.
     """
-    files = []
-    runs = set()
-    folders = set()
+    damages = [damage for damage in damages if damage.remedy == TRAIN_AGAIN]
+    removed = _remove_links([damage.path for damage in damages if damage.path.is_file()], root)
     for damage in damages:
-        if damage.remedy == TRAIN_AGAIN:
-            if damage.path.is_file():
-                files.append(damage.path)
-            runs.add(damage.run)
-            folders.add(damage.folder)
-    removed = _remove_links(files, root)
-    for run in filter(None, runs):
-        published = [folder for folder in published_folders(root / RUNS) if Trained(folder).run_key == run.key]
-        remove(run)
-        for folder in published:
-            links.remove(folder)
-        removed += [run.path, *published]
-    for folder in filter(None, folders):
-        links.remove(folder)
+        run = damage.run
+        if run and run.path.is_dir():
+            published = [folder for folder in published_folders(root / RUNS) if Trained(folder).run_key == run.key]
+            remove(run)
+            for folder in published:
+                links.remove(folder)
+            removed += [run.path, *published]
+        if damage.folder:
+            links.remove(damage.folder)
     return removed
 
 

@@ -166,17 +166,14 @@ def read_result(path: Path) -> Result:
             metrics=dict(raw["metrics"]),
             lower=frozenset(raw["lower"]),
             scores=frozenset(raw["scores"]),
-            counts=raw.get("counts", {}),
             items={
                 name: _parse_items(value, raw["kind"], units.get(name, ()), pictures)
                 for name, value in raw.get("items", {}).items()
             },
-            means=raw.get("means", {}),
-            fingerprint=raw.get("fingerprint", ""),
-            seconds=raw.get("seconds", 0.0),
             coverage={name: (scored, records) for name, (scored, records) in raw.get("coverage", {}).items()},
             headline=tuple(raw["headline"]),
             tokenizer=raw.get("checkpoint", {}).get("tokenizer", ""),
+            **{name: raw[name] for name in ("counts", "means", "fingerprint", "seconds") if name in raw},
         )
         _check_means(result)
         if raw.get("retrieved"):
@@ -220,11 +217,10 @@ def make_items(
 @lru_cache(maxsize=LISTS)
 def _name_units(numbers: tuple[int, ...], pictures: tuple[int | None, ...]) -> tuple[int | str, ...]:
     """Return the picture of each unit's number; where there is none, the number as a name in this file."""
-    names = []
-    for number in numbers:
-        picture = pictures[number] if pictures else None
-        names.append(str(number) if picture is None else picture)
-    return tuple(names)
+    if not pictures:
+        return tuple(map(str, numbers))
+    pairs = zip(numbers, [pictures[number] for number in numbers], strict=True)
+    return tuple([str(number) if picture is None else picture for number, picture in pairs])
 
 
 @lru_cache(maxsize=LISTS)

@@ -146,12 +146,8 @@ class RunFolder(_Folder):
 
     def leases(self) -> list[int]:
         """List the numbers of the leases, sorted. Raises OSError where the folder cannot be read."""
-        numbers = []
-        for name in os.listdir(self.path):
-            match = LEASE.fullmatch(name)
-            if match:
-                numbers.append(int(match[1]))
-        return sorted(numbers)
+        matches = map(LEASE.fullmatch, os.listdir(self.path))
+        return sorted(int(match[1]) for match in matches if match)
 
     @property
     def progress(self) -> Path | None:

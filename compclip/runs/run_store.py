@@ -360,12 +360,8 @@ def hash_inputs(
     from compclip.data import column_hashes  # imports pyarrow: not in a process that lists runs
 
     method_files = {inputs.root / path: fix for path, fix in (reads or {}).items()}
-    fixes = {
-        inputs.manifest: "run `dvc repro annotate` first",
-        inputs.backbone: "run `dvc repro backbone` first",
-        **method_files,
-    }
-    for path, fix in fixes.items():
+    stages = {inputs.manifest: "run `dvc repro annotate` first", inputs.backbone: "run `dvc repro backbone` first"}
+    for path, fix in (stages | method_files).items():
         if not path.exists():
             raise UserError(f"{path}: not there; {fix}")
     hashes = column_hashes.read_columns(inputs.data) if columns else {}

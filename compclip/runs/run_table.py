@@ -97,13 +97,10 @@ def inspect_run(folder: RunFolder) -> RunRow:
         return RunRow(folder.key, REFUSED, error=str(error), folder=folder)
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     changed_at = next((path.stat().st_mtime for path in marks if path.exists()), time.time())
-    row = replace(
-        make_row(ListedRun(folder.key, folder)),
-        folder=folder,
-        age_s=max(0.0, time.time() - changed_at),
-        bytes_by_inode=_list_bytes(folder.path),
-        is_kept=folder.keep_mark.exists(),
-    )
+    row = make_row(ListedRun(folder.key, folder))
+    age_s = max(0.0, time.time() - changed_at)
+    is_kept = folder.keep_mark.exists()
+    row = replace(row, folder=folder, age_s=age_s, bytes_by_inode=_list_bytes(folder.path), is_kept=is_kept)
     origin = "" if row.state == DAMAGED else describe_origin(folder.final)
     return replace(row, origin=origin, device_seconds=0.0) if origin else row
 

@@ -136,17 +136,9 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     labels = sorted(job.label() for job in jobs_by_state[jobs.RUNNING] + pending or failed)
     if labels:
         who = labels[0] + (f" and {len(labels) - 1} more" if labels[1:] else "")
-    return StageRow(
-        name=name,
-        state=state,
-        shards_made=len(finished),
-        shards_total=len(shard_keys),
-        captions_per_second=speed,
-        left_s=seconds_left,
-        job=who,
-        error=one_line(failed[0].reason()) if failed else "",
-        waits_by=pending[0].waits_by if state == jobs.PENDING else "",
-    )
+    error = one_line(failed[0].reason()) if failed else ""
+    waits_by = pending[0].waits_by if state == jobs.PENDING else ""
+    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error, waits_by)
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
