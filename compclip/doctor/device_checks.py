@@ -45,6 +45,7 @@ BATCHES = {"cuda": 256, "cpu": 8}  # of its step
 TOLERANCE = 0.15  # of a peak
 WARM_STEPS = 3
 TIMED_S = 4.0
+GIB = 1 << 30
 ROOM = 1.25  # times the predicted peak that has to be free
 
 
@@ -88,18 +89,19 @@ def end_in_time(rows: Iterable[CheckRow], minutes: float) -> Iterator[CheckRow]:
 def describe_machine(device: str) -> dict[str, Any]:
     """Return versions, driver and cards: nothing of the user."""
     facts = describe_environment(device)
-    cards = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    cards = []
+    for number in range(torch.cuda.device_count()):
+        card = torch.cuda.get_device_properties(number)
+        capability = f"{card.major}.{card.minor}"
+        cards.append({"name": card.name, "memory_gib": round(card.total_memory / GIB, 1), "capability": capability})
     facts |= {
         "system": platform.platform(),
         "cpus": len(os.sched_getaffinity(0)),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1),
         "cudnn": torch.backends.cudnn.version(),
         "architectures": torch.cuda.get_arch_list(),
         "visible": os.environ.get(gpus.VISIBLE),
-        "cards": [
-            {"name": c.name, "memory_gib": round(c.total_memory / 2**30, 1), "capability": f"{c.major}.{c.minor}"}
-            for c in cards
-        ],
+        "cards": cards,
     }
     return _map_texts(facts)
 
@@ -140,7 +142,7 @@ def check_step(job: StepJob, device: str) -> Iterator[CheckRow]:
     if device != "cpu":
         free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         if free < ROOM * peak:
-            reason = f"it takes {peak / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free"
+            reason = f"it takes {peak / GIB:.1f} GiB, and {free / GIB:.1f} GiB are free"
             yield CheckRow(name, state=SKIPPED, reason=reason)
             return
     seconds, measured_peak = time_steps(job, device, TIMED_S)

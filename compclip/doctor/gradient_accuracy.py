@@ -28,14 +28,7 @@ from torch import Tensor
 from compclip.base import environment_variables
 from compclip.base.errors import entry
 from compclip.config.sections import Train
-from compclip.doctor.check_rows import (
-    FAILED,
-    SKIPPED,
-    STEP_TOLERANCES,
-    CheckRow,
-    catch_errors,
-    judge_errors,
-)
+from compclip.doctor.check_rows import FAILED, SKIPPED, STEP_TOLERANCES, CheckRow, catch_errors, judge_errors
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Regions, Step, Views
 from compclip.model import clip_model, tokenizers
@@ -75,11 +68,10 @@ def compare_method(name: str, model: ClipModel, device: str) -> Iterator[CheckRo
     steps = [Step(number, PER_EPOCH) for number in range(count_turns(method, cfg))]
     exact = [compute_step(method, step, model, "cpu", "float64") for step in steps]
     for precision in STEP_TOLERANCES:
-        results = [compute_step(method, step, model, device, precision) for step in steps]
-        errors = [measure_errors(result, reference) for result, reference in zip(results, exact, strict=True)]
-        yield judge_errors(
-            f"gradients {name}", precision, [max(column) for column in zip(*errors, strict=True)], REASON
-        )
+        errors = []
+        for step, reference in zip(steps, exact, strict=True):
+            errors.append(measure_errors(compute_step(method, step, model, device, precision), reference))
+        yield judge_errors(f"gradients {name}", precision, np.max(errors, axis=0), REASON)
 
 
 def draw_batch(method: Method, step: Step, model: ClipModel, size: int) -> Batch:
@@ -133,13 +125,13 @@ def measure_errors(result: StepResult, reference: StepResult) -> tuple[float, fl
     """
     size = sum(abs(term.item()) for term in reference.terms.values())
     of_terms = max(abs(result.terms[name] - term).item() for name, term in reference.terms.items()) / size
-    names = reference.gradients.keys() | result.gradients.keys()
     zero = torch.zeros((), dtype=torch.float64)
-    squares = [
-        (result.gradients.get(name, zero) - reference.gradients.get(name, zero)).square().sum() for name in names
-    ]
+    squares = zero
+    for name in reference.gradients.keys() | result.gradients.keys():
+        difference = result.gradients.get(name, zero) - reference.gradients.get(name, zero)
+        squares = squares + difference.square().sum()
     norm = torch.stack([gradient.square().sum() for gradient in reference.gradients.values()]).sum().sqrt()
-    return of_terms, (torch.stack(squares).sum().sqrt() / norm).item()
+    return of_terms, (squares.sqrt() / norm).item()
 
 
 CPU_PROCESSES = 2
@@ -252,7 +244,8 @@ def draw_picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image
 
 def draw_text(rng: np.random.Generator) -> tuple[str, tuple[tuple[int, int], ...]]:
     """Return a caption, and the characters of its two noun phrases."""
-    first, second = (f"{rng.choice(COLOURS)} {rng.choice(THINGS)}" for _ in range(2))
+    first = f"{rng.choice(COLOURS)} {rng.choice(THINGS)}"
+    second = f"{rng.choice(COLOURS)} {rng.choice(THINGS)}"
     start = f"a {first} beside a "
     text = f"{start}{second} {' '.join(rng.choice(PLACES, int(rng.integers(1, 4)), replace=False))}"
     return text, ((2, 2 + len(first)), (len(start), len(start) + len(second)))
@@ -265,10 +258,9 @@ def draw_views(views: Views, size: int, side: int, seed: int) -> list[View]:
 
 
 def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
-    K = views.negative_texts
-    P = views.positive_texts
     caption, concepts = draw_text(rng)
-    negatives, positives = (tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(n)) for n in (K, P))
+    negatives = _draw_texts(rng, views.negative_texts)
+    positives = _draw_texts(rng, views.positive_texts)
     picture = draw_picture(rng, (side, side))
     texts = {name: tuple(draw_text(rng)[0] for _ in range(count)) for name, count in views.named_texts.items()}
     concepts = concepts[: int(rng.integers(1, 3))] if views.concepts else ()
@@ -278,25 +270,25 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
     regions: list[RegionView | None] = []
     wish = views.regions
     if wish:
-        regions = [_draw_or_none(rng, _draw_region(wish, picture, rng)) for _ in range(wish.count)]
+        for _ in range(wish.count):
+            regions.append(_draw_or_none(rng, _draw_region(wish, picture, rng)))
     return View(
-        image=picture,
-        caption=caption,
-        negatives=negatives,
-        positives=positives,
-        concepts=concepts,
-        negative_images=pictures,
-        texts=texts,
-        regions=tuple(regions),
-    )
+        image=picture, caption=caption, negatives=negatives, positives=positives, concepts=concepts,
+        negative_images=pictures, texts=texts, regions=tuple(regions),
+    )  # fmt: skip
 
 
 def _draw_region(wish: Regions, picture: Image.Image, rng: np.random.Generator) -> RegionView:
     low = rng.uniform(0, 0.5, 2)
     high = low + rng.uniform(0.1, 0.5, 2)
-    false_texts = tuple(_draw_or_none(rng, draw_text(rng)[0]) for _ in range(wish.negatives))
+    false_texts = _draw_texts(rng, wish.negatives)
     texts = (draw_text(rng)[0], draw_text(rng)[0])[: 2 if false_texts else 1] + false_texts
     return RegionView((low[0], low[1], high[0], high[1]), texts, picture if wish.crops else None)
+
+
+def _draw_texts(rng: np.random.Generator, count: int) -> tuple[str | None, ...]:
+    """Return captions, of which some are missing."""
+    return tuple([_draw_or_none(rng, draw_text(rng)[0]) for _ in range(count)])
 
 
 def _draw_or_none(rng: np.random.Generator, value: Any) -> Any:

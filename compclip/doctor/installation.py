@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -64,16 +65,19 @@ def check_grid(root: Path) -> Iterator[CheckRow]:
 
 def check_python() -> Iterator[CheckRow]:
     """Yield the version of Python."""
-    version, least = (".".join(map(str, numbers)) for numbers in (sys.version_info[:3], PYTHON))
+    least = ".".join(map(str, PYTHON))
     good = sys.version_info >= PYTHON
-    yield judge("Python", version, f">= {least}", good, f"make the environment with Python {least} or later")
+    reason = f"make the environment with Python {least} or later"
+    yield judge("Python", platform.python_version(), f">= {least}", good, reason)
 
 
 def check_packages() -> Iterator[CheckRow]:
     """Yield how many packages are there, the versions of some, and each that is missing or of another version."""
-    rows = [check_requirement(requirement) for requirement in list_requirements()]
+    rows = list(map(check_requirement, list_requirements()))
     yield CheckRow("packages", f"{sum(row.state == OK for row in rows)} of {len(rows)}")
-    yield from (row for row in rows if row.state == FAILED or row.name in SHOWN)
+    for row in rows:
+        if row.state == FAILED or row.name in SHOWN:
+            yield row
 
 
 def list_requirements() -> list[str]:
@@ -151,10 +155,8 @@ def check_store(root: Path) -> Iterator[CheckRow]:
     store = run_store.store_folder(root)
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(folder).free / 2**30
-    yield judge(
-        "disk of the store", f"{free:.0f} GiB free", f">= {LEAST_GIB} GiB", free >= LEAST_GIB,
-        f"free space below {folder}, or set COMPCLIP_STORE to another disk",
-    )  # fmt: skip
+    fix = f"free space below {folder}, or set COMPCLIP_STORE to another disk"
+    yield judge("disk of the store", f"{free:.0f} GiB free", f">= {LEAST_GIB} GiB", free >= LEAST_GIB, fix)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".doctor-") as probe:
         yield check_locks(Path(probe))
         yield from check_links(root, Path(probe))

@@ -31,7 +31,6 @@ from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
-from compclip.evaluate.result_store import EvaluationTask
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, submitit_options
@@ -60,11 +59,8 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     todo = list_stale(runs, params, root)
     to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     live = len(todo) - len(to_send)
-    finished = len(runs) - len(todo)
-    print(
-        f"{format_count(len(runs), 'run')}: {finished} finished, {live} on their way, {len(to_send)} to send",
-        flush=True,
-    )
+    counts = f"{len(runs) - len(todo)} finished, {live} on their way, {len(to_send)} to send"
+    print(f"{format_count(len(runs), 'run')}: {counts}", flush=True)
     if dry:
         finished_costs = estimate.read_finished(to_send, root)
         unfinished = estimate.list_unfinished(to_send)
@@ -94,10 +90,11 @@ def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
         for line in dvc.stdout or ():
             sys.stderr.write("" if line.strip() == "" or SKIPPED in line else line)
             output += line
-    if dvc.returncode and any(words in output for words in LOCKED):
-        raise UserError("another dvc is at work in this project; wait for it or stop it; nothing was sent")
     if dvc.returncode:
-        raise UserError(f"dvc repro {' '.join(targets)}: failed, see above; nothing was sent")
+        fault = f"dvc repro {' '.join(targets)}: failed, see above"
+        if any(words in output for words in LOCKED):
+            fault = "another dvc is at work in this project; wait for it or stop it"
+        raise UserError(f"{fault}; nothing was sent")
 
 
 def locate_runs(params: Params, root: Path) -> list[StoredRun]:
@@ -108,16 +105,18 @@ def locate_runs(params: Params, root: Path) -> list[StoredRun]:
 
 def list_stale(runs: Sequence[StoredRun], params: Params, root: Path = Path(".")) -> list[StoredRun]:
     """List the runs that lack their training, or the results of the present evaluation."""
-    unpublished = [run for run in runs if not _is_published(run, params)]
-    if not any(run.adopt_if_complete() for run in unpublished):
-        return unpublished
-    task = result_store.task_from_params(params, root)
-    return [run for run in unpublished if not (run.adopt_if_complete() and _is_scored(run, task))]
-
-
-def _is_scored(run: StoredRun, task: EvaluationTask) -> bool:
-    snapshots = [run.folder.snapshot(share) for share in (*run.shares, run_folder.END)]
-    return all(result_store.find_results(task, snapshot) for snapshot in snapshots)
+    stale = []
+    task = None
+    for run in runs:
+        if _is_published(run, params):
+            continue
+        if run.adopt_if_complete():
+            task = task or result_store.task_from_params(params, root)
+            shares = (*run.shares, run_folder.END)
+            if all(result_store.find_results(task, run.folder.snapshot(share)) for share in shares):
+                continue
+        stale.append(run)
+    return stale
 
 
 def _is_published(run: StoredRun, params: Params) -> bool:
@@ -128,8 +127,8 @@ def _is_published(run: StoredRun, params: Params) -> bool:
     results = run.published.results
     if run.published.trained.run_key != run.key or run.shares:
         return False
-    names = [SafeName(name, "benchmark") for name in params.evaluate.benchmarks]
-    return all(run_folder.result_path(results, name).is_file() for name in names)
+    paths = [run_folder.result_path(results, SafeName(name, "benchmark")) for name in params.evaluate.benchmarks]
+    return all(map(Path.is_file, paths))
 
 
 def _send_local(todo: Sequence[StoredRun], params_path: str, workers: int, variable: str) -> int:
@@ -224,22 +223,15 @@ def main(argv: list[str]) -> int:
     """Run the command `launch`."""
     parser = CommandParser(prog="compclip launch", description=__doc__, example="slurm/local.yaml -j 2")
     parser.add_argument("profile", help="a file such as slurm/local.yaml")
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("send", "cancel"),
-        default="send",
-        help="send jobs, which is the default, or cancel them",
-    )
+    help_text = "send jobs, which is the default, or cancel them"
+    parser.add_argument("action", nargs="?", choices=("send", "cancel"), default="send", help=help_text)
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="processes at a time; default: the profile's")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
     parser.add_argument("--track", action="store_true", help="show the runs in MLflow while they run")
-    parser.add_argument(
-        "--stage", choices=STAGES, metavar="STAGE", help=f"send its shards, not runs: {', '.join(STAGES)}"
-    )
-    parser.add_argument(
-        "--data", nargs="+", default=(), metavar="NAME", help="with --stage: data sets; default: the grid's"
-    )
+    help_text = f"send its shards, not runs: {', '.join(STAGES)}"
+    parser.add_argument("--stage", choices=STAGES, metavar="STAGE", help=help_text)
+    help_text = "with --stage: data sets; default: the grid's"
+    parser.add_argument("--data", nargs="+", default=(), metavar="NAME", help=help_text)
     parser.add_argument("--shards-per-task", type=int, metavar="N", help="with --stage: shards of a cluster's job")
     parser.add_grid()
     args = parser.parse_args(argv)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -78,30 +79,31 @@ def load_profile(path: str | Path) -> Profile:
         raise unknown("profile", str(path), [str(file) for folder in folders for file in folder.glob("*.yaml")])
     raw = yaml_text.to_plain(yaml_text.read_yaml(path, "must be a mapping, as `partition: gpu`"), str(path))
     profile = load_section(Profile, mapping(raw, str(path)), f"{path}: profile")
-    _check_profile(profile, path)
+    notify.check_variable(profile.notify, f"{path}: notify")
+    for fault in _list_faults(profile):
+        raise UserError(f"{path}: {fault}")
     return profile
 
 
-def _check_profile(profile: Profile, path: str | Path) -> None:
-    notify.check_variable(profile.notify, f"{path}: notify")
-    # what is behind an option in a job's script: a line break would end it there
+def _list_faults(profile: Profile) -> Iterator[str]:
+    """Yield what a profile must not have, with the fix."""
     texts = {name: getattr(profile, name) for name in ("partition", "account", "qos", "constraint")}
-    texts |= {f"options.{name}": value for name, value in profile.options.items()}
-    texts |= {f"srun.{name}": value for name, value in profile.srun.items()}
+    for section in ("options", "srun"):
+        for name, value in getattr(profile, section).items():
+            texts[f"{section}.{name}"] = value
+    # they are behind an option in a job's script: a line break would end it there
     for name, value in texts.items():
         if not value.isprintable():
-            raise UserError(f"{path}: {name}={value!a}: must be one line of plain text; a command belongs into setup")
+            yield f"{name}={value!a}: must be one line of plain text; a command belongs into setup"
     for name in profile.options:
         if not OPTION.fullmatch(name):
-            raise UserError(f"{path}: options: {name!a}: is no option of sbatch; give its name, as mail-type")
+            yield f"options: {name!a}: is no option of sbatch; give its name, as mail-type"
     for name in profile.srun:
         if not OPTION.fullmatch(name):
-            raise UserError(f"{path}: srun: {name!a}: is no option of srun; give its name, as cpu-bind")
-        if any(program.startswith(name) for program in SRUN_PROGRAMS):
-            raise UserError(f"{path}: srun: {name!a}: starts a program or sets variables; use setup for that")
+            yield f"srun: {name!a}: is no option of srun; give its name, as cpu-bind"
+        elif any(program.startswith(name) for program in SRUN_PROGRAMS):
+            yield f"srun: {name!a}: starts a program or sets variables; use setup for that"
     if profile.executor == "slurm" and profile.signal_s >= 60 * profile.time_min:
-        raise UserError(f"{path}: signal_s={profile.signal_s}: must be shorter than time_min={profile.time_min}")
+        yield f"signal_s={profile.signal_s}: must be shorter than time_min={profile.time_min}"
     if profile.gpus and profile.tasks_per_node not in (0, profile.gpus):
-        raise UserError(
-            f"{path}: tasks_per_node={profile.tasks_per_node}: one process a GPU, gpus={profile.gpus}; leave it out"
-        )
+        yield f"tasks_per_node={profile.tasks_per_node}: one process a GPU, gpus={profile.gpus}; leave it out"

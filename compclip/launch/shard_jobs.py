@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,32 +111,36 @@ class MissingShards:
         """Cut what no live job makes into tasks of `per_task` shards; 0: by what it costs to open a captioner."""
         unclaimed = self.unclaimed
         size = per_task or (math.ceil(len(unclaimed) / profile.array_limit) if is_costly(self.work) else 1)
-        chunks = [unclaimed[start : start + size] for start in range(0, len(unclaimed), size)]
-        return [Task(self.work.stage, self.name, {i.name: i.key for i in chunk}, root) for chunk in chunks]
+        tasks = []
+        for start in range(0, len(unclaimed), size):
+            keys = {item.name: item.key for item in unclaimed[start : start + size]}
+            tasks.append(Task(self.work.stage, self.name, keys, root))
+        return tasks
 
 
 def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[SafeName]:
     """Select the data sets whose shards are made. Raises UserError for one that is none, or has no such stage."""
-    for name in data_names:
-        if name not in params.data:
+    selected = []
+    for name in dict.fromkeys(data_names or params.grid.data):
+        cfg = params.data.get(name)
+        if cfg is None:
             raise unknown("data", name, params.data, "--data")
-        if stage == REWRITE and not _has_rewrites(params.data[name]):
+        if stage != REWRITE or cfg.rewriter or cfg.rewrites or cfg.masked:
+            selected.append(SafeName(name, "data"))
+        elif data_names:
             raise UserError(f"--data {name}: has no rewriter, rewrites or masked; nothing is rewritten")
-    selected = dict.fromkeys(data_names or params.grid.data)
-    return [SafeName(name, "data") for name in selected if stage != REWRITE or _has_rewrites(params.data[name])]
+    return selected
 
 
-def _has_rewrites(cfg: Data) -> bool:
-    return bool(cfg.rewriter or cfg.rewrites or cfg.masked)
-
-
-def list_prerequisites(stage: str, names: Iterable[str], params: Params) -> list[str]:
+def list_prerequisites(stage: str, names: Sequence[str], params: Params) -> list[str]:
     """List the stages that `dvc repro` brings up to date first."""
     if stage == RECAPTION:
         return ["look"]
-    data_names = dict.fromkeys(names)
-    benchmarks = dict.fromkeys(b for name in data_names for b in params.data[name].exclude if stage == ANNOTATE)
-    return [*(f"{EARLIER[stage]}@{name}" for name in data_names), *(f"benchmark@{name}" for name in benchmarks)]
+    stages = [f"{EARLIER[stage]}@{name}" for name in dict.fromkeys(names)]
+    if stage == ANNOTATE:
+        for name in names:
+            stages += [f"benchmark@{benchmark}" for benchmark in params.data[name].exclude]
+    return list(dict.fromkeys(stages))
 
 
 def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingShards:
@@ -156,11 +160,14 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
 
     for costly in (False, True):
         to_send = [shards for shards in stages if shards.unclaimed and is_costly(shards.work) == costly]
-        tasks = [task for shards in to_send for task in shards.cut(profile, per_task, root)]
+        tasks = []
+        for shards in to_send:
+            tasks += shards.cut(profile, per_task, root)
         task_profile = profile.of_shards(costly)
         if tasks and dry:
             options = submitit_options(task_profile, tasks, root / ".work" / "code", root)
-            print("\n".join((f"tasks: {len(tasks)}", *(f"{name}: {value}" for name, value in options.items()))))
+            for name, value in {"tasks": len(tasks), **options}.items():
+                print(f"{name}: {value}")
         elif tasks:
             for shards in to_send:
                 forget_tasks(shards.work)

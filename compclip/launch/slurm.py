@@ -172,11 +172,8 @@ class Slurm:
                 if size:
                     continue
             if limit != shown_limit:
-                print(
-                    f"{len(work)} not sent yet, since the queue takes no more for now ({limit}): sending them as there "
-                    "is room; after Ctrl-C the same command sends the rest",
-                    flush=True,
-                )
+                why = f"{len(work)} not sent yet, since the queue takes no more for now ({limit})"
+                print(f"{why}: sending them as there is room; after Ctrl-C the same command sends the rest", flush=True)
                 shown_limit = limit
             self._wait()
             work = [item for item in work if not self._is_taken(item)]
@@ -201,7 +198,6 @@ class Slurm:
         return min(count, max(0, self.profile.queue_limit - len(queued)))
 
     def _submit_array(self, work: Sequence[JobInput], code: Path) -> list[jobs.SlurmJob]:
-        keys = [item.key for item in work]
         folder = (self.root / ".work" / "slurm").resolve()
         options = submitit_options(self.profile, work, code, self.root)
         names = [*options, *options["additional_parameters"]]
@@ -211,15 +207,15 @@ class Slurm:
             executor = submitit.SlurmExecutor(folder=folder, max_num_timeout=self.profile.requeues)
             executor.update_parameters(job_name=name, **options)
             with exchange(environment), executor.batch():
-                submitted = [executor.submit(JobCommand(key, self.module, self.profile.notify)) for key in keys]
+                submitted = [executor.submit(JobCommand(item.key, self.module, self.profile.notify)) for item in work]
             identities = _identify(name, [job.job_id for job in submitted])
-            return [_record(self.root, key, identity) for key, identity in zip(keys, identities, strict=True)]
+            return [_record(self.root, item.key, identity) for item, identity in zip(work, identities, strict=True)]
 
 
 def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, root: Path) -> dict[str, Any]:
     """Return the profile as submitit's options, without empty ones."""
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
-    threads = max(item.threads for item in work)
+    cpus = profile.cpus or max(item.threads for item in work)
     first = shlex.quote(str(code.resolve()))
     exports = export_lines(os.environ, profile.notify)
     setup = [*exports, *profile.setup, f"export PYTHONSAFEPATH=1 PYTHONPATH={first}${{PYTHONPATH:+:$PYTHONPATH}}"]
@@ -228,7 +224,6 @@ def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, roo
     if not f"{root.resolve()}{code.resolve()}".isprintable():
         raise UserError(f"{str(root.resolve())!a}: cannot be in a job's script; rename the folder")
     options = {"requeue": True, "chdir": str(root.resolve()), **profile.options}
-    cpus = profile.cpus or threads
     settings = {
         "partition": profile.partition, "account": profile.account, "qos": profile.qos,
         "constraint": profile.constraint, "nodes": profile.nodes, "ntasks_per_node": profile.tasks,
@@ -251,9 +246,9 @@ def srun_arguments(profile: Profile, cpus: int) -> list[str]:
 
 def copy_package(root: Path) -> Path:
     """Copy the package as it is now, once for each state of the code; return the folder."""
-    files = sorted(p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
-    names = "".join(str(p.relative_to(PACKAGE)) for p in files)
-    target = root / ".work" / "code" / f"{fingerprint(*files)[:12]}{len(names)}"
+    files = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    length = sum(len(str(path.relative_to(PACKAGE))) for path in files)
+    target = root / ".work" / "code" / f"{fingerprint(*files)[:12]}{length}"
     if not target.is_dir():
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
         shutil.copytree(PACKAGE, temporary / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -366,8 +361,8 @@ def export_lines(environment: Mapping[str, str], webhook: str = "") -> list[str]
 def list_secrets(environment: Mapping[str, str], webhook: str = "") -> list[str]:
     """List the variables with secrets that a job needs: the webhook, tokens, and keys that a grid may send."""
     allowed = environment_variables.list_allowed(environment)
-    keys = [name for name, at, _ in (word.partition("@") for word in allowed) if at]
-    return sorted(name for name in {*SECRETS, *keys, webhook} if name in environment)
+    keys = [word.partition("@")[0] for word in allowed if "@" in word]
+    return sorted({*SECRETS, *keys, webhook} & environment.keys())
 
 
 def submission_environment(environment: Mapping[str, str], options: Iterable[str], webhook: str = "") -> dict[str, str]:

@@ -39,14 +39,19 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def format_entries(runs: Sequence[RunRow], used: RunUsers) -> str:
     """Format one line for each run, and a line with their sums."""
     table = status.align_columns(HEADER, [_format_row(run, used) for run in runs], sys.maxsize, len(HEADER))
-    hours = progress.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     refused = sum(run.refused for run in runs)
-    free = sum(not (run.refused or used.list_users(run.folder) or run.is_kept or run.live) for run in runs)
+    free = sum(_is_free(run, used) for run in runs)
+    hours = progress.format_sum((run.device_seconds, run.on_gpu) for run in runs)
     size = format_bytes(run_table.count_bytes(runs))
     total = f"{format_count(len(runs), 'run')}, {size}{hours and f', {hours}'}; {free} used by nobody"
     if refused:
         total += f"; {refused} refused"
     return f"{table}\n\n{total}"
+
+
+def _is_free(run: RunRow, used: RunUsers) -> bool:
+    """Return whether nothing keeps a run."""
+    return not (run.refused or run.live or run.is_kept or used.list_users(run.folder))
 
 
 def format_json(runs: Sequence[RunRow], used: RunUsers) -> str:
@@ -73,10 +78,13 @@ def format_json(runs: Sequence[RunRow], used: RunUsers) -> str:
 def _format_row(run: RunRow, used: RunUsers) -> tuple[str, ...]:
     if run.refused:
         return run.folder.key, "", "", "", run.state, run.error
-    users = used.list_users(run.folder) or [f"(made for {name})" for name in [run_table.cell_name(run.folder)] if name]
-    marks = [mark for mark in ("kept" if run.is_kept else "", run.origin, run.error) if mark]
+    users = used.list_users(run.folder)
+    cell = run_table.cell_name(run.folder)
+    if cell and not users:
+        users = [f"(made for {cell})"]
+    uses = ", ".join(filter(None, ("kept" if run.is_kept else "", run.origin, run.error, *users)))
     hours = progress.format_hours(run.device_seconds, run.on_gpu)
-    return (run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, ", ".join(marks + users))
+    return run.folder.key, format_bytes(run.size), hours, format_age(run.age_s), run.state, uses
 
 
 def format_bytes(count: float) -> str:
@@ -111,36 +119,43 @@ def remove(keys: Sequence[str], used: RunUsers, force: bool, dry: bool, root: Pa
     """Remove runs, all or none. Raises UserError for one that is live, kept or used."""
     runs = [run_table.inspect_run(folder) for folder in _find_folders(keys, root)]
     for run in runs:
-        if run.refused:
-            raise UserError(f"{run.error}; nothing was removed")
+        fault = run.error if run.refused else ""
         if run.live:
-            raise UserError(f"{run.folder.key}: {run.job} is {run.state}; stop it first, nothing was removed")
-        names = (["marked by `runs keep`"] if run.is_kept else []) + used.list_users(run.folder)
-        if names and not force:
-            raise UserError(f"{run.folder.key}: used by {', '.join(names[:3])}; give --force; nothing was removed")
+            fault = f"{run.folder.key}: {run.job} is {run.state}; stop it first"
+        elif not (fault or force):
+            users = (["marked by `runs keep`"] if run.is_kept else []) + used.list_users(run.folder)
+            fault = f"{run.folder.key}: used by {', '.join(users[:3])}; give --force" if users else ""
+        if fault:
+            raise UserError(f"{fault}; nothing was removed")
     return _remove_entries(runs, dry)
 
 
 def remove_unused(runs: Sequence[RunRow], used: RunUsers, include_shared: bool, dry: bool, root: Path) -> int:
     """Remove every run that nobody uses; `include_shared`: also what other projects worked on or published."""
-    refused = [run.error for run in runs if run.refused]
-    runs = [run for run in runs if not run.refused]
-    for line in (*used.missing, *refused):
+    for line in used.missing:
         messages.note(line)
+    our_project = {str(root.resolve())}
+    is_careful = run_store.is_shared() and not include_shared
+    refused = 0
+    unused: list[RunRow] = []
+    spared: list[RunRow] = []
+    for run in runs:
+        if run.refused:
+            messages.note(run.error)
+            refused += 1
+        elif _is_free(run, used):
+            is_foreign = is_careful and run_store.list_projects(run.folder) != our_project
+            (spared if is_foreign else unused).append(run)
     if refused:
-        entries = format_count(len(refused), "entry", "entries")
+        entries = format_count(refused, "entry", "entries")
         messages.note(f"{entries} of the store refused: not read, not removed")
-    idle = [run for run in runs if not (run.live or run.is_kept or used.list_users(run.folder))]
-    spared = []
-    if run_store.is_shared() and not include_shared:
-        spared = [run for run in idle if run_store.list_projects(run.folder) != {str(root.resolve())}]
     if spared:
         size = format_bytes(run_table.count_bytes(spared))
         runs_of_others = format_count(len(spared), "run")
         messages.note(f"left: {runs_of_others}, {size}, also of other projects of this store; --shared removes them")
     if not dry:
         inventory.finish_removals(root)
-    return _remove_entries([run for run in idle if run not in spared], dry)
+    return _remove_entries(unused, dry)
 
 
 def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
@@ -183,7 +198,7 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
 
     Raises UserError with close matches for one that the store does not have.
     """
-    names = {path.name for path in run_store.store_folder(root).glob("*") if run_table.KEY.fullmatch(path.name)}
+    names = [folder.key for folder in run_table.list_folders(root)]
     for key in keys:
         if key not in names:
             matches = get_close_matches(key, names, n=3, cutoff=0.6)
@@ -195,7 +210,7 @@ def _find_folders(keys: Iterable[str], root: Path) -> list[RunFolder]:
 def main(argv: list[str]) -> int:
     """Run the command `runs`."""
     args = _parse_arguments(argv)
-    root = Path(".")
+    root = Path()
     if args.command == "check":
         return check(args.drop, root)
     if args.command == "keep":
@@ -215,9 +230,8 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = CommandParser(
-        prog="compclip runs", description=__doc__, example="gc --keep-grids experiments/grids/*.yaml --dry-run"
-    )
+    example = "gc --keep-grids experiments/grids/*.yaml --dry-run"
+    parser = CommandParser(prog="compclip runs", description=__doc__, example=example)
     commands = parser.add_subparsers(dest="command")
     parser.add_json("print the list as JSON")
     keep_parser = commands.add_parser("keep", help="mark runs that stay")
@@ -229,9 +243,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         command.add_argument("keys", nargs="+", metavar="KEY", help="a run's key, or its beginning")
     keep_parser.add_argument("--undo", action="store_true", help="take the mark away")
     remove_parser.add_argument("--force", action="store_true", help="also what is used or kept; never what is live")
-    gc_parser.add_argument(
-        "--shared", action="store_true", help="also what other projects of a shared store made or use"
-    )
+    help_text = "also what other projects of a shared store made or use"
+    gc_parser.add_argument("--shared", action="store_true", help=help_text)
     help_text = "grids whose runs stay, besides params.yaml's"
     gc_parser.add_argument("--keep-grids", nargs="*", required=True, metavar="FILE", help=help_text)
     for command in (remove_parser, gc_parser):

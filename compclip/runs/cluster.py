@@ -263,14 +263,14 @@ def describe_partition(name: str = "") -> str:
 
 def list_advice(waiting: Iterable[tuple[str, str]]) -> list[str]:
     """List what keeps jobs from ever starting, each once, of pairs of a reason and a job."""
-    lines = [explain_wait(reason, job) for reason, job in waiting]
-    return [line for line in dict.fromkeys(lines) if line]
+    lines = dict.fromkeys(explain_wait(reason, job) for reason, job in waiting)
+    return list(filter(None, lines))
 
 
-@functools.cache
 def warn_of_wait(reason: str, job: str) -> None:
     """Say of a job that is waited for why it will not start by itself, once for each array and reason."""
-    for line in list_advice([(reason, job)]):
+    line = explain_wait(reason, job)
+    if line:
         _warn_once(line)
 
 

@@ -31,16 +31,10 @@ def start_follower(params: str | Path, root: Path = Path()) -> int:
     """
     log = root / LOG
     log.parent.mkdir(parents=True, exist_ok=True)
-    words = ["--follow", "--beside", str(os.getpid()), "--params", str(params)]
+    words = ["-m", "compclip.track", "--follow", "--beside", str(os.getpid()), "--params", str(params)]
     with open_plain(log, "ab") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "compclip.track", *words],
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-            env=environment_variables.without_place(os.environ),
-        )
+        environment = environment_variables.without_place(os.environ)
+        process = subprocess.Popen([sys.executable, *words], cwd=root, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=file, stderr=file, start_new_session=True)  # fmt: skip
     print(f"MLflow follows: process {process.pid}, {LOG}", flush=True)
     return process.pid

@@ -11,7 +11,7 @@ import itertools
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +85,9 @@ def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
         names_by_key[run_key].append(name)
     synced_names = read_mapping(root / SYNCED) if (root / SYNCED).is_file() else {}
     for path in run_folder.published_folders(root / run_folder.RUNS):
-        name = f"{path.parent.name}-{path.name}"
-        if name in synced_names:
-            names_by_key[Trained(path).run_key].append(f"MLflow: {name}")
+        published = Trained(path)
+        if published.published_name in synced_names:
+            names_by_key[published.run_key].append(f"MLflow: {published.published_name}")
     return RunUsers(names_by_key, open_cells, missing)
 
 
@@ -126,11 +126,9 @@ def _check_writable(tree: Path) -> None:
 def finish_removals(root: Path) -> None:
     """Finish removals that were killed; print what may not be removed."""
     for path in run_store.store_folder(root).glob(f"{REMOVED}*"):
-        try:
-            check_plain(path)
-            _check_writable(path)
-        except UserError as error:
-            messages.note(str(error))
+        fault = _find_fault(check_plain, path) or _find_fault(_check_writable, path)
+        if fault:
+            messages.note(fault)
         else:
             links.remove(path)
 
@@ -177,22 +175,26 @@ def find_damage(root: Path) -> Iterator[Damage]:
 def _check_run(run: RunFolder) -> Iterator[Damage]:
     snapshots = [RunFolder(path) for path in sorted((run.path / "snapshots").glob("*"))]
     for folder in (run, *snapshots):
-        if folder.finished:
-            try:
-                run_weights.check_recorded(folder.final.checkpoint)
-            except UserError:
-                yield Damage(folder.final.checkpoint, "its weights are not those that were trained", run=run)
+        if folder.finished and _find_fault(run_weights.check_recorded, folder.final.checkpoint):
+            yield Damage(folder.final.checkpoint, "its weights are not those that were trained", run=run)
         for results in sorted(folder.path.glob("scores/*")):
             for path in result_paths(results):
-                try:
-                    result_files.read_result(path)
-                except UserError as error:
-                    yield Damage(path, str(error), folder=results)
+                fault = _find_fault(result_files.read_result, path)
+                if fault:
+                    yield Damage(path, fault, folder=results)
     for path in run.checkpoints():
-        try:
-            run_folder.check_file(path)
-        except (OSError, ValueError, KeyError) as error:
-            yield Damage(path, f"an unfinished training's checkpoint: {error}")
+        fault = _find_fault(run_folder.check_file, path)
+        if fault:
+            yield Damage(path, f"an unfinished training's checkpoint: {fault}")
+
+
+def _find_fault(read: Callable[[Path], object], path: Path) -> str:
+    """Return what is wrong with a file by the function that reads it; empty where that succeeds."""
+    try:
+        read(path)
+    except (UserError, OSError, ValueError, KeyError) as error:
+        return str(error)
+    return ""
 
 
 def _check_shards(root: Path) -> Iterator[Damage]:
@@ -234,14 +236,16 @@ def drop_damaged(damages: list[Damage], root: Path) -> list[Path]:
     """
     damages = [damage for damage in damages if damage.remedy == TRAIN_AGAIN]
     removed = _remove_links([damage.path for damage in damages if damage.path.is_file()], root)
-    for run in {damage.run for damage in damages if damage.run}:
-        published = [folder for folder in published_folders(root / RUNS) if Trained(folder).run_key == run.key]
-        remove(run)
-        for folder in published:
-            links.remove(folder)
-        removed += [run.path, *published]
-    for folder in {damage.folder for damage in damages if damage.folder}:
-        links.remove(folder)
+    for damage in damages:
+        run = damage.run
+        if run and run.path.is_dir():
+            published = [folder for folder in published_folders(root / RUNS) if Trained(folder).run_key == run.key]
+            remove(run)
+            for folder in published:
+                links.remove(folder)
+            removed += [run.path, *published]
+        if damage.folder:
+            links.remove(damage.folder)
     return removed
 
 
@@ -251,11 +255,12 @@ def _remove_links(files: list[Path], root: Path) -> list[Path]:
     removed = []
     for folder_name, subfolders, names in itertools.chain(os.walk(root), os.walk(run_store.store_folder(root))):
         subfolders[:] = [name for name in subfolders if name not in SKIPPED]
-        paths = [Path(folder_name, name) for name in names]
-        removed += [path for path in paths if os.path.lexists(path) and _inode(path) in inodes]
-    for path in set(removed):
-        path.unlink()
-    return sorted(set(removed))
+        for name in names:
+            path = Path(folder_name, name)
+            if os.path.lexists(path) and _inode(path) in inodes:
+                path.unlink()
+                removed.append(path)
+    return sorted(removed)
 
 
 def _inode(path: Path) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,12 +54,16 @@ class Items:
 
     def at(self, indices: Sequence[int]) -> Items:
         """Return the items at these indices."""
-        ids = tuple(self.ids[index] for index in indices)
-        units, pictures = (
-            tuple(names[index] for index in indices) if names else () for names in (self.units, self.pictures)
-        )
         rows = list(indices)
         first = self.retrieved
         if first:
             first = Retrieved(first.candidates, first.number_NK[rows], first.score_NK[rows])
-        return Items(ids, self.values[rows], self.subset, units=units, pictures=pictures, retrieved=first)
+        return Items(
+            _pick(self.ids, rows), self.values[rows], self.subset,
+            units=_pick(self.units, rows), pictures=_pick(self.pictures, rows), retrieved=first,
+        )  # fmt: skip
+
+
+def _pick(names: tuple[Any, ...], rows: list[int]) -> tuple[Any, ...]:
+    """Return the names at these indices; none of an empty list, which stands for what the ids say."""
+    return tuple([names[row] for row in rows]) if names else ()

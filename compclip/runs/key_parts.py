@@ -14,6 +14,7 @@ that the method reads beside data and backbone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -106,15 +107,13 @@ def write_parts(folder: RunFolder, key: KeyParts) -> None:
 def list_recorded(root: Path, methods: Collection[str]) -> Iterator[RecordedRun]:
     """Yield the finished runs of methods' modules, variants included; what cannot be read is left out."""
     for folder in run_table.list_folders(root) if methods else ():
-        try:
+        with contextlib.suppress(UserError, TypeError):  # somebody else's, or damaged: `compclip runs` says so
             folder.check()
             cell = run_table.read_cell(folder.final.config) if folder.finished else {}
             if str(cell.get("method", "")).partition(".")[0] in methods:
                 config = yaml_text.read_yaml(folder.final.config, "must be a mapping of sections")
                 plain_config = yaml_text.to_plain(config, str(folder.final.config))
                 yield RecordedRun(folder, plain_config, folder.final.facts(), KeyParts(**read_mapping(folder.code)))
-        except (UserError, TypeError):  # somebody else's, or damaged: `compclip runs` says so
-            continue
 
 
 # Take finished runs over whose key was another one, although their code gives the numbers of now.
@@ -149,23 +148,18 @@ def take_over(cell_runs: Iterable[StoredRun], root: Path) -> None:
 
 def find_older(cell_run: StoredRun, runs: Iterable[RecordedRun], inputs: Fingerprints) -> RecordedRun | None:
     """Return the newest run that has the key of a cell, which reads `inputs`; None where there is none."""
-    equal_runs = []
+    newest = None
     for run in runs:
-        is_candidate = run.method_name == cell_run.run.method_name and run.folder.key != cell_run.key
-        if is_candidate and compute_current_key(run, inputs) == cell_run.key:
-            equal_runs.append(run)
-    return max(equal_runs, key=lambda run: run.finished_at, default=None)
-
-
-def compute_current_key(run: RecordedRun, inputs: Fingerprints) -> str:
-    """Return the key that a finished run would have now, beside a cell that reads `inputs`.
-
-    Options that are newer than the run count at their defaults, and what is gone since as it was.
-    """
-    trains = load_method(run.method_name).TRAINS
-    recorded = run.key_parts.inputs
-    read_then = inputs.all if recorded in inputs.former else recorded
-    return run_store.compute_key(run.complete_config(), trains, read_then, run.current_code)
+        if run.method_name != cell_run.run.method_name or run.folder.key == cell_run.key:
+            continue
+        # the key that it would have now: newer options count at their defaults, and what is gone since as it was
+        recorded = run.key_parts.inputs
+        read_then = inputs.all if recorded in inputs.former else recorded
+        trains = load_method(run.method_name).TRAINS
+        key = run_store.compute_key(run.complete_config(), trains, read_then, run.current_code)
+        if key == cell_run.key and (newest is None or run.finished_at > newest.finished_at):
+            newest = run
+    return newest
 
 
 def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) -> None:

@@ -37,11 +37,14 @@ class News:
 
     def body(self, project: str) -> dict[str, Any]:
         """Return the JSON body; chat services show `text`."""
-        first_failures = dict(list(self.failures.items())[:MOST])
-        lines = [f"[{project}] {self.text}", *(f"{name}: {reason}" for name, reason in first_failures.items())]
-        if len(first_failures) < len(self.failures):
-            lines.append(f"and {len(self.failures) - len(first_failures)} more")
-        failed = [{"name": name, "reason": reason} for name, reason in self.failures.items()]
+        lines = [f"[{project}] {self.text}"]
+        failed = []
+        for name, reason in self.failures.items():
+            failed.append({"name": name, "reason": reason})
+            if len(failed) <= MOST:
+                lines.append(f"{name}: {reason}")
+        if len(failed) > MOST:
+            lines.append(f"and {len(failed) - MOST} more")
         return {"text": "\n".join(lines), "project": project, "counts": dict(self.counts), "failures": failed}
 
 

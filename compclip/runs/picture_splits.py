@@ -69,21 +69,22 @@ class PictureSplit:
         """Return a result with the split's items by picture; counts of records shrink by the same share."""
         ids = {metric: self._choose_ids(items) for metric, items in result.items.items()}
         selected = select_of_result(result, lambda _, metric: ids[metric])
-        sizes = {metric: (len(items.ids), len(result.items[metric].ids)) for metric, items in selected.items.items()}
-        coverage = {
-            metric: (_scale(scored, *sizes[metric]), _scale(records, *sizes[metric]))
-            for metric, (scored, records) in result.coverage.items()
-            if metric in sizes
-        }
-        whole_metrics = [size for metric, size in sizes.items() if "/" not in metric]
-        chosen_count, all_count = (
-            (sum(numbers) for numbers in zip(*whole_metrics, strict=True)) if whole_metrics else (0, 1)
-        )
-        records = {
-            name: _scale(count, chosen_count, all_count) if name in ("records", "scored") else count
-            for name, count in result.counts.items()
-        }
-        return replace(selected, coverage=coverage, counts=records)
+        coverage = {}
+        chosen_count = 0
+        all_count = 0
+        for metric, items in selected.items.items():
+            of_chosen = len(items.ids)
+            of_all = len(result.items[metric].ids)
+            if metric in result.coverage:
+                scored, records = result.coverage[metric]
+                coverage[metric] = (_scale(scored, of_chosen, of_all), _scale(records, of_chosen, of_all))
+            if "/" not in metric:
+                chosen_count += of_chosen
+                all_count += of_all
+        counts = dict(result.counts)
+        for name in counts.keys() & {"records", "scored"}:
+            counts[name] = _scale(counts[name], chosen_count, max(1, all_count))
+        return replace(selected, coverage=coverage, counts=counts)
 
     def _choose_ids(self, items: Items) -> frozenset[str] | None:
         """Return the ids of the split's items; None where items show no picture."""

@@ -126,10 +126,11 @@ def read_config(trained: Trained) -> dict[str, Any]:
     try:
         for section in SECTION.split(read_text(file)):
             config |= _parse_section(section) if section.strip() else {}
+        fault = "" if "cell" in config else "it names no cell"
     except UserError as error:
-        raise UserError(f"{file}: not a configuration: {error}; remove the run and train it again") from error
-    if "cell" not in config:
-        raise UserError(f"{file}: not a configuration: it names no cell; remove the run and train it again")
+        fault = str(error)
+    if fault:
+        raise UserError(f"{file}: not a configuration: {fault}; remove the run and train it again")
     return config
 
 
@@ -165,17 +166,14 @@ def read_result(path: Path) -> Result:
             metrics=dict(raw["metrics"]),
             lower=frozenset(raw["lower"]),
             scores=frozenset(raw["scores"]),
-            counts=raw.get("counts", {}),
             items={
                 name: _parse_items(value, raw["kind"], units.get(name, ()), pictures)
                 for name, value in raw.get("items", {}).items()
             },
-            means=raw.get("means", {}),
-            fingerprint=raw.get("fingerprint", ""),
-            seconds=raw.get("seconds", 0.0),
             coverage={name: (scored, records) for name, (scored, records) in raw.get("coverage", {}).items()},
             headline=tuple(raw["headline"]),
             tokenizer=raw.get("checkpoint", {}).get("tokenizer", ""),
+            **{name: raw[name] for name in ("counts", "means", "fingerprint", "seconds") if name in raw},
         )
         _check_means(result)
         if raw.get("retrieved"):
@@ -198,10 +196,9 @@ def _add_retrieved(items: dict[str, Items], raw: dict[str, list]) -> None:
 def _parse_items(raw: dict[str, Any], kind: str, numbers: list[int], pictures: list[int | None] | None) -> Items:
     ids = _share(tuple(raw["ids"]))
     values = np.asarray(raw["outcomes"], dtype=np.float64)
-    if values.shape != (len(ids),):
-        raise ValueError(f"{len(ids)} ids for {values.size} outcomes")
-    if len(set(ids)) != len(ids):
-        raise ValueError(f"{len(ids)} ids, of which {len(set(ids))} are different")
+    different = len(set(ids))
+    if values.shape != (len(ids),) or different != len(ids):
+        raise ValueError(f"{len(ids)} ids, of which {different} are different, for {values.size} outcomes")
     return make_items(ids, values, kind, numbers, pictures or ())
 
 
@@ -220,8 +217,10 @@ def make_items(
 @lru_cache(maxsize=LISTS)
 def _name_units(numbers: tuple[int, ...], pictures: tuple[int | None, ...]) -> tuple[int | str, ...]:
     """Return the picture of each unit's number; where there is none, the number as a name in this file."""
-    numbered = ((number, pictures[number] if pictures else None) for number in numbers)
-    return tuple(str(number) if picture is None else picture for number, picture in numbered)
+    if not pictures:
+        return tuple(map(str, numbers))
+    pairs = zip(numbers, [pictures[number] for number in numbers], strict=True)
+    return tuple([str(number) if picture is None else picture for number, picture in pairs])
 
 
 @lru_cache(maxsize=LISTS)
@@ -234,10 +233,11 @@ def _check_means(result: Result) -> None:
     """Raise ValueError for a metric that its own items or members do not reproduce."""
     computed = {name: items.values.mean() for name, items in result.items.items() if len(items.values)}
     for name, members in (*result.means.items(), ("headline", result.headline)):
-        unknown_members = [member for member in members if member not in result.metrics]
-        if unknown_members:
-            raise ValueError(f"{name} is a mean of {unknown_members[0]!r}, which is no metric")
-    computed |= {name: np.mean([result.metrics[m] for m in members]) for name, members in result.means.items()}
+        for member in members:
+            if member not in result.metrics:
+                raise ValueError(f"{name} is a mean of {member!r}, which is no metric")
+    for name, members in result.means.items():
+        computed[name] = np.mean([result.metrics[member] for member in members])
     for name, value in computed.items():
         if name in result.metrics and not np.isclose(result.metrics[name], value, rtol=0, atol=1e-6, equal_nan=True):
             raise ValueError(f"{name}={result.metrics[name]} but its items give {value:.6f}")

@@ -86,6 +86,11 @@ class Trained(_Folder):
         return str(self.facts().get("run_key", ""))
 
     @property
+    def published_name(self) -> str:
+        """The cell's name, of a published folder."""
+        return f"{self.path.parent.name}-{self.path.name}"
+
+    @property
     def fingerprint(self) -> str:
         """Another for any other run or training of this one: environment.json has times and that of the weights."""
         return fingerprint(*(path for path in self.published_files if path.is_file()))
@@ -141,7 +146,7 @@ class RunFolder(_Folder):
 
     def leases(self) -> list[int]:
         """List the numbers of the leases, sorted. Raises OSError where the folder cannot be read."""
-        matches = (LEASE.fullmatch(name) for name in os.listdir(self.path))
+        matches = map(LEASE.fullmatch, os.listdir(self.path))
         return sorted(int(match[1]) for match in matches if match)
 
     @property
@@ -245,6 +250,12 @@ def result_paths(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
 
 
+def read_stamp(path: Path) -> tuple[int, int, int]:
+    """Return what differs as soon as a file, or a folder's list of files, was changed."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ino
+
+
 def published_folders(runs: Path) -> list[Path]:
     """List the run folders below `runs`, sorted; one without config.yaml is no run yet."""
     return sorted(p.parent for p in runs.glob("*/*/config.yaml"))
@@ -273,7 +284,7 @@ def check_file(path: Path) -> None:
         description = file.read(int.from_bytes(file.read(LENGTH), "little"))
         recorded = json.loads(description)["__metadata__"][NAME]
         checksum = zlib.crc32(description.replace(recorded.encode(), UNKNOWN.encode(), 1))
-        while content := file.read(CHUNK):
+        for content in iter(lambda: file.read(CHUNK), b""):
             checksum = zlib.crc32(content, checksum)
     if f"{checksum:08x}" != recorded:
         raise ValueError("its bytes are not those that were written")

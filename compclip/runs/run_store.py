@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -25,7 +26,7 @@ from compclip.base.files import fingerprint, read_mapping, update, update_json, 
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.views import PICTURE_COLUMNS
-from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
+from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record, read_stamp
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -185,14 +186,14 @@ def select_parameters(run: Mapping[str, Any], trains: bool) -> dict[str, Any]:
     The names of backbone and data are no part of it: their contents are. Of a method that trains nothing, schedule and
     seed are none either, but for the context length, to which its text tower is cut.
     """
-    train = {k: v for k, v in run["train"].items() if k not in RESOURCES}
-    schedule: dict[str, Any] = {}
-    if trains:
-        schedule = {"train": train, "seed": run["cell"]["seed"]}
-    elif train.get("context_length"):
-        schedule = {"context_length": train["context_length"]}
     method = run["cell"]["method"].partition(".")[0]
-    return {"method": method, "config": run["method"], **schedule}
+    parameters = {"method": method, "config": run["method"]}
+    if trains:
+        parameters["train"] = {name: value for name, value in run["train"].items() if name not in RESOURCES}
+        parameters["seed"] = run["cell"]["seed"]
+    elif run["train"].get("context_length"):
+        parameters["context_length"] = run["train"]["context_length"]
+    return parameters
 
 
 def _leave_out_off(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,8 +201,12 @@ def _leave_out_off(options: Mapping[str, Any]) -> dict[str, Any]:
 
     A new option that is off by default changes no key.
     """
-    inner = {name: _leave_out_off(value) if isinstance(value, Mapping) else value for name, value in options.items()}
-    return {name: value for name, value in inner.items() if value}
+    left_in = {}
+    for name, value in options.items():
+        inner = _leave_out_off(value) if isinstance(value, Mapping) else value
+        if inner:
+            left_in[name] = inner
+    return left_in
 
 
 def _hash(value: Any) -> str:
@@ -236,34 +241,32 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
 
     Raises UserError where these did not run.
     """
-    plan, keys = (root / folder / f"{method}.json" for folder in (PLAN, KEYS))
+    plan = root / PLAN / f"{method}.json"
+    keys = root / KEYS / f"{method}.json"
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
             raise absent_plan(path, stage, f"train@{method}", root)
-    cells = read_mapping(plan)["cells"]
     keys_by_cell = read_mapping(keys)
     runs = []
-    absent = cells.keys() - keys_by_cell.keys()
-    if absent:
-        raise UserError(f"{keys}: has no key of {min(absent)}, which {plan} has; run `dvc repro keys`")
-    for name, planned in cells.items():
-        run = planned
-        if keys_by_cell[name].get("tuned"):
+    for name, run in read_mapping(plan)["cells"].items():
+        keyed = keys_by_cell.get(name)
+        if keyed is None:
+            raise UserError(f"{keys}: has no key of {name}, which {plan} has; run `dvc repro keys`")
+        if keyed.get("tuned"):
             from compclip.config import tuning  # loads all of the configuration, which most grids can do without
 
-            run = tuning.apply_values(planned, keys_by_cell[name]["tuned"])
-        key = keys_by_cell[name]["key"]
-        folder = find_folder(key, root)
-        runs.append(StoredRun(Cell(**run["cell"]), key, run, keys_by_cell[name]["data"], folder, root))
+            run = tuning.apply_values(run, keyed["tuned"])
+        folder = find_folder(keyed["key"], root)
+        runs.append(StoredRun(Cell(**run["cell"]), keyed["key"], run, keyed["data"], folder, root))
     return runs
 
 
 def unite_snapshots(runs: Iterable[StoredRun], further_runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Return runs that keep the snapshots of all runs with their keys: what differs in these alone is one training."""
     runs = list(runs)
-    shares_by_key: dict[str, set[float]] = {}
+    shares_by_key: dict[str, set[float]] = defaultdict(set)
     for run in (*runs, *further_runs):
-        shares_by_key.setdefault(run.key, set()).update(run.shares)
+        shares_by_key[run.key].update(run.shares)
     united = []
     for run in runs:
         train = {**run.resolved["train"], "snapshots": sorted(shares_by_key[run.key])}
@@ -307,10 +310,10 @@ def compute_keys(
         needs_neighbours = name in plan["near"]
         inputs = Inputs(root, Cell(**run["cell"]))
         fingerprints = hash_inputs(inputs, plan["columns"][name], reads, needs_neighbours)
-        keys[name] = {
-            "key": compute_key(run, plan["trains"], fingerprints.all, plan["code"]),
-            "data": fingerprints.data,
-        } | ({"tuned": dict(values)} if values else {})
+        key = compute_key(run, plan["trains"], fingerprints.all, plan["code"])
+        keys[name] = {"key": key, "data": fingerprints.data}
+        if values:
+            keys[name]["tuned"] = dict(values)
         shares = run["train"].get("snapshots")
         if shares:  # no part of the key, and yet the stage is to make them
             keys[name] |= {"snapshots": shares, "chooses": bool(run["train"].get("choose"))}
@@ -347,10 +350,7 @@ class Fingerprints(NamedTuple):
 
 
 def hash_inputs(
-    inputs: Inputs,
-    columns: Iterable[str],
-    reads: Mapping[str, str] | None = None,
-    needs_neighbours: bool = False,
+    inputs: Inputs, columns: Iterable[str], reads: Mapping[str, str] | None = None, needs_neighbours: bool = False
 ) -> Fingerprints:
     """Hash what a run reads: columns of its data, its backbone, and `reads`, its method's own files by what makes them.
 
@@ -359,11 +359,9 @@ def hash_inputs(
     """
     from compclip.data import column_hashes  # imports pyarrow: not in a process that lists runs
 
-    for path, stage in ((inputs.manifest, "annotate"), (inputs.backbone, "backbone")):
-        if not path.exists():
-            raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
     method_files = {inputs.root / path: fix for path, fix in (reads or {}).items()}
-    for path, fix in method_files.items():
+    stages = {inputs.manifest: "run `dvc repro annotate` first", inputs.backbone: "run `dvc repro backbone` first"}
+    for path, fix in (stages | method_files).items():
         if not path.exists():
             raise UserError(f"{path}: not there; {fix}")
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
@@ -404,12 +402,11 @@ def _hash_text(text: str) -> str:
 def _fingerprint_current(paths: Iterable[Path]) -> str:
     """Hash files; cached for all runs of a process as long as the files do not change."""
     paths = tuple(paths)
-    states = []
+    stamps = []
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            state = file.stat()
-            states.append((file, state.st_mtime_ns, state.st_size))
-    return _fingerprint(paths, tuple(states))
+            stamps.append((file, read_stamp(file)))
+    return _fingerprint(paths, tuple(stamps))
 
 
 @functools.lru_cache

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -96,17 +97,11 @@ def inspect_run(folder: RunFolder) -> RunRow:
         return RunRow(folder.key, REFUSED, error=str(error), folder=folder)
     marks = (folder.final.environment, folder.metrics, folder.lock, folder.run, folder.path)
     changed_at = next((path.stat().st_mtime for path in marks if path.exists()), time.time())
-    row = replace(
-        make_row(ListedRun(folder.key, folder)),
-        folder=folder,
-        age_s=max(0.0, time.time() - changed_at),
-        bytes_by_inode=_list_bytes(folder.path),
-        is_kept=folder.keep_mark.exists(),
-    )
-    try:
-        origin = describe_origin(folder.final)
-    except UserError as error:
-        return replace(row, state=DAMAGED, error=str(error))
+    row = make_row(ListedRun(folder.key, folder))
+    age_s = max(0.0, time.time() - changed_at)
+    is_kept = folder.keep_mark.exists()
+    row = replace(row, folder=folder, age_s=age_s, bytes_by_inode=_list_bytes(folder.path), is_kept=is_kept)
+    origin = "" if row.state == DAMAGED else describe_origin(folder.final)
     return replace(row, origin=origin, device_seconds=0.0) if origin else row
 
 
@@ -188,19 +183,13 @@ def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun]
     for folder in run_store.list_folders(root):
         if folder.key in runs_by_key:
             continue
-        if _is_idle(folder):
-            older += 1
-        else:
+        is_idle = False
+        with contextlib.suppress(UserError):  # one that cannot be read is shown
+            is_idle = not jobs.find_worker(folder)
+        older += is_idle
+        if not is_idle:
             runs_by_key[folder.key] = ListedRun(folder.key, folder)
     return list(runs_by_key.values()), older
-
-
-def _is_idle(folder: RunFolder) -> bool:
-    """Return whether nobody works on a run; False where that cannot be read."""
-    try:
-        return not jobs.find_worker(folder)
-    except UserError:
-        return False
 
 
 def _list_trials(root: Path) -> Iterator[ListedRun]:
@@ -226,9 +215,8 @@ def make_row(run: ListedRun) -> RunRow:
     try:
         row = _read_row(run, run.folder)
         missing = count_missing_snapshots(run, run.folder) if row.state in WITH_WEIGHTS else 0
-        return replace(
-            row, on_gpu=progress.ran_on_gpu(run.folder), scored=count_scored(run, run.folder), missing_snapshots=missing
-        )
+        on_gpu = progress.ran_on_gpu(run.folder)
+        return replace(row, on_gpu=on_gpu, scored=count_scored(run, run.folder), missing_snapshots=missing)
     except UserError as error:
         return RunRow(run.name, DAMAGED, error=one_line(str(error)))
 
@@ -248,8 +236,11 @@ def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
         cell = sent_run.get("cell") if run.name == folder.key else None
         name = parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
         return replace(row, name=name, state=state, job=worker.label(), waits_by=worker.waits_by)
-    if _is_published(run, folder) or folder.scored.is_file():
-        return replace(row, state=_find_scored_state(run, folder))
+    is_published = _is_published(run, folder)
+    if is_published or folder.scored.is_file():
+        with_results, all_benchmarks = count_scored(run, folder) or (0, 0)
+        scored_state = PUBLISHED if is_published else jobs.DONE
+        return replace(row, state=TRAINED if with_results < all_benchmarks else scored_state)
     job = jobs.find_job(folder)
     if job and job.state() != jobs.DONE:  # a job that trains has done its work before the run is scored
         if run.resumed_by:
@@ -264,14 +255,6 @@ def _is_published(run: ListedRun, folder: RunFolder) -> bool:
     return bool(run.published and run.published.trained.run_key == folder.key)
 
 
-def _find_scored_state(run: ListedRun, folder: RunFolder) -> str:
-    """Return the state of a run with results, which may lack some of the grid's benchmarks."""
-    with_results, all_benchmarks = count_scored(run, folder) or (0, 0)
-    if with_results < all_benchmarks:
-        return TRAINED
-    return PUBLISHED if _is_published(run, folder) else jobs.DONE
-
-
 def count_scored(run: ListedRun, folder: RunFolder) -> tuple[int, int] | None:
     """Count the benchmarks that have results, and those that are to have them; None where these are not known.
 
@@ -279,14 +262,12 @@ def count_scored(run: ListedRun, folder: RunFolder) -> tuple[int, int] | None:
     """
     if not run.benchmarks:
         return None
-    names = [SafeName(name, "benchmark") for name in run.benchmarks]
-    result_folders = [folder.results] if folder.results else []
-    if run.published and _is_published(run, folder):
-        result_folders.append(run.published.results)
     scored = 0
-    for results in result_folders:
-        scored = max(scored, sum(result_path(results, name).is_file() for name in names))
-    return scored, len(names)
+    published = run.published.results if run.published and _is_published(run, folder) else None
+    for results in filter(None, (folder.results, published)):
+        paths = [result_path(results, SafeName(name, "benchmark")) for name in run.benchmarks]
+        scored = max(scored, sum(map(Path.is_file, paths)))
+    return scored, len(run.benchmarks)
 
 
 def count_missing_snapshots(run: ListedRun, folder: RunFolder) -> int:

@@ -109,14 +109,16 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     """Read the state of a stage by one listing of its folder; None where all is made, or nothing was begun."""
     shard_keys = set(shard_tasks.read_request(folder).values())
     entries = {entry.name: entry for entry in os.scandir(folder)}
-    finished = [entries[f"{key}.json"] for key in shard_keys if f"{key}.json" in entries]
+    finished = []
+    working_here = 0
+    for key in shard_keys:
+        if f"{key}.json" in entries:
+            finished.append(entries[f"{key}.json"])
+        elif f"{key}.lock" in entries:
+            working_here += lock.is_locked(folder / f"{key}.lock")
     missing = len(shard_keys) - len(finished)
     if not missing:
         return None
-    working_here = 0
-    for key in shard_keys:
-        if f"{key}.json" not in entries and f"{key}.lock" in entries:
-            working_here += lock.is_locked(folder / f"{key}.lock")
     jobs_by_state: dict[str, list[Job]] = defaultdict(list)
     for task in shard_tasks.list_sent_tasks(folder):
         job = jobs.find_job(task.folder)
@@ -134,17 +136,9 @@ def _make_stage_row(name: str, folder: Path) -> StageRow | None:
     labels = sorted(job.label() for job in jobs_by_state[jobs.RUNNING] + pending or failed)
     if labels:
         who = labels[0] + (f" and {len(labels) - 1} more" if labels[1:] else "")
-    return StageRow(
-        name=name,
-        state=state,
-        shards_made=len(finished),
-        shards_total=len(shard_keys),
-        captions_per_second=speed,
-        left_s=seconds_left,
-        job=who,
-        error=one_line(failed[0].reason()) if failed else "",
-        waits_by=pending[0].waits_by if state == jobs.PENDING else "",
-    )
+    error = one_line(failed[0].reason()) if failed else ""
+    waits_by = pending[0].waits_by if state == jobs.PENDING else ""
+    return StageRow(name, state, len(finished), len(shard_keys), speed, seconds_left, who, error, waits_by)
 
 
 def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, missing: int) -> tuple[float, float]:
@@ -164,11 +158,14 @@ def _estimate_speed(shard_entries: Sequence[os.DirEntry[str]], working: int, mis
 
 def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, least: int = 2) -> str:
     """Align columns and cut lines at `width`; behind the first `least` those without any value are left out."""
-    columns = [i for i in range(len(header)) if i < least or any(row[i] for row in rows)]
-    widths = {i: max(len(row[i]) for row in (header, *rows)) for i in columns}
+    columns = []
+    for index, column in enumerate(zip(header, *rows, strict=True)):
+        if index < least or any(column[1:]):
+            longest = max(map(len, column))
+            columns.append([text.ljust(longest) for text in column])
     lines = []
-    for row in (header, *rows):
-        line = "  ".join(row[i].ljust(widths[i]) for i in columns).rstrip()
+    for row in zip(*columns, strict=True):
+        line = "  ".join(row).rstrip()
         lines.append(line if len(line) <= width else f"{line[: width - 1]}…")
     return "\n".join(lines)
 
@@ -185,7 +182,7 @@ def format_duration(seconds: float) -> str:
 
 def select_rows(rows: list[RunRow], most: int) -> list[RunRow]:
     """Select at most so many rows in their order: live and failed runs before waiting and finished ones."""
-    ranked = sorted(range(len(rows)), key=lambda i: (URGENT.index(rows[i].state), i))
+    ranked = sorted(range(len(rows)), key=lambda i: URGENT.index(rows[i].state))
     return [rows[i] for i in sorted(ranked[: max(1, most)])]
 
 
@@ -195,11 +192,11 @@ def format_page(runs: Sequence[ListedRun], older: int, width: int, root: Path = 
     rows = [run_table.make_row(run) for run in runs]
     parts = []
     if stages:
-        parts.append(align_columns(STAGE_HEADER, [list_stage_cells(stage) for stage in stages], width))
-    waiting = [(stage.waits_by, stage.job) for stage in stages] + [(row.waits_by, row.job) for row in rows]
-    notes = cluster.list_advice(waiting) + describe_snapshots(rows)
+        parts.append(align_columns(STAGE_HEADER, list(map(list_stage_cells, stages)), width))
+    all_rows: list[StageRow | RunRow] = [*stages, *rows]
+    notes = cluster.list_advice((row.waits_by, row.job) for row in all_rows) + describe_snapshots(rows)
     visible = select_rows(rows, most - len(stages) - 2 * bool(stages) - len(notes)) if most else rows
-    parts.append(align_columns(HEADER, [list_cells(row) for row in visible], width))
+    parts.append(align_columns(HEADER, list(map(list_cells, visible)), width))
     sums = [summarize(rows)]
     if len(visible) < len(rows):
         sums[0] += f" ({len(rows) - len(visible)} not shown: the window is short)"
@@ -223,12 +220,16 @@ def summarize(rows: Sequence[RunRow]) -> str:
 
 def describe_snapshots(rows: Sequence[RunRow]) -> list[str]:
     """Say which finished runs lack snapshots, in a line; nothing where none does."""
-    lacking = [row for row in rows if row.missing_snapshots]
-    if not lacking:
+    missing = 0
+    names = []
+    for row in rows:
+        if row.missing_snapshots:
+            missing += row.missing_snapshots
+            names.append(row.name)
+    if not names:
         return []
-    missing = format_count(sum(row.missing_snapshots for row in lacking), "snapshot")
-    names = lacking[0].name + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
-    return [f"{missing} missing of {names}: `dvc repro` trains each once more beside its files"]
+    who = names[0] + (f" and {len(names) - 1} more" if names[1:] else "")
+    return [f"{format_count(missing, 'snapshot')} missing of {who}: `dvc repro` trains each once more beside its files"]
 
 
 def format_legend(rows: Sequence[RunRow]) -> list[str]:
@@ -268,8 +269,10 @@ def main(argv: list[str]) -> int:
     parser.add_json("print JSON, once")
     args = parser.parse_args(argv)
     if args.json:
-        rows = [asdict(run_table.make_row(run)) for run in run_table.list_runs(args.params)[0]]
-        runs = [{name: row[name] for name in JSON_FIELDS} for row in rows]
+        runs = []
+        for run in run_table.list_runs(args.params)[0]:
+            row = asdict(run_table.make_row(run))
+            runs.append({name: row[name] for name in JSON_FIELDS})
         print(json.dumps({"runs": runs, "stages": [asdict(stage) for stage in list_stages()]}, indent=1))
         return 0
     if not args.watch:

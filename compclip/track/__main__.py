@@ -19,21 +19,6 @@ from compclip.track.tracking_store import DEFAULT_URI, VARIABLE, store_uri
 
 def main(argv: list[str]) -> int:
     """The `track` command."""
-    args = _parser().parse_args(argv)
-    uri = store_uri(args.uri)
-    warn_of_password(args.uri, "--uri", VARIABLE)
-    if not args.every > 0:
-        raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
-    if args.follow:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        follower = sync.StoreFollower(lambda: sync.load_project(args.params), uri)
-        return sync.follow(follower, args.every, args.beside)
-    counts = sync.update_store(sync.load_project(args.params), uri, args.rebuild)
-    print(f"{mask_url(uri)}: " + ", ".join(f"{counts[k]} {k}" for k in ("added", "replaced", "unchanged")))
-    return 0
-
-
-def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip track", description=__doc__.splitlines()[0], example="--rebuild")
     parser.add_argument(
         "--rebuild", action="store_true", help="log all runs of the project again, and remove those it has there"
@@ -47,7 +32,19 @@ def _parser() -> CommandParser:
     parser.add_argument("--beside", type=int, metavar="PID", help="with --follow: do not end before this process")
     parser.add_grid()
     parser.add_argument("--uri", help=f"tracking URI; default: {VARIABLE} or {DEFAULT_URI}")
-    return parser
+    args = parser.parse_args(argv)
+    uri = store_uri(args.uri)
+    warn_of_password(args.uri, "--uri", VARIABLE)
+    if not args.every > 0:
+        raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
+    if args.follow:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        follower = sync.StoreFollower(lambda: sync.load_project(args.params), uri)
+        return sync.follow(follower, args.every, args.beside)
+    counts = sync.update_store(sync.load_project(args.params), uri, args.rebuild)
+    sums = f"{counts['added']} added, {counts['replaced']} replaced, {counts['unchanged']} unchanged"
+    print(f"{mask_url(uri)}: {sums}")
+    return 0
 
 
 if __name__ == "__main__":

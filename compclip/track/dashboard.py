@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
+import re
 import socket
 import sys
 
@@ -14,37 +14,35 @@ from compclip.base.files import read_mapping
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.track import tracking_store
 
+LOOPBACK = re.compile(r"localhost|::1|127(\.\d+){3}")  # hosts that only this machine reaches
+
 
 def main(argv: list[str]) -> int:
     """The `dashboard` command: becomes the MLflow server until Ctrl-C."""
-    args = _parser().parse_args(argv)
-    uri = tracking_store.store_uri(args.uri)
-    warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
-    if tracking_store.is_server(uri):
-        address = f"{mask_url(uri)}/{tracking_store.address(default_experiment(uri))}"
-        print(f"the store is a server of its own: open {address}")
-        return 0
-    check_arguments(uri, args.host, args.port)
-    # the job runner serves language-model features and costs processes
-    environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
-    environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
-    tracking_store.check_schema(uri)
-    if is_local(args.host):
-        messages.note(f"listening on {args.host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
-    else:
-        messages.warn(f"listening on {args.host}: other machines can open it, and the UI has no password")
-    print(describe_address(uri, args.host, args.port), flush=True)
-    return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
-
-
-def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip dashboard", description=__doc__.splitlines()[0], example="--port 5001")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything else opens it to others")
     parser.add_argument("--port", type=int, default=5000, help="where the page is served; default: 5000")
     parser.add_argument(
         "--uri", help=f"tracking URI; default: {tracking_store.VARIABLE} or {tracking_store.DEFAULT_URI}"
     )
-    return parser
+    args = parser.parse_args(argv)
+    uri = tracking_store.store_uri(args.uri)
+    warn_of_password(args.uri, "--uri", tracking_store.VARIABLE)
+    if tracking_store.is_server(uri):
+        print(f"the store is a server of its own: open {mask_url(uri)}/{page_address(uri)}")
+        return 0
+    check_arguments(uri, args.host, args.port)
+    # the job runner serves language-model features and costs processes
+    environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
+    environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
+    tracking_store.check_schema(uri)
+    if LOOPBACK.fullmatch(args.host):
+        messages.note(f"listening on {args.host}: this machine alone can open it; --host 0.0.0.0 opens it to others")
+    else:
+        messages.warn(f"listening on {args.host}: other machines can open it, and the UI has no password")
+    name = f"[{args.host}]" if ":" in args.host else args.host
+    print(f"http://{name}:{args.port}/{page_address(uri)} over {mask_url(uri)}; Ctrl-C ends it", flush=True)
+    return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
 
 
 def check_arguments(uri: str, host: str, port: int) -> None:
@@ -65,25 +63,10 @@ def check_arguments(uri: str, host: str, port: int) -> None:
         raise UserError(f"--host {host} --port {port}: cannot listen: {error}; choose another --port") from error
 
 
-def describe_address(uri: str, host: str, port: int) -> str:
-    """Return the line with the page's address and its store."""
-    name = f"[{host}]" if ":" in host else host
-    address = tracking_store.address(default_experiment(uri))
-    return f"http://{name}:{port}/{address} over {mask_url(uri)}; Ctrl-C ends it"
-
-
-def default_experiment(uri: str) -> str:
-    """Return the experiment to open: the grid's, or none before the store was made."""
+def page_address(uri: str) -> str:
+    """Return the part of the address that opens the grid's experiment; the list of all before the store was made."""
     note = tracking_store.path_beside(uri, "view.json")
-    return str(read_mapping(note).get("experiment", "")) if note.is_file() else ""
-
-
-def is_local(host: str) -> bool:
-    """Return whether only this machine reaches a server that listens on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return tracking_store.address(str(read_mapping(note).get("experiment", "")) if note.is_file() else "")
 
 
 def server_command(uri: str, host: str, port: int) -> list[str]:

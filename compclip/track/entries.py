@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,9 @@ from compclip.runs.run_store import StoredRun
 from compclip.runs.run_table import ListedRun
 
 # Book-keeping; the UI shows no tag that begins with `mlflow.`.
-KEY, CONTENT, COMPLETE = (f"mlflow.compclip.{name}" for name in ("key", "content", "complete"))
+KEY = "mlflow.compclip.key"
+CONTENT = "mlflow.compclip.content"
+COMPLETE = "mlflow.compclip.complete"
 GRID = "grid"  # the tag of a run that the list of methods shows: a row, or a cell of the grid
 NOTE = "mlflow.note.content"  # the tag of a description, in Markdown
 NOTE_LIMIT = 8000  # characters of a tag in MLflow
@@ -39,8 +41,7 @@ PARAM_LIMIT = 500  # characters of a parameter
 LAYOUT = 8  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
-HEADLINES = 8  # columns that a row of the report has as metrics
-OVERALL = ("Comp", "General")  # of the report's summary; they come first
+FACT_OF_TAG = {"host": "host", "mlflow.user": "user", "mlflow.source.git.branch": "git_branch"}  # of environment.json
 REFUSED = re.compile(r"[^\w.\- :/]")  # characters that MLflow takes for no metric's name
 
 
@@ -65,48 +66,30 @@ class DatasetUse(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run without items and of its curve the last step alone; `content`: a hash of its files but the checkpoint."""
+    """A run without items and of its curve the last step alone.
+
+    `files` are those of the run but its checkpoint, by the names that MLflow gives them; `content` is their hash.
+    """
 
     run: FinishedRun
+    files: dict[str, Path]
     content: str
-
-    @property
-    def name(self) -> str:
-        """A cell's name, from where its run is published."""
-        return cell_name(self.run.trained)
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """The files that `content` speaks of, by the names that MLflow gives them."""
-        folder = self.run.results_folder
-        paths = result_files.list_files(self.run.trained, folder)
-        return {f"{run_folder.RESULTS}/{p.name}" if p.parent == folder else p.name: p for p in paths}
 
 
 def read_run(trained: Trained, scores: Path) -> RunSummary:
     """Return a finished run; one whose files are as they were is not read again. Raises UserError for a damaged one."""
-    paths = result_files.list_files(trained, scores)
-    states = [path.stat() for path in paths]
-    stamp = tuple((state.st_size, state.st_mtime_ns, state.st_ino) for state in states)
-    return _read_run(trained, scores, tuple(paths), stamp)
+    paths = tuple(result_files.list_files(trained, scores))
+    return _read_run(trained, scores, paths, tuple(map(run_folder.read_stamp, paths)))
 
 
 @functools.cache
-def _read_run(trained: Trained, scores: Path, paths: tuple[Path, ...], _stamp: tuple[Any, ...]) -> RunSummary:
+def _read_run(trained: Trained, scores: Path, paths: tuple[Path, ...], _stamps: tuple[Any, ...]) -> RunSummary:
     run = result_files.read_finished_run(trained, scores)
     results = {name: replace(result, items={}) for name, result in run.results.items()}
-    return RunSummary(replace(run, curve=run.curve[-1:], results=results), fingerprint(*paths))
-
-
-def list_published(root: Path) -> Iterator[tuple[Trained, Path]]:
-    """List every published run and the folder of its results, sorted by name."""
-    for path in run_folder.published_folders(root / run_folder.RUNS):
-        yield Trained(path), root / run_folder.RESULTS / path.parent.name / path.name
-
-
-def cell_name(published: Trained) -> str:
-    """Return method-backbone-data-seed."""
-    return f"{published.path.parent.name}-{published.path.name}"
+    files_by_name = {}
+    for path in paths:
+        files_by_name[f"{run_folder.RESULTS}/{path.name}" if path.parent == scores else path.name] = path
+    return RunSummary(replace(run, curve=run.curve[-1:], results=results), files_by_name, fingerprint(*paths))
 
 
 @dataclass(frozen=True)
@@ -145,11 +128,13 @@ class MlflowEntry:
                  bool(self.checkpoint), self.tables, self.content_of_files]  # fmt: skip
         return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
-    @cached_property
-    def values(self) -> list[MetricPoint]:
+    @property
+    def values(self) -> Iterator[MetricPoint]:
         """The loss curve, read from its file, and the numbers."""
-        curve = curve_points(result_files.read_curve(self.curve)) if self.curve else ()
-        return [*curve, *(point._replace(time=self.end) for point in self.numbers)]
+        if self.curve:
+            yield from curve_points(result_files.read_curve(self.curve))
+        for point in self.numbers:
+            yield point._replace(time=self.end)
 
 
 @dataclass(frozen=True)
@@ -163,22 +148,36 @@ class EntryOptions:
     notice: str = ""  # what a reader must know before any number
     headlines: tuple[Column, ...] = ()  # of the grid
 
+    @cached_property
+    def headline_metrics(self) -> list[str]:
+        """MLflow's names of the headlines."""
+        return [metric_name(column.benchmark, column.metric) for column in self.headlines]
 
-def make_cell_entries(summaries: Sequence[RunSummary], options: EntryOptions) -> list[MlflowEntry]:
-    """Make an entry for each run."""
+
+def make_cell_entries(
+    summaries: Sequence[RunSummary], options: EntryOptions, rows: Collection[str]
+) -> list[MlflowEntry]:
+    """Make an entry for each run; those of the grid are below their row of the report, where `rows` has its key."""
     entries = []
     for summary in summaries:
         run = summary.run
         inside = run.cell.name in options.grid
         tags = {"kind": "cell", GRID: str(inside).lower(), **cell_tags(run.cell, run.environment)}
         tags["checkpoint"] = str(run.checkpoint or "")
-        experiment = options.experiment if inside else name_experiment(options.project, [run])
+        experiment = options.experiment if inside else name_experiment(options.project, [run.cell])
+        name = run.trained.published_name
+        row = row_key(run.cell.method, run.cell.backbone, run.cell.data)
         entry = MlflowEntry(
-            f"cell/{summary.name}", summary.name, experiment, options.project, tags, describe_cell(run),
-            at_home=inside, checkpoint=run.checkpoint,
+            f"cell/{name}", name, experiment, options.project, tags, describe_cell(run),
+            at_home=inside, checkpoint=run.checkpoint, parent=row if inside and row in rows else "",
         )  # fmt: skip
         entries.append(add_run(entry, summary, options.columns))
     return entries
+
+
+def row_key(method: str, backbone: str, data: str) -> str:
+    """Return the key of the entry of a row of the report."""
+    return f"row/{method}/{backbone}/{data}"
 
 
 def add_run(entry: MlflowEntry, summary: RunSummary, columns: Sequence[Column]) -> MlflowEntry:
@@ -197,30 +196,33 @@ def add_run(entry: MlflowEntry, summary: RunSummary, columns: Sequence[Column]) 
     )
 
 
-def name_experiment(
-    project: str, runs: Iterable[FinishedRun] = (), backbones: Iterable[str] = (), data: Iterable[str] = ()
-) -> str:
-    """Return `project: backbones on data` of a grid, or of runs."""
-    runs = list(runs)
-    of_backbones = dict.fromkeys([*backbones, *(run.cell.backbone for run in runs)])
-    of_data = dict.fromkeys([*data, *(run.cell.data for run in runs)])
-    return f"{project}: {', '.join(of_backbones)} on {', '.join(of_data)}"
+def name_experiment(project: str, cells: Sequence[Cell]) -> str:
+    """Return `project: backbones on data` of cells."""
+    backbones = dict.fromkeys(cell.backbone for cell in cells)
+    data = dict.fromkeys(cell.data for cell in cells)
+    return f"{project}: {', '.join(backbones)} on {', '.join(data)}"
 
 
 def cell_tags(cell: Cell, facts: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags of a cell and of what environment.json says, both of its own and of MLflow's."""
-    tags = {k: str(getattr(cell, k)) for k in ("method", "backbone", "data", "seed")}
-    tags |= {k: str(facts.get(k) or "") for k in ("run_key", "git_commit", "device")}
-    fact_of_tag = {"host": "host", "mlflow.user": "user", "mlflow.source.git.branch": "git_branch"}
-    tags |= {name: str(facts[fact]) for name, fact in fact_of_tag.items() if facts.get(fact)}
-    commit = tags["git_commit"].rstrip("+")
-    return tags | {"mlflow.source.name": "python -m compclip.train", "mlflow.source.git.commit": commit}
+    tags = {**cell.plain, "seed": str(cell.seed), "mlflow.source.name": "python -m compclip.train"}
+    for fact in ("run_key", "git_commit", "device"):
+        tags[fact] = str(facts.get(fact) or "")
+    tags["mlflow.source.git.commit"] = tags["git_commit"].rstrip("+")
+    for tag, fact in FACT_OF_TAG.items():
+        if facts.get(fact):
+            tags[tag] = str(facts[fact])
+    return tags
 
 
 def flatten_config(config: dict[str, Any]) -> dict[str, str]:
     """Flatten the resolved configuration to dotted keys, the cell's own bare; a longer value ends with an ellipsis."""
-    flat = {k.removeprefix("cell."): str(v) for k, v in yaml_text.flatten(config).items() if v != {}}
-    return {k: v if len(v) <= PARAM_LIMIT else v[: PARAM_LIMIT - 1] + "…" for k, v in flat.items()}
+    flat = {}
+    for name, value in yaml_text.flatten(config).items():
+        if value != {}:
+            text = str(value)
+            flat[name.removeprefix("cell.")] = text if len(text) <= PARAM_LIMIT else text[: PARAM_LIMIT - 1] + "…"
+    return flat
 
 
 def curve_points(rows: Iterable[Mapping[str, Any]]) -> Iterator[MetricPoint]:
@@ -243,12 +245,14 @@ def metric_name(benchmark: str, metric: str) -> str:
 
 def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[MetricPoint]:
     """Yield results as <benchmark>/<metric>, the report's summary by its bare names, facts as system/<fact>."""
+    evaluate_seconds = None
     for result in run.results.values():
         for metric, value in result.metrics.items():
             yield MetricPoint(metric_name(result.benchmark, metric), value, result.benchmark)
-    means = [column for column in columns if column.members]  # which no result file has
-    for column in (*tables.summary_columns(columns, [run]), *means):
-        mean = tables.column_value(run, column)
+        # each result file has the seconds of the whole pass over all benchmarks
+        evaluate_seconds = max(result.seconds, evaluate_seconds or 0.0)
+    for column in (*tables.summary_columns(columns, [run]), *columns):
+        mean = tables.column_value(run, column) if column.members else None  # others are in the result files
         if mean is not None:
             yield MetricPoint(metric_name(column.benchmark, column.metric), mean)
     facts = {
@@ -256,8 +260,7 @@ def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[Metr
         "threads": run.environment.get("threads"),
         "train_seconds": run.environment.get("seconds"),
         "device_hours": device_hours(run),
-        # each result file has the seconds of the whole pass over all benchmarks
-        "evaluate_seconds": max((r.seconds for r in run.results.values()), default=None),
+        "evaluate_seconds": evaluate_seconds,
     }
     for name, number in facts.items():
         if number is not None:
@@ -279,17 +282,10 @@ def list_datasets(run: FinishedRun) -> Iterator[DatasetUse]:
 
 def select_columns(runs: Sequence[FinishedRun], column_names: Sequence[str]) -> tuple[Column, ...]:
     """Select the report's columns that some run has; without names, every metric that is no detail of another."""
-    benchmarks = list(dict.fromkeys(b for run in runs for b in run.results))
-    every_column = {c.name: c for c in tables.list_columns(runs, benchmarks)}
+    benchmarks = list(tables.benchmark_kinds(runs))
+    every_column = {column.name: column for column in tables.list_columns(runs, benchmarks)}
     available = [name for name in column_names if tables.resolve_column(name, every_column)]
     return tables.select_columns(runs, available, benchmarks)
-
-
-def select_headlines(columns: Sequence[Column], runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
-    """Select Comp, General and the first of the report's columns, at most HEADLINES in all."""
-    summary = {column.metric: column for column in tables.summary_columns(columns, runs)}
-    overall = [summary[name] for name in OVERALL if name in summary]
-    return (*overall, *columns)[:HEADLINES]
 
 
 def describe_cell(run: FinishedRun) -> str:
@@ -306,19 +302,21 @@ def describe_cell(run: FinishedRun) -> str:
 
 def describe_grid(methods: Sequence[str], runs: Sequence[FinishedRun], links: str, notice: str = "") -> str:
     """Describe how to read an experiment and what it cost; `notice` comes first, `links` open its views."""
-    lines = [
-        *([f"**{notice}**", ""] if notice else []),
+    lines = [f"**{notice}**", ""] if notice else []
+    lines += [
         f"Methods: {to_markdown(', '.join(methods))}. {links}",
         "",
         "`Comp`, `General` and `benchmark/metric` are the report's means for a method, and the run's own numbers for a "
         "seed. A method also has `std/…`, the interval `low/…` to `high/…` of its difference to the reference, and "
         "`verdict/…`. All other numbers are tables among its artifacts.",
     ]
-    # cells that share a run paid for it once
-    hours = {run.environment.get("run_key") or run.cell.name: device_hours(run) for run in runs}
-    counted = [h for h in hours.values() if h is not None]
-    if counted:
-        lines += ["", f"Training took {sum(counted):.2f} device-hours, interrupted lives counted."]
+    hours_by_run = {}  # cells that share a run paid for it once
+    for run in runs:
+        hours = device_hours(run)
+        if hours is not None:
+            hours_by_run[run.environment.get("run_key") or run.cell.name] = hours
+    if hours_by_run:
+        lines += ["", f"Training took {sum(hours_by_run.values()):.2f} device-hours, interrupted lives counted."]
     return "\n".join(lines)[:NOTE_LIMIT]
 
 
@@ -363,11 +361,6 @@ class LiveRun:
         return STATUSES[self.state]
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether somebody works on it, or will."""
-        return self.status in UNDER_WAY
-
-    @property
     def is_shown(self) -> bool:
         """Whether a process ever worked on it, and it is not published."""
         return self.state != run_table.PUBLISHED and self.run.folder.lives.is_dir()
@@ -376,8 +369,8 @@ class LiveRun:
     def signature(self) -> tuple[Any, ...]:
         """Another one whenever there is something new to log."""
         changing = self.run.published.results if self.state == run_table.PUBLISHED else self.run.folder.progress
-        file = changing.stat() if changing and changing.exists() else None
-        return self.state, self.error, self.is_shown, file and (file.st_ino, file.st_size, file.st_mtime_ns)
+        stamp = run_folder.read_stamp(changing) if changing and changing.exists() else None
+        return self.state, self.error, self.is_shown, stamp
 
     @cached_property
     def lives(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ read from the report's own files: nothing is computed a second time.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections import Counter
@@ -26,13 +27,9 @@ from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, Mlflow
 
 REPORTS = Path("reports")
 FILES = ("index.html", "report.md", "report.csv", "claims.csv", "reference.csv", "blind.csv", "tuning.csv")
-FIGURES = "plots/forest-*.svg"  # that report.md shows
 TABLE = "tables/report.json"
 SOURCE = {"mlflow.source.name": "python -m compclip.report"}
-INTERVAL = ("low", "high")  # of the difference to the report's reference, else to the pretrained model
 ROW = ("method", "backbone", "data")
-TIME = "mlflow.compclip.time"  # a row that got another place is logged again
-FIRST_FIELDS = ("mean", "difference")  # of a table; the UI compares the first one
 # of the rows in MLflow's charts, where its own may be alike; those of Okabe and Ito for every kind of sight
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 MARKS = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}  # columns of report.csv, by tag
@@ -44,49 +41,32 @@ CsvLine = Mapping[str, str]
 def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryOptions) -> list[MlflowEntry]:
     """Make an entry for the report and one for each of its rows; none where there is no report."""
     folder = root / REPORTS
-    paths = [*(folder / name for name in FILES), *sorted(folder.glob(FIGURES))]
-    files = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
+    files = {name: folder / name for name in FILES if (folder / name).is_file()}
+    for path in sorted(folder.glob("plots/forest-*.svg")):  # that report.md shows
+        files[str(path.relative_to(folder))] = path
     if "report.csv" not in files:
         return []
     time = max((run.end for run in runs), default=files["report.csv"].stat().st_mtime)
-    note = f"{_format_notice(options)}The page of `compclip report`."
+    notice = f"**{options.notice}** " if options.notice else ""
+    note = f"{notice}The page of `compclip report`."
     page = MlflowEntry(
         "report", "report", options.experiment, options.project, {"kind": "report", **SOURCE}, note,
         files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
     )  # fmt: skip
     compared = _read_rows(files["reference.csv"]) if "reference.csv" in files else {}
-    rows = []
-    lines_by_row = _read_rows(files["report.csv"])
-    for index, (name, lines) in enumerate(lines_by_row.items()):
+    rows: list[MlflowEntry] = []
+    for name, lines in _read_rows(files["report.csv"]).items():
         row = _make_row(name, lines, compared.get(name, ()), runs, options)
-        row.tags["mlflow.runColor"] = COLOURS[index % len(COLOURS)]
+        row.tags["mlflow.runColor"] = COLOURS[len(rows) % len(COLOURS)]
         rows.append(row)
     # by the first headline number, where a row has one: MLflow folds seeds only where it sorts by time, latest first
     rows.sort(key=lambda row: (bool(row.numbers), row.numbers[0].value if row.numbers else 0.0))
-    entries = [page]
+    report = [page]
     for index, row in enumerate(rows):
         at = time + index / 1000
-        entries.append(replace(row, tags=row.tags | {TIME: repr(at)}, start=at, end=at))
-    return entries
-
-
-def _format_notice(options: EntryOptions) -> str:
-    return f"**{options.notice}** " if options.notice else ""
-
-
-def set_parents(report: Sequence[MlflowEntry], cells: Sequence[MlflowEntry]) -> list[MlflowEntry]:
-    """Return the report's entries and those of the cells, each of the grid's below its row where there is one."""
-    rows = {entry.key for entry in report}
-    all_entries = list(report)
-    for cell in cells:
-        key = row_key(*(cell.tags[name] for name in ROW))
-        all_entries.append(replace(cell, parent=key) if cell.at_home and key in rows else cell)
-    return all_entries
-
-
-def row_key(method: str, backbone: str, data: str) -> str:
-    """Return the key of a row's entry."""
-    return f"row/{method}/{backbone}/{data}"
+        tags = row.tags | {"mlflow.compclip.time": repr(at)}  # a row that got another place is logged again
+        report.append(replace(row, tags=tags, start=at, end=at))
+    return report
 
 
 def _read_rows(file: Path) -> dict[RowName, list[CsvLine]]:
@@ -104,12 +84,11 @@ def _make_row(
     """Make the entry of a row without a time; `compared`: its lines beside the report's reference."""
     compared = compared or [line for line in lines if line["difference"]]
     reference = compared[0].get("reference", PRETRAINED) if compared else PRETRAINED
-    headlines = [entries.metric_name(column.benchmark, column.metric) for column in options.headlines]
     tags = {"kind": "row", **dict(zip(ROW, name, strict=True)), **SOURCE, "reference": reference, entries.GRID: "true"}
     for line in compared:
-        if line["verdict"] and _metric(line) in headlines:
+        if line["verdict"] and _metric(line) in options.headline_metrics:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
-    note = _format_notice(options) + _describe_row(name, lines, reference)
+    note = (f"**{options.notice}** " if options.notice else "") + _describe_row(name, lines, reference)
     for tag, column in MARKS.items():
         mark = lines[0].get(column)
         if mark:
@@ -117,10 +96,8 @@ def _make_row(
             note += f"{' **Tuned on what is shown**: it' if tag == 'tuned_on' else ' It'} {to_markdown(mark)}."
     row_runs = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
     return MlflowEntry(
-        row_key(*name), "-".join(name), options.experiment, options.project, tags,
-        note[:NOTE_LIMIT],
-        params=_common_params(row_runs),
-        numbers=tuple(_points(lines, compared, headlines)),
+        entries.row_key(*name), "-".join(name), options.experiment, options.project, tags, note[:NOTE_LIMIT],
+        params=_common_params(row_runs), numbers=tuple(_points(lines, compared, options.headline_metrics)),
         tables={TABLE: _make_table(lines)},
         datasets=tuple(entries.list_datasets(row_runs[0])) if row_runs else (),
     )  # fmt: skip
@@ -142,17 +119,16 @@ def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> st
 
 def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return the parameters that all of a row's runs share."""
-    params = [entries.flatten_config(run.config) for run in runs]
-    shared = params[0] if params else {}
-    for run_params in params:
-        shared = {key: value for key, value in shared.items() if run_params.get(key) == value}
-    return shared
+    shared = set(entries.flatten_config(runs[0].config).items()) if runs else set()
+    for run in runs[1:]:
+        shared &= entries.flatten_config(run.config).items()
+    return dict(sorted(shared))
 
 
 def _make_table(lines: Sequence[CsvLine]) -> dict[str, Any]:
     """Make a table of a row's lines of one of the report's CSV files."""
     columns = [field for field in lines[0] if field not in (*ROW, "benchmark", "metric")]
-    columns.sort(key=lambda column: column not in FIRST_FIELDS)
+    columns.sort(key=lambda column: column not in ("mean", "difference"))  # the UI compares the first one
     data = []
     for line in lines:
         data.append([_metric(line), *(_parse_number(line[column]) for column in columns)])
@@ -160,10 +136,9 @@ def _make_table(lines: Sequence[CsvLine]) -> dict[str, Any]:
 
 
 def _parse_number(text: str) -> float | str:
-    try:
+    with contextlib.suppress(ValueError):
         return float(text)
-    except ValueError:
-        return text
+    return text
 
 
 def _points(lines: Sequence[CsvLine], compared: Sequence[CsvLine], headlines: Sequence[str]) -> Iterator[MetricPoint]:
@@ -177,7 +152,7 @@ def _points(lines: Sequence[CsvLine], compared: Sequence[CsvLine], headlines: Se
     for line in compared:
         metric = _metric(line)
         if metric in headlines:
-            for field in INTERVAL:
+            for field in ("low", "high"):  # of the difference to the report's reference, else to the pretrained model
                 if line[field]:
                     yield MetricPoint(f"{field}/{metric}", float(line[field]))
             yield MetricPoint(f"verdict/{metric}", VERDICTS[line["verdict"]])
@@ -230,11 +205,10 @@ def best_trials(study: StudyFile) -> dict[str, dict[str, Any]]:
     """Return the best complete trial for each objective, the earlier one of equals."""
     complete = [trial for trial in study.document["trials"] if trial["state"] == "complete"]
     best = {}
-    for i, objective in enumerate(study.document["objectives"]):
-        sign = -1 if objective["direction"] == "minimize" else 1
-        if complete:
-            gains = [sign * trial["values"][i] for trial in complete]
-            best[objective["metric"]] = complete[gains.index(max(gains))]
+    for i, objective in enumerate(study.document["objectives"] if complete else ()):
+        values = [trial["values"][i] for trial in complete]
+        best_value = min(values) if objective["direction"] == "minimize" else max(values)
+        best[objective["metric"]] = complete[values.index(best_value)]
     return best
 
 
@@ -242,28 +216,27 @@ def make_study_entries(study: StudyFile, options: EntryOptions) -> list[MlflowEn
     """Make a parent for the study, then an entry for each of its trials."""
     experiment = f"{options.project}: studies"
     if study.runs:
-        experiment = entries.name_experiment(options.project, study.runs)
+        experiment = entries.name_experiment(options.project, [run.cell for run in study.runs])
     now = (study.path / "trials.json").stat().st_mtime
     name = study.document["study"]
-    trials = [_make_trial_entry(study, trial, experiment, options, now) for trial in study.document["trials"]]
+    trials = []
+    states: Counter[str] = Counter()
+    for trial in study.document["trials"]:
+        trials.append(_make_trial_entry(study, trial, experiment, options, now))
+        states[trial["state"]] += 1
     numbers = []
     for i, (objective, trial) in enumerate(best_trials(study).items()):
         numbers.append(MetricPoint(f"best/{objective}", trial["values"][i]))
-    states = Counter(trial["state"] for trial in study.document["trials"])
-    for state in sorted(states):
-        numbers.append(MetricPoint(f"study/{state}_trials", states[state]))
+    for state, count in sorted(states.items()):
+        numbers.append(MetricPoint(f"study/{state}_trials", count))
     method = study.document["method"]
     tags = {"kind": "study", "study": name, "method": method, "mlflow.source.name": f"compclip sweep --study {name}"}
     files = {p.name: p for p in sorted(study.path.iterdir()) if p.suffix in (".json", ".yaml", ".html", ".csv")}
     parent = MlflowEntry(
         f"study/{name}", f"study {name}", experiment, options.project, tags, describe_study(study),
-        params={"method": method},
-        numbers=tuple(numbers),
-        files=files,
-        content_of_files=fingerprint(*files.values()),
-        start=min((trial.start for trial in trials), default=now),
-        end=now,
-        status="RUNNING" if any(trial.status == "RUNNING" for trial in trials) else "FINISHED",
+        params={"method": method}, numbers=tuple(numbers), files=files, content_of_files=fingerprint(*files.values()),
+        start=min((trial.start for trial in trials), default=now), end=now,
+        status="FINISHED" if states.keys() <= STATUSES.keys() else "RUNNING",
     )  # fmt: skip
     return [parent, *trials]
 
@@ -284,7 +257,9 @@ def _make_trial_entry(
     else:
         tags["method"] = study.document["method"]
     tags["mlflow.source.name"] = f"python -m compclip.sweep --study {name}"
-    numbers = [MetricPoint(f"objective/{o['metric']}", v) for o, v in name_values(study, trial["values"])]
+    numbers = []
+    for objective, value in name_values(study, trial["values"]):
+        numbers.append(MetricPoint(f"objective/{objective['metric']}", value))
     for step, values in trial.get("intermediate", {}).items():
         for objective, value in name_values(study, values):
             numbers.append(MetricPoint(f"intermediate/{objective['metric']}", value, step=int(step)))
@@ -313,8 +288,10 @@ def describe_study(study: StudyFile) -> str:
 
 
 def _join_params(params: Mapping[str, object]) -> str:
-    texts = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in params.items()}
-    return to_markdown(", ".join(f"{k} = {v}" for k, v in texts.items())) or "defaults"
+    texts = []
+    for name, value in params.items():
+        texts.append(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
+    return to_markdown(", ".join(texts)) or "defaults"
 
 
 def describe_trial(study: StudyFile, trial: Mapping[str, Any]) -> str:

@@ -25,12 +25,16 @@ from compclip.base.progress_line import ProgressLine
 from compclip.base.safe_names import SafeName
 from compclip.config import drawn_scenes, read
 from compclip.config import grid as config_grid
+from compclip.report import tables
 from compclip.runs import jobs, run_folder
 from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import Trained
 from compclip.track import entries as track_entries
 from compclip.track import report_rows, tracking_store
 from compclip.track.entries import EntryOptions, LiveRun, MlflowEntry
 
+HEADLINES = 8  # columns that a row of the report has as metrics
+OVERALL = ("Comp", "General")  # of the report's summary; they come first
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 EVERY_S = 5.0
@@ -46,11 +50,8 @@ def name_project(root: Path = Path()) -> SafeName:
     if os.environ.get(PROJECT):
         return SafeName(os.environ[PROJECT], PROJECT)
     file = root / PROJECT_FILE
-    name = _read_project(root)
-    if name:
-        return name
     with tracking_store.lock_store(file.with_suffix(".lock")):
-        name = _read_project(root)  # of a process that was faster
+        name = _read_project(root)
         if name:
             return name
         word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
@@ -87,32 +88,37 @@ def load_project(
 ) -> TrackedProject:
     """Read the runs below `root` and the studies. Raises UserError where there is neither a run nor a study."""
     params = read.load_params(params_path)
-    locations = list(track_entries.list_published(root))
-    cells = [track_entries.read_run(*location) for location in ProgressLine("runs", len(locations), locations)]
-    sweeps = [report_rows.read_study(file.parent) for file in sorted(studies_folder.glob("*/trials.json"))]
+    grid = config_grid.list_cells(params)
+    names = frozenset(cell.name for cell in grid)
+    folders = run_folder.published_folders(root / run_folder.RUNS)
+    summaries = []
+    all_runs = []
+    grid_runs = []
+    for path in ProgressLine("runs", len(folders), folders):
+        results = root / run_folder.RESULTS / path.parent.name / path.name
+        summary = track_entries.read_run(Trained(path), results)
+        summaries.append(summary)
+        all_runs.append(summary.run)
+        if summary.run.cell.name in names:
+            grid_runs.append(summary.run)
+    sweeps = []
+    for file in sorted(studies_folder.glob("*/trials.json")):
+        sweeps.append(report_rows.read_study(file.parent))
+        all_runs += sweeps[-1].runs
     live_runs = tuple(run for run in track_entries.list_runs(root) if run.is_shown)
-    if not (cells or sweeps or live_runs):
+    if not (summaries or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
     project = name_project(root)
-    names = frozenset(cell.name for cell in config_grid.list_cells(params))
-    grid_runs = [cell.run for cell in cells if cell.run.cell.name in names]
-    all_runs = [cell.run for cell in cells] + [run for study in sweeps for run in study.runs]
-    experiment = track_entries.name_experiment(project, (), params.grid.backbones, params.grid.data)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
     notice = drawn_scenes.describe_drawings(params)
-    headlines = track_entries.select_headlines(columns, grid_runs)
-    options = EntryOptions(experiment, names, project, columns, notice, headlines)
-    entries = track_entries.make_cell_entries(cells, options)
-    report = report_rows.make_report_entries(root, grid_runs, options)
-    entries = report_rows.set_parents(report, entries)
+    overall = [column for column in tables.summary_columns(columns, grid_runs) if column.metric in OVERALL]
+    experiment = track_entries.name_experiment(project, grid)
+    options = EntryOptions(experiment, names, project, columns, notice, (*overall, *columns)[:HEADLINES])
+    entries = report_rows.make_report_entries(root, grid_runs, options)
+    entries += track_entries.make_cell_entries(summaries, options, {entry.key for entry in entries})
     for study in sweeps:
         entries += report_rows.make_study_entries(study, options)
     return TrackedProject(tuple(entries), options, tuple(params.grid.methods), tuple(grid_runs), live_runs)
-
-
-def synced_file(uri: str) -> Path:
-    """Return the file that names what the store holds: a run's name and the hash of its files."""
-    return tracking_store.path_beside(uri, "synced.json")
 
 
 def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Counter[str]:
@@ -134,17 +140,14 @@ def update_store(project: TrackedProject, uri: str, anew: bool = False) -> Count
             print(f"{options.project} has {runs} there; each is removed as its files are logged again", flush=True)
         for entry in ProgressLine("entries for MLflow", len(project.entries), project.entries):
             writer.update_entry(entry, anew)
-        writer.link_models(project.entries)
-        if anew:
-            writer.remove_stale()
-        writer.update_live(project.live, options.experiment)
+        writer.update_live(project.live, options.experiment, anew)
         if project.runs or project.live:
             writer.describe_experiment(options, project.methods, project.runs)
         writer.drop_empty()
         view = {"experiment": writer.experiment(options.experiment)}
         write_json(tracking_store.path_beside(uri, "view.json"), view)
-        cells = [entry for entry in project.entries if entry.tags["kind"] == "cell"]
-        write_json(synced_file(uri), {cell.name: cell.content_of_files for cell in cells})
+        synced = {entry.name: entry.content_of_files for entry in project.entries if entry.tags["kind"] == "cell"}
+        write_json(tracking_store.path_beside(uri, "synced.json"), synced)
         return writer.counts
 
 
@@ -171,17 +174,15 @@ class StoreFollower:
             is_begun = any(run.is_shown for run in runs.values())
             if is_begun or run_folder.published_folders(self.root / run_folder.RUNS):
                 self.update()
-        elif changed and not self._append(changed, self.project.options):
-            self.update()
+        elif changed:
+            with tracking_store.open_client(self.uri) as client:
+                from compclip.track import writer
+
+                is_logged = writer.append_live(client, self.project.options, changed)
+            if not is_logged:
+                self.update()
         self._logged = signatures
-        return any(run.is_under_way for run in runs.values())
-
-    def _append(self, live_runs: list[LiveRun], options: EntryOptions) -> bool:
-        """Log what runs have gained; False where the grid's experiment is not there (any more)."""
-        with tracking_store.open_client(self.uri) as client:
-            from compclip.track import writer
-
-            return writer.append_live(client, options.experiment, live_runs, options.project)
+        return any(run.status in track_entries.UNDER_WAY for run in runs.values())
 
     def update(self) -> None:
         """Do what `compclip track` does."""
@@ -200,23 +201,23 @@ def follow(follower: StoreFollower, every_s: float, beside: int | None = None) -
     def is_awaited() -> bool:
         return bool(beside and began) and jobs.read_start_time(beside or 0) == began
 
-    failure = ""
+    shown_failure = ""
     try:
         with tracking_store.take_turn(tracking_store.path_beside(follower.uri, "follow.lock"), BUSY, is_awaited):
             while True:
                 is_last = not is_awaited()  # asked before the poll, which sees what that process left
-                former_failure = failure
-                failure = ""
                 try:
                     if not follower.poll() and is_last:
                         if follower.project:
                             follower.update()  # studies, and what else a poll does not look at
                         print("nothing runs any more; MLflow is up to date", flush=True)
                         return 0
+                    shown_failure = ""
                 except UserError as error:
                     failure = one_line(str(error))
-                    if failure != former_failure:
+                    if failure != shown_failure:
                         print(f"{failure}; trying again every {every_s:g} s", flush=True)
+                    shown_failure = failure
                 time.sleep(every_s)
     except KeyboardInterrupt:
         print("stopped; nothing is lost: `compclip track` or another --follow goes on", flush=True)

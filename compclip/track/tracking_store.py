@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+import yaml
 
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import hold_exclusively
 from compclip.base.urls import check_url, mask_message, mask_url
-from compclip.track.entries import GRID
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -179,23 +180,18 @@ def _convert_errors(uri: str) -> Iterator[None]:
 
 def _explain_error(uri: str, error: Exception) -> str:
     """Return the error and its fix in a line; a server that has gone is told from one that refuses."""
+    store = mask_url(uri)
     if isinstance(error, ModuleNotFoundError):
-        return (
-            f"{mask_url(uri)}: needs the package {error.name!r}; install it (PostgreSQL: `pip install psycopg[binary]`)"
-        )
+        return f"{store}: needs the package {error.name!r}; install it (PostgreSQL: `pip install psycopg[binary]`)"
     require_server(uri)
     text = mask_message(one_line(str(getattr(error, "message", error))), uri)[:300]
     if "database schema" in text:
-        command = f"mlflow db upgrade {shlex.quote(mask_url(uri))}"
-        return (
-            f"{mask_url(uri)}: is of another release of MLflow; copy it, then run `{command}`, or "
-            "`pip install -U mlflow` where that release is the newer one"
-        )
+        upgrade = f"copy it, then run `mlflow db upgrade {shlex.quote(store)}`"
+        newer = "`pip install -U mlflow` where that release is the newer one"
+        return f"{store}: is of another release of MLflow; {upgrade}, or {newer}"
     if isinstance(error, OSError) and error.errno:
-        return (
-            f"{mask_url(uri)}: {error.strerror} ({error.filename}); free space or repair the folder, then run it again"
-        )
-    return f"{mask_url(uri)}: {text}; check it, or move it away and run `compclip track` again"
+        return f"{store}: {error.strerror} ({error.filename}); free space or repair the folder, then run it again"
+    return f"{store}: {text}; check it, or move it away and run `compclip track` again"
 
 
 # --- what MLflow's page opens ---------------------------------------------------------------------------------------
@@ -205,17 +201,12 @@ def _explain_error(uri: str, error: Exception) -> str:
 # below their parents only where it sorts by time: the rows of the report are logged as if the best one was made last.
 
 
-METHODS = "methods"  # a line a method, its seeds folded below it
-CURVES = "curves"  # the losses of the runs, one over the other
+METHODS = "methods"
+CURVES = "curves"
+VIEWS = Path(__file__).with_name("views.yaml")
 UI_MODE = "workflowType=machine_learning"
 TAG = "mlflow.sharedViewState."
 SECTION = "compclip"
-CREATED = "attributes.start_time"
-NAME = "attributes.`Run Name`"
-DETAILS = ("attributes.`Created`", "attributes.`Duration`", "attributes.`Dataset`", "attributes.`Models`")
-LOSSES = ("train/loss", "train/lr", "system/samples_per_second")
-COMMON = {"startTime": "ALL", "lifecycleFilter": "Active", "orderByAsc": False, "runsHiddenMode": "FIRST_20_RUNS",
-          "isAccordionReordered": True}  # fmt: skip
 
 
 def address(experiment: str, view: str = METHODS) -> str:
@@ -231,34 +222,25 @@ def make_tags(headlines: Sequence[str]) -> dict[str, str]:
 
     The charts of that list are the first two, one against the other, and each.
     """
+    views = yaml.safe_load(VIEWS.read_text(encoding="utf-8"))
     columns = [f"metrics.`{name}`" for name in headlines]
-    charts = [_make_chart("BAR", name, metricKey=name) for name in headlines[:2]]
+    methods = views[METHODS]
+    methods["selectedColumns"] = [*columns, *methods["selectedColumns"]]
+    methods["columnOrder"] += methods["selectedColumns"]
+    methods["columnWidths"] |= dict.fromkeys(columns, 100)
+    charts = methods["compareRunCharts"]
     if len(headlines) > 1:
-        x, y = ({"key": name, "type": "METRIC"} for name in (headlines[1], headlines[0]))
-        charts.insert(0, _make_chart("SCATTER", f"{headlines[0]} against {headlines[1]}", xaxis=x, yaxis=y))
-    methods = {
-        "searchFilter": f"tags.{GRID} = 'true'",
-        "orderByKey": CREATED,
-        "selectedColumns": [*columns, *DETAILS],
-        "columnOrder": [NAME, *columns, *DETAILS],
-        "columnWidths": {NAME: 230, **dict.fromkeys(columns, 100)},
-        **_show_charts("Methods", charts),
-    }
-    curves = {
-        "searchFilter": "tags.kind = 'cell'",
-        "orderByKey": columns[0] if columns else "metrics.`train/loss`",  # no folding: rows have no curves
-        "selectedColumns": columns,
-        **_show_charts("Curves", [_make_chart("LINE", name, metricKey=name) for name in LOSSES]),
-    }
-    return {f"{TAG}{METHODS}": json.dumps(COMMON | methods), f"{TAG}{CURVES}": json.dumps(COMMON | curves)}
-
-
-def _show_charts(title: str, charts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    flags = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False}
-    return {"compareRunCharts": charts, "compareRunSections": [{"uuid": SECTION, "name": title, **flags}]}
-
-
-def _make_chart(kind: str, title: str, **settings: Any) -> dict[str, Any]:
-    """Return a chart as the UI stores it."""
-    return {"type": kind, "uuid": f"{SECTION} {title}", "metricSectionId": SECTION, "displayName": title,
-            "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **settings}  # fmt: skip
+        y_axis = {"key": headlines[0], "type": "METRIC"}
+        x_axis = {"key": headlines[1], "type": "METRIC"}
+        title = f"{headlines[0]} against {headlines[1]}"
+        charts.append({"type": "SCATTER", "displayName": title, "xaxis": x_axis, "yaxis": y_axis})
+    for name in headlines[:2]:
+        charts.append({"type": "BAR", "metricKey": name})
+    views[CURVES]["selectedColumns"] = columns
+    if columns:
+        views[CURVES]["orderByKey"] = columns[0]
+    for chart in (*charts, *views[CURVES]["compareRunCharts"]):
+        title = chart.setdefault("displayName", chart.get("metricKey"))
+        chart |= {"uuid": f"{SECTION} {title}", "metricSectionId": SECTION, "runsCountToCompare": 100}
+        chart |= {"deleted": False, "isGenerated": False}
+    return {f"{TAG}{name}": json.dumps(view) for name, view in views.items()}

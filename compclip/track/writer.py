@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ from mlflow.entities import (
     RunTag,
 )
 from mlflow.models import Model
+from mlflow.utils import chunk_list, get_results_from_paginated_fn
 
 from compclip.base import links
 from compclip.base.errors import UserError
@@ -50,10 +52,11 @@ MODEL_TAGS = ("method", "backbone", "data", "seed", "run_key", "checkpoint")
 
 
 class LoggedRun(NamedTuple):
-    """The ids of an MLflow run and of its logged model, which is empty where there is none."""
+    """The ids of an MLflow run and of its logged model, empty where there is none; `is_new`: this writer logged it."""
 
-    run: str
+    run: str = ""
     model: str = ""
+    is_new: bool = False
 
 
 class StoreWriter:
@@ -73,74 +76,55 @@ class StoreWriter:
         self._moved_away = {e.experiment_id for e in experiments if self._set_aside(e)}
         self.tracked_runs = self._find_tracked()
         self._logged: dict[str, LoggedRun] = {}
-        self._new: set[str] = set()  # keys that this writer logged
         self.counts: Counter[str] = Counter()
 
     def update_entry(self, entry: MlflowEntry, anew: bool = False) -> None:
         """Bring one entry up to date; `anew` logs it in any case. What replaces is complete before the old run goes."""
         old = self.tracked_runs.pop(entry.key, [])  # more than one where writers did not share a lock
-        parent = self._logged[entry.parent].run if entry.parent in self._logged else ""
+        parent = self._logged.get(entry.parent, LoggedRun())
         current = next((run for run in old if not anew and self._is_current(run, entry)), None)
         if current:
             self.counts["unchanged"] += 1
             outputs = current.outputs.model_outputs if current.outputs else []
             logged = LoggedRun(current.info.run_id, outputs[0].model_id if outputs else "")
-            if parent and current.data.tags.get(PARENT) != parent:  # the row above it was logged anew
-                self._client.set_tag(logged.run, PARENT, parent)
+            if parent.run and current.data.tags.get(PARENT) != parent.run:  # the row above it was logged anew
+                self._client.set_tag(logged.run, PARENT, parent.run)
         else:
             self.counts["replaced" if old and not anew else "added"] += 1
             experiment = self._ensure_experiment(entry.experiment)
-            logged = write_run(self._client, entry, experiment, parent, self._artifacts is not None)
-            self._new.add(entry.key)
+            logged = write_run(self._client, entry, experiment, parent.run, self._artifacts is not None)
+        if logged.model and parent.is_new:  # a row names the models of its seeds
+            self._client.log_outputs(parent.run, [LoggedModelOutput(logged.model, step=0)])
         for run in old:
             if run.info.run_id != logged.run:
                 remove_run(self._client, run, self._artifacts)
         self._logged[entry.key] = logged
 
-    def update_live(self, live_runs: Sequence[LiveRun], experiment_name: str) -> None:
-        """Bring the runs that are not published yet up to date; those that are published, or gone, go."""
+    def update_live(self, live_runs: Sequence[LiveRun], experiment_name: str, anew: bool) -> None:
+        """Bring the runs that are not published yet up to date; those that are published, or gone, go.
+
+        `anew`: all that are there go, and so do the runs that no entry was brought for.
+        """
         shown = {run.key: run for run in live_runs}
         experiment = self._ensure_experiment(experiment_name) if shown else ""
         logged = {}
         for key, runs in self.tracked_runs.items():
-            for run in runs if key.startswith(entries.PREFIX) else ():
-                if key in shown and key not in logged and run.info.experiment_id == experiment:
+            for run in runs if anew or key.startswith(entries.PREFIX) else ():
+                if not anew and key in shown and key not in logged and run.info.experiment_id == experiment:
                     logged[key] = run
                 else:  # also one of a writer that shared no lock, and one of a grid that had another name
                     remove_run(self._client, run, self._artifacts)
         for key, live_run in shown.items():
             update_live_run(self._client, experiment, live_run, logged.get(key), self._project)
 
-    def link_models(self, project_entries: Sequence[MlflowEntry]) -> None:
-        """Name the models of its seeds in each row that was logged now."""
-        models: dict[str, list[LoggedModelOutput]] = {}
-        for entry in project_entries:
-            logged = self._logged[entry.key]
-            if logged.model and entry.parent in self._new:
-                models.setdefault(entry.parent, []).append(LoggedModelOutput(logged.model, step=0))
-        for key, outputs in models.items():
-            self._client.log_outputs(self._logged[key].run, outputs)
-
-    def remove_stale(self) -> None:
-        """Remove the runs that no entry was brought for."""
-        for runs in self.tracked_runs.values():
-            for run in runs:
-                remove_run(self._client, run, self._artifacts)
-        self.tracked_runs = {}
-
-    def describe_experiment(
-        self, options: EntryOptions, methods: Sequence[str], runs: Sequence[FinishedRun]
-    ) -> None:  # fmt: skip
+    def describe_experiment(self, options: EntryOptions, methods: Sequence[str], runs: Sequence[FinishedRun]) -> None:
         """Update the experiment's description and its views."""
         experiment = self._experiments[options.experiment]
         number = experiment.experiment_id
         curves = tracking_store.address(number, tracking_store.CURVES)
         links = f"Open [the methods]({tracking_store.address(number)}) or [the curves]({curves})."
-        headlines = [entries.metric_name(column.benchmark, column.metric) for column in options.headlines]
-        tags = {
-            NOTE: entries.describe_grid(methods, runs, links, options.notice),
-            **tracking_store.make_tags(headlines),
-        }
+        tags = tracking_store.make_tags(options.headline_metrics)
+        tags[NOTE] = entries.describe_grid(methods, runs, links, options.notice)
         for key, value in tags.items():
             if experiment.tags.get(key) != value:
                 self._client.set_experiment_tag(number, key, value)
@@ -170,7 +154,7 @@ class StoreWriter:
     def _find_tracked(self) -> dict[str, list[Any]]:
         """Find our runs in the store by key: those that carry the project's tag."""
         runs: dict[str, list[Any]] = {}
-        ids = [e.experiment_id for e in self._experiments.values()]
+        ids = [experiment.experiment_id for experiment in self._experiments.values()]
         for run in _read_pages(self._client.search_runs, experiment_ids=ids) if ids else ():
             tags = run.data.tags
             if tags.get(PROJECT) == self._project and KEY in tags:
@@ -220,29 +204,27 @@ class StoreWriter:
 
 def _read_pages(search: Callable[..., Any], **arguments: Any) -> list[Any]:
     """Return everything that a search of MLflow's finds, page by page."""
-    results: list[Any] = []
-    token = None
-    while token != "":
-        page = search(max_results=1000, page_token=token, **arguments)
-        results += page
-        token = page.token or ""
-    return results
+
+    def read_page(count: int, token: str | None) -> Any:
+        return search(max_results=count, page_token=token, **arguments)
+
+    return get_results_from_paginated_fn(read_page, 1000)
 
 
-def append_live(client: MlflowClient, experiment_name: str, live_runs: Iterable[LiveRun], project: str) -> bool:
+def append_live(client: MlflowClient, options: EntryOptions, live_runs: Iterable[LiveRun]) -> bool:
     """Log what runs that are not published yet have gained; nothing is asked of other runs.
 
     Return False where the experiment is not there (any more).
     """
-    experiment = client.get_experiment_by_name(experiment_name)
+    experiment = client.get_experiment_by_name(options.experiment)
     if experiment is None or experiment.lifecycle_stage == "deleted":
         return False
-    ours = f"tags.`{LIVE}` = 'true' AND tags.`{PROJECT}` = '{project}'"
-    logged = {run.data.tags[KEY]: run for run in _read_pages(
-        client.search_runs, experiment_ids=[experiment.experiment_id], filter_string=ours
-    )}  # fmt: skip
+    ours = f"tags.`{LIVE}` = 'true' AND tags.`{PROJECT}` = '{options.project}'"
+    number = experiment.experiment_id
+    logged_runs = _read_pages(client.search_runs, experiment_ids=[number], filter_string=ours)
+    logged = {run.data.tags[KEY]: run for run in logged_runs}
     for run in live_runs:
-        update_live_run(client, experiment.experiment_id, run, logged.get(run.key), project)
+        update_live_run(client, number, run, logged.get(run.key), options.project)
     return True
 
 
@@ -267,7 +249,7 @@ def update_live_run(client: MlflowClient, experiment: str, live_run: LiveRun, lo
     if changed:
         client.log_batch(run_id, tags=changed)
     if logged.info.status != live_run.status:
-        if live_run.is_under_way:
+        if live_run.status in entries.UNDER_WAY:
             client.update_run(run_id, live_run.status)
         else:
             client.set_terminated(run_id, live_run.status, round(1000 * live_run.end))
@@ -279,9 +261,12 @@ def write_run(client: MlflowClient, entry: MlflowEntry, experiment: str, parent:
     if parent:
         tags[PARENT] = parent
     info = client.create_run(experiment, round(1000 * entry.start), tags, entry.name).info
-    checkpoint = entry.checkpoint if entry.checkpoint and (link or is_small(entry.checkpoint)) else None
+    checkpoint = entry.checkpoint
+    if checkpoint and not link:  # of a large one a server has the name alone, in a tag
+        size = sum(path.stat().st_size for path in checkpoint.rglob("*") if path.is_file())
+        checkpoint = checkpoint if size <= UPLOAD_BYTES else None
     model = create_model(client, entry, info.run_id, experiment) if checkpoint else None
-    logged = LoggedRun(info.run_id, model.model_id if model else "")
+    logged = LoggedRun(info.run_id, model.model_id if model else "", is_new=True)
     inputs = []
     for use in entry.datasets:
         counts = json.dumps(json.loads(use.source).get("counts") or {})
@@ -307,14 +292,9 @@ def write_run(client: MlflowClient, entry: MlflowEntry, experiment: str, parent:
     return logged
 
 
-def is_small(folder: Path) -> bool:
-    """Return whether a server is given a checkpoint's files; of a larger one it has the name, in a tag."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= UPLOAD_BYTES
-
-
 def log_params(client: MlflowClient, run: str, params: Mapping[str, str]) -> None:
     """Log parameters; the same ones may be logged again."""
-    for chunk in _chunks([Param(k, v) for k, v in params.items()], 100):  # MLflow's limits for a call
+    for chunk in chunk_list([Param(name, text) for name, text in params.items()], 100):  # MLflow's limits for a call
         client.log_batch(run, params=chunk)
 
 
@@ -333,18 +313,13 @@ def log_points(
                 of_model |= {"dataset_name": point.dataset, "dataset_digest": digests[point.dataset]}
         if isinstance(point.value, (int, float)) and math.isfinite(point.value):
             metrics.append(Metric(point.name, float(point.value), round(1000 * point.time), point.step, **of_model))
-    for chunk in _chunks(metrics, 1000):
+    for chunk in chunk_list(metrics, 1000):
         client.log_batch(run, metrics=chunk)
-
-
-def _chunks(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for i in range(0, len(values), size):
-        yield values[i : i + size]
 
 
 def create_model(client: MlflowClient, entry: MlflowEntry, run: str, experiment: str) -> LoggedModel:
     """Create an empty logged model of the run; metrics can name it before its files are there."""
-    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in entry.name)
+    name = re.sub(r"[^\w-]", "_", entry.name)
     tags = {k: entry.tags[k] for k in MODEL_TAGS} | {PROJECT: entry.project}
     params = {k: v for k, v in entry.params.items() if k.startswith(("method", "train.lr"))}
     model = client.create_logged_model(experiment, name, run, tags, params, "checkpoint")

@@ -56,11 +56,8 @@ class Cluster:
             assert remote.module == jobs.SHARDS
             return SimpleNamespace(job_id=job_id)
 
-        return SimpleNamespace(
-            update_parameters=lambda **settings: self.parameters.append(settings),
-            batch=contextlib.nullcontext,
-            submit=submit,
-        )
+        update = lambda **settings: self.parameters.append(settings)  # noqa: E731
+        return SimpleNamespace(update_parameters=update, batch=contextlib.nullcontext, submit=submit)
 
     def find(self, job: cluster.JobIdentity, _known_since: float) -> cluster.QueuedJob | None:
         """As the queue tells it."""
@@ -152,12 +149,14 @@ def test_the_stage_waits_and_makes_the_rest(project, fake_cluster, monkeypatch, 
     shard_tasks.read_task(shard_tasks.folder(fake_cluster.keys.pop("9_0"))).forget()
     capsys.readouterr()
     alone = shard_work.ShardWork.complete
-    monkeypatch.setattr(
-        shard_work.ShardWork, "complete", lambda self, n: print([i.name for i in self.missing()]) or alone(self, 1)
-    )
-    monkeypatch.setattr(
-        jobs.time, "sleep", lambda _: fake_cluster.work(min(fake_cluster.live & fake_cluster.keys.keys()))
-    )
+
+    def complete(self, _count: int) -> None:
+        print([item.name for item in self.missing()])
+        alone(self, 1)
+
+    monkeypatch.setattr(shard_work.ShardWork, "complete", complete)
+    work_next = lambda _: fake_cluster.work(min(fake_cluster.live & fake_cluster.keys.keys()))  # noqa: E731
+    monkeypatch.setattr(jobs.time, "sleep", work_next)
     assert stage_command.main(["--data", "d"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("{")]
     assert lines == ["recaption@d: job 7_0 and 3 more at work on its shards; waiting", "['00004']"]
@@ -176,10 +175,8 @@ def test_a_job_that_failed_is_named(project, fake_cluster):
         stage_command.main(["--data", "d"])
     assert not Path("data").exists()
     assert launch("--stage", "recaption") == 0
-    assert {fake_cluster.keys["10_0"], fake_cluster.keys["10_1"]} == {
-        fake_cluster.keys["8_0"],
-        fake_cluster.keys["8_1"],
-    }
+    keys = fake_cluster.keys
+    assert {keys["10_0"], keys["10_1"]} == {keys["8_0"], keys["8_1"]}
     fake_cluster.work("10_1")
     assert launch("cancel", "--stage", "recaption", "--data", "d") == 0
     assert read_tasks() == [] and not fake_cluster.live
@@ -192,9 +189,7 @@ def test_cancel_without_a_stage_takes_shards_along(project, fake_cluster, capsys
     assert launch("cancel") == 0
     out, err = capsys.readouterr()
     assert "1 job stopped" in out
-    assert err.startswith(
-        "warning: jobs of shards are cancelled, those of runs are not: data/d/manifest.json: not there"
-    )
+    assert err.startswith("warning: jobs of shards are cancelled, those of runs are not: data/d/manifest.json: not ")
     assert not fake_cluster.live and read_tasks() == []
     with pytest.raises(UserError, match="data/d/manifest.json: not there"):
         launch("cancel")
@@ -205,9 +200,8 @@ def test_here_in_processes(project, fake_cluster):
     assert launch("--stage", "recaption", "--shards-per-task", "3") == 0
     fake_cluster.live.remove("7_0")
     assert launch_command.main([LOCAL, "--stage", "recaption"]) == 0
-    assert [task.name for task in read_tasks() if not shard_tasks.is_finished(task.folder)] == [
-        "recaption@d 00003 and 1 more"
-    ]
+    unfinished = [task.name for task in read_tasks() if not shard_tasks.is_finished(task.folder)]
+    assert unfinished == ["recaption@d 00003 and 1 more"]
     assert not Path("data").exists()
 
 
@@ -237,9 +231,8 @@ def test_what_is_opened_once_a_task(project, section, stage, costly):
     write_json("params.yaml", PARAMS | {"data": {"d": section}})
     cfg = read.load_params("params.yaml").data["d"]
     items = tuple(shard_work.ShardTask(f"{n:05d}", f"{n:032x}", {}) for n in range(7))
-    missing_shards = stage_command.MissingShards(
-        "d", shard_work.ShardWork(stage, cfg, Path("w"), items, {}), items, frozenset([items[3].key])
-    )
+    work = shard_work.ShardWork(stage, cfg, Path("w"), items, {})
+    missing_shards = stage_command.MissingShards("d", work, items, frozenset([items[3].key]))
     assert stage_command.is_costly(missing_shards.work) is costly
     profile = profiles.load_profile("slurm.yaml")
     tasks = missing_shards.cut(profile)

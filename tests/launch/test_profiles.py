@@ -40,17 +40,11 @@ def no_command(line: str) -> bool:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *(
-            ({name: "a\ntouch X"}, rf"profile.yaml: {name}='a\\ntouch X': must be one line of plain text")
-            for name in NAMES
-        ),
+        *[({name: "a\ntouch X"}, rf"profile.yaml: {name}='a\\ntouch X': must be one line of plain") for name in NAMES],
         ({"partition": "a\x85touch X"}, "must be one line of plain text; a command belongs into setup"),
         ({"partition": "a\u2028touch X"}, "must be one line of plain text"),
         ({"options": {"comment": "a\ntouch X"}}, r"options.comment='a\\ntouch X': must be one line"),
-        (
-            {"options": {"x\ntouch X": "a"}},
-            r"options: 'x\\ntouch X': is no option of sbatch; give its name, as mail-type",
-        ),
+        ({"options": {"x\ntouch X": "a"}}, r"options: 'x\\ntouch X': is no option of sbatch; give its name, as mail-"),
         ({"options": {"--wrap": "a"}}, "options: '--wrap': is no option of sbatch"),
         ({"options": {"x y": "a"}}, "options: 'x y': is no option"),
         ({"options": {"a": ["x"]}}, "profile.options"),
@@ -65,6 +59,13 @@ def no_command(line: str) -> bool:
         ({"jobs": True}, "profile.jobs=True: must be int; the default is 1"),
         ({"setup": [["x"]]}, r"profile.setup.0=\['x'\]: must be str"),
         ({"notify": "A\nB"}, "notify: names no environment variable"),
+        ({"partitoin": "gpu"}, "unknown key 'partitoin'; did you mean 'partition'"),
+        ({"executor": "slrum"}, "unknown executor 'slrum'; did you mean 'slurm'"),
+        ({"time_min": 0}, "time_min=0: must be > 0"),
+        ({"memory_gb": -1}, "memory_gb=-1: must be >= 0"),
+        ({"time_min": 2, "signal_s": 120}, "signal_s=120: must be shorter than time_min=2"),
+        ({"gpus": 2, "tasks_per_node": 3}, "tasks_per_node=3: one process a GPU, gpus=2"),
+        ([1], "must be a mapping"),
     ],
 )
 def test_profiles_that_are_refused(tmp_path, text, message):
@@ -83,6 +84,7 @@ def test_profiles_that_are_refused(tmp_path, text, message):
         ("slurm/a10.yaml", "did you mean 'slurm/a100.yaml'"),
         ("mine/gpu.yam", "did you mean 'mine/gpu.yaml'?"),
         ("nope", "known: slurm/a100.yaml"),
+        ("x" * 600, ""),  # a name that no file can have
     ],
 )
 def test_an_unknown_profile_names_profiles_and_no_other_file(tmp_path, monkeypatch, name, hint):
@@ -90,7 +92,7 @@ def test_an_unknown_profile_names_profiles_and_no_other_file(tmp_path, monkeypat
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=re.escape(f"unknown profile {name!r}; {hint}")):
+    with pytest.raises(UserError, match=rf"unknown profile '{name}.*{re.escape(hint)}"):
         profiles.load_profile(name)
 
 
@@ -163,9 +165,3 @@ def test_a_folder_that_ends_a_line(tmp_path, runs):
     """The project's own place is in the script too."""
     with pytest.raises(UserError, match=r"cannot be in a job's script; rename the folder"):
         slurm.submitit_options(profiles.Profile(), runs, Path("code"), tmp_path / "a\ntouch X")
-
-
-def test_a_name_that_no_file_can_have():
-    """Too long for the file system: it is not there."""
-    with pytest.raises(UserError, match="unknown profile 'xxx"):
-        profiles.load_profile("x" * 600)

@@ -78,20 +78,10 @@ def grid(tmp_path, monkeypatch) -> list[run_store.StoredRun]:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"pid": -1},
-        {"pid": 1},
-        {"pid": "7"},
-        {"pid": True},
-        {"kind": []},
-        {"kind": "slurm", "id": "7", "log": ""},
-        fake_slurm.record("--user=x"),
-        fake_slurm.record("7", user="--me"),
-        fake_slurm.record("7", user="you,me"),
-        fake_slurm.record("7", name="another-job"),
-        fake_slurm.record("7", cluster="all,here"),
-    ],
-)
+    [{"pid": -1}, {"pid": 1}, {"pid": "7"}, {"pid": True}, {"kind": []}, {"kind": "slurm", "id": "7", "log": ""},
+     fake_slurm.record("--user=x"), fake_slurm.record("7", user="--me"), fake_slurm.record("7", user="you,me"),
+     fake_slurm.record("7", name="another-job"), fake_slurm.record("7", cluster="all,here")],
+)  # fmt: skip
 def test_a_job_that_is_none_is_never_stopped(grid, change):
     """A process -1 would be every process of the user's."""
     record = {"kind": "local", "host": os.uname().nodename, "pid": 7, "started": "", "module": jobs.SCORES}

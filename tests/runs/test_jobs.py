@@ -36,11 +36,6 @@ def serial(finished):
     return {name: outcome(finished, name) for name in map(cell, METHODS)}
 
 
-def find_run(method: str, *overrides: str) -> StoredRun:
-    """The run of a cell of the project in the current folder."""
-    return at(cell(method), *overrides)
-
-
 def submit(stored_run: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
     """Start a job for a cell."""
     return jobs.Local(module).submit(stored_run, "params.yaml")
@@ -48,7 +43,7 @@ def submit(stored_run: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
 
 def test_results_of_another_evaluation_are_not_taken_over(here_finished):
     """What was scored stands for its benchmarks, the way, code and weights alone; threads are no part."""
-    stored_run, task = find_run("finetune"), result_store.task_from_params(read.load_params("params.yaml"))
+    stored_run, task = at(cell("finetune")), result_store.task_from_params(read.load_params("params.yaml"))
     results_path = result_store.find_results(task, stored_run.folder)
     assert read_json(results.result_path(results_path, "sugarcrepe"))["n"] == 14
     more_threads = replace(task, how=replace(task.how, threads=7))
@@ -57,13 +52,13 @@ def test_results_of_another_evaluation_are_not_taken_over(here_finished):
     otherwise = replace(task.how, batch_size=17), replace(task.how, ties="first")
     for changes in (*({"how": how} for how in otherwise), {"code": "other"}, {"sections": {**task.sections, **again}}):
         assert result_store.find_results(replace(task, **changes), stored_run.folder) is None
-    assert result_store.find_results(task, find_run("fsc_clip").folder) not in (None, results_path)
-    assert result_store.find_results(task, find_run("finetune", "train.lr=2e-3").folder) is None
+    assert result_store.find_results(task, at(cell("fsc_clip")).folder) not in (None, results_path)
+    assert result_store.find_results(task, at(cell("finetune"), "train.lr=2e-3").folder) is None
 
 
 def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsys):
     """While a job trains, the stage waits for it, and publishes what it made; the driver that sent it is long gone."""
-    stored_run = find_run("fsc_clip")
+    stored_run = at(cell("fsc_clip"))
     submit(stored_run, "tests.held_job")
     wait_for(lambda: Path("held").exists())
     assert jobs.find_worker(stored_run.folder).state() == jobs.RUNNING
@@ -86,7 +81,7 @@ def go() -> None:
 
 def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
     """A job that a cluster's signal stopped says so, and a second one goes on from the step that it saved."""
-    stored_run = find_run("fsc_clip")
+    stored_run = at(cell("fsc_clip"))
     job = killed(stored_run, signal.SIGUSR1)
     assert "stopped by a signal after step 4 of 10" in job.reason()
     assert [p.name for p in stored_run.folder.checkpoints()][-1] == "step_00000004.safetensors"
@@ -99,7 +94,7 @@ def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
 
 def test_a_dead_process_of_this_machine_is_no_obstacle(here, serial):
     """A local job that was killed is forgotten: the stage trains here, from its last checkpoint."""
-    stored_run = find_run("fsc_clip")
+    stored_run = at(cell("fsc_clip"))
     job = killed(stored_run, signal.SIGKILL)
     assert "killed by SIGKILL" in job.reason()
     assert [p.name for p in stored_run.folder.checkpoints()] == ["step_00000002.safetensors"]
@@ -124,7 +119,7 @@ def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch)
     for name, value in shell.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    stored_run = find_run("finetune")
+    stored_run = at(cell("finetune"))
     jobs.wait_for_job(submit(stored_run, "tests.environment"), lambda: None)
     environment = json.loads(stored_run.folder.log.read_text())
     assert not shell.keys() & environment.keys()
@@ -133,7 +128,7 @@ def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch)
 
 def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, capsys):
     """Its end is told and nothing is trained here, until it is sent again or given up."""
-    stored_run = find_run("finetune")
+    stored_run = at(cell("finetune"))
     write_json(stored_run.folder.job, fake_slurm.record("7_1"))
     stored_run.folder.log.write_text("step 3/10\nRuntimeError: CUDA error\n")
     fake_slurm.install(monkeypatch)
@@ -148,7 +143,7 @@ def test_a_cluster_job_that_is_gone_leaves_the_cell_stale(here, monkeypatch, cap
 
 def test_a_job_whose_inputs_changed_refuses(here):
     """The key is of the data and code at submission."""
-    stored_run = find_run("finetune")
+    stored_run = at(cell("finetune"))
     jobs.write_inputs(replace(stored_run, folder=run_store.find_folder("0123456789abcdef")), "params.yaml")
     for module in (launch_job, train_job):
         with pytest.raises(UserError, match=rf"code or data changed .* \(its key is now {stored_run.key}\)"):
@@ -309,11 +304,8 @@ def test_slurm_that_does_not_answer_leaves_the_state_as_it_was(monkeypatch, caps
     fake_slurm.install(monkeypatch, lambda *_: answers.pop(0), max_age_s=-1)
     job = make_job("5")
     assert [job.state() for _ in range(4)] == [jobs.RUNNING] * 3 + [jobs.FAILED]
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "warning: SLURM does not answer (Unable to contact slurm controller); waiting",
-        "note: SLURM answers again",
-    ]
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: SLURM does not answer (Unable") and last == "note: SLURM answers again"
 
 
 def test_a_job_that_left_its_results_needs_no_slurm(tmp_path, monkeypatch):

@@ -96,10 +96,7 @@ def test_a_key_follows_what_matters(here, method):
         assert len({base, key("methods.fsc_clip.gamma=1"), *trained}) == 6
 
 
-CHANGES = {
-    "weights": "models/tiny/open_clip_model.safetensors",
-    "config": "models/tiny/open_clip_config.json",
-}
+CHANGES = {"weights": "models/tiny/open_clip_model.safetensors", "config": "models/tiny/open_clip_config.json"}
 
 
 @pytest.mark.parametrize("name", CHANGES)

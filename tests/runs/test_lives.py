@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,12 +16,6 @@ from compclip.train import __main__ as train_command
 from compclip.train import job, process_group
 from tests.runs.machines import Clock
 from tests.tiny_project import at, cell
-
-
-@pytest.fixture
-def run(tmp_path) -> RunFolder:
-    """An empty run."""
-    return RunFolder(tmp_path / "key")
 
 
 def lived(run: RunFolder, seconds: float, devices: int = 1) -> Path:
@@ -45,19 +41,14 @@ def test_all_lives_count(run):
 
 
 def test_the_clock_of_the_files_does_not_count(run, clock):
-    """A beat says how long the life has lasted, also to others, however the clock was set meanwhile."""
-    path = progress.begin_life(run, 1)
+    """A beat says how long the life has lasted, also to others; our own counts up to now, long after its last beat."""
+    path = progress.begin_life(run, 2)
+    clock.now += 20
+    assert progress.sum_device_seconds(run) == pytest.approx(40, abs=0.01)
     clock.now += 15
     progress.touch_life(path)
     del progress._own_lives[path]  # as another process sees it
-    assert progress.sum_device_seconds(run) == pytest.approx(15, abs=0.01)
-
-
-def test_the_own_life_counts_up_to_now(run, clock):
-    """environment.json is written before the life ends, and long after its last beat."""
-    progress.begin_life(run, 2)
-    clock.now += 20
-    assert progress.sum_device_seconds(run) == pytest.approx(40, abs=0.01)
+    assert progress.sum_device_seconds(run) == pytest.approx(70, abs=0.01)
 
 
 def test_an_end_is_written_down(run, tmp_path, clock):
@@ -94,27 +85,11 @@ def test_a_finished_run_says_what_it_cost(here):
 
 def test_processes_of_one_run_are_devices(here, monkeypatch):
     """The first process's life counts for all that torchrun or srun started."""
-    stored_run, device_seconds = at(cell("finetune")), []
-    monkeypatch.setattr(process_group, "session", lambda: _Session(4))
-    monkeypatch.setattr(
-        job,
-        "complete_run",
-        lambda completed_run: device_seconds.append(progress.sum_device_seconds(completed_run.folder)),
-    )
+    stored_run, completed = at(cell("finetune")), []
+    first_of_four = nullcontext(SimpleNamespace(world=4, rank=0))
+    monkeypatch.setattr(process_group, "session", lambda: first_of_four)
+    monkeypatch.setattr(job, "complete_run", completed.append)
     job.hold_and_complete(stored_run)
     life = read_json(next(stored_run.folder.lives.glob("*.json")))
-    assert (len(device_seconds), life["devices"]) == (1, 4)
+    assert (len(completed), life["devices"]) == (1, 4)
     assert progress.sum_device_seconds(stored_run.folder) == pytest.approx(4 * life["seconds"], abs=0.001)
-
-
-class _Session:
-    """The first of several processes."""
-
-    def __init__(self, world: int) -> None:
-        self.world, self.rank = world, 0
-
-    def __enter__(self) -> "_Session":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass

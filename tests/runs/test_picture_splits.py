@@ -82,12 +82,8 @@ def random_embeddings(benchmark):
 
 
 def pictures_of(run):
-    """benchmark/metric -> pictures that its items show."""
-    return {
-        f"{name}/{metric}": set(items.pictures)
-        for name, result in run.results.items()
-        for metric, items in result.items.items()
-    }
+    """(benchmark, metric) -> pictures that its items show."""
+    return {(n, m): set(items.pictures) for n, result in run.results.items() for m, items in result.items.items()}
 
 
 def test_no_validation_picture_is_a_test_picture_of_any_benchmark(run):
@@ -118,9 +114,8 @@ def test_numbers_are_those_of_the_split_s_items(run):
 
 def test_candidates_of_a_split_are_the_whole_benchmark_s(run):
     """A query's outcome does not change with the split: recall over fewer candidates is another measure."""
-    (all_items, test_items) = (
-        r.results["retrieval"].items["t2i_recall_at_1"] for r in (run, PictureSplit(TEST).select(run))
-    )
+    both_runs = (run, PictureSplit(TEST).select(run))
+    all_items, test_items = (r.results["retrieval"].items["t2i_recall_at_1"] for r in both_runs)
     outcome = dict(zip(all_items.ids, all_items.values, strict=True))
     assert all(outcome[key] == value for key, value in zip(test_items.ids, test_items.values, strict=True))
 
@@ -154,12 +149,9 @@ def test_the_authors_validation_set_stands_in_place_of_a_split(run):
 
 def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
     """It is refused where it is not scored, or read by another module."""
-    with pytest.raises(UserError, match=r"benchmarks.sugarcrepe.validation: unknown benchmark 'other'"):
-        read.load_params(ROOT / "params.yaml", ["benchmarks.sugarcrepe.validation=other"])
-    with pytest.raises(
-        UserError, match=r"validation=winoground: is read by winoground, sugarcrepe by sugarcrepe; name"
-    ):
-        read.load_params(ROOT / "params.yaml", ["benchmarks.sugarcrepe.validation=winoground"])
+    for name, fault in (("other", "validation: unknown benchmark 'other'"), ("winoground", "is read by winoground, ")):
+        with pytest.raises(UserError, match=rf"benchmarks.sugarcrepe.validation.*{fault.removeprefix('validation')}"):
+            read.load_params(ROOT / "params.yaml", [f"benchmarks.sugarcrepe.validation={name}"])
 
 
 # --- the report
@@ -168,15 +160,8 @@ def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
 def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run, tmp_path):
     """Its numbers are the split's; the tables that published numbers stand beside are of all items."""
     split = PictureSplit(TEST)
-    page = made_page.build_page(
-        [split.select(run)],
-        ["sugarcrepe"],
-        ["sugarcrepe/swap_att"],
-        [],
-        [],
-        split=split,
-        whole_runs=[run],
-    )
+    names = (["sugarcrepe"], ["sugarcrepe/swap_att"], [], [])
+    page = made_page.build_page([split.select(run)], *names, split=split, whole_runs=[run])
     (table,), (whole_table,) = page.tables.main, page.tables.whole
     column = next(c for c in table.columns if c.name == "sugarcrepe/swap_att")
     assert table.rows[0].statistics[column].mean == split.select(run).number("sugarcrepe", "swap_att")
@@ -191,9 +176,8 @@ def test_the_report_says_which_items_it_shows_and_compares_whole_benchmarks(run,
 
 def test_the_real_benchmarks_of_coco_share_their_validation_pictures(shared_data):
     """SugarCrepe and SugarCrepe++ as published: about a fifth of the pictures, the same ones in both."""
-    numbers = [
-        set(m.load(shared_data / m.__name__.rpartition(".")[2]).unit_pictures) for m in (sugarcrepe, sugarcrepe_pp)
-    ]
+    folders = {sugarcrepe: "sugarcrepe", sugarcrepe_pp: "sugarcrepe_pp"}
+    numbers = [set(module.load(shared_data / name).unit_pictures) for module, name in folders.items()]
     validation = [{number for number in of_benchmark if is_validation(number, 0.2)} for of_benchmark in numbers]
     assert validation[0] & numbers[1] == validation[1] & numbers[0]
     assert all(0.17 < len(v) / len(n) < 0.23 for v, n in zip(validation, numbers, strict=True))
@@ -219,9 +203,8 @@ def test_an_objective_on_validation_items_does_not_read_a_test_outcome(run, tmp_
             raw["metrics"][mean] = np.mean([raw["metrics"][member] for member in members])
         write(tmp_path / f"{name}.json", raw)
     assert study_declaration.read_scores(columns, tmp_path, split) == score_before
-    assert study_declaration.read_scores(columns, tmp_path) != study_declaration.read_scores(
-        columns, run.trained.path / "results"
-    )
+    whole_before = study_declaration.read_scores(columns, run.trained.path / "results")
+    assert study_declaration.read_scores(columns, tmp_path) != whole_before
 
 
 def test_a_study_of_validation_items_has_no_rungs_and_older_studies_go_on():

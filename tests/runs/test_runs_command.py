@@ -122,15 +122,12 @@ def test_a_grid_that_is_named_keeps_its_runs(grid, spare, capsys):
     assert f"removed {grid[0].key}" in out and spare.folder.finished and grid[1].folder.finished
 
 
-@pytest.mark.parametrize("where", ["trials", "reference"])
-def test_a_study_keeps_its_runs(grid, spare, capsys, where):
+@pytest.mark.parametrize("named", [{"trials": [{"number": 0}], "reference": None}, {"trials": [], "reference": {}}])
+def test_a_study_keeps_its_runs(grid, spare, capsys, named):
     """Its trials, and the pretrained model it compares with."""
-    document = {"trials": [], "reference": None}
-    if where == "trials":
-        document["trials"].append({"number": 0, "run_key": spare.key})
-    else:
-        document["reference"] = {"run_key": spare.key}
-    write_json("studies/gamma/trials.json", document)
+    for user in named["trials"] or [named["reference"]]:
+        user["run_key"] = spare.key
+    write_json("studies/gamma/trials.json", named)
     assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
     assert "used by gamma" in refused("remove", spare.key)
 
@@ -219,23 +216,19 @@ def _lived_in(stored_run: StoredRun, project: Path) -> None:
     write_json(path, {**json.loads(path.read_text()), "project": str(project)})
 
 
-def test_gc_of_a_shared_store_takes_its_own_alone(team, capsys):
-    """A run that another project worked on stays, unless --shared."""
+def test_gc_of_a_shared_store_takes_its_own_alone(team, tmp_path, capsys):
+    """A run that another project worked on, or published, which leaves a note there, stays, unless --shared."""
     assert "would remove" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
     _lived_in(team, Path("/elsewhere"))
     assert command.main(["gc", "--keep-grids", "params.yaml"]) == 0
     out, err = capsys.readouterr()
     assert "0 runs" in out and "1 run," in err and "--shared removes them" in err
-    assert f"removed {team.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--shared")
-
-
-def test_a_shared_run_that_another_project_published_stays(team, tmp_path, capsys):
-    """Whoever publishes a run of a shared store leaves a note there."""
+    _lived_in(team, Path.cwd())
     foreign_run = fake_store.runs(fake_store.project(tmp_path / "other"), "params.yaml", "train.lr=0.5")[0]
     assert foreign_run.folder.path == team.folder.path
     foreign_run.publish()
     assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
-    assert team.folder.finished
+    assert f"removed {team.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--shared")
 
 
 def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):

@@ -72,13 +72,7 @@ def test_trials_of_sweeps_and_older_folders(here):
     listed_runs, older = run_table.list_runs("params.yaml")
     assert (len(listed_runs), older) == (4, 0)
     row = run_table.make_row(listed_runs[-1])
-    assert (row.name, row.state, row.progress, row.job, row.error) == (
-        "gamma#4",
-        "stale",
-        None,
-        "",
-        "it failed",
-    )
+    assert (row.name, row.state, row.progress, row.job, row.error) == ("gamma#4", "stale", None, "", "it failed")
 
 
 def test_a_trial_whose_driver_was_killed_has_not_failed(here):
@@ -102,22 +96,16 @@ def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
         listed_runs, older = run_table.list_runs("params.yaml")
         live_rows = [run_table.make_row(listed_run) for listed_run in listed_runs[3:]]
     assert older == 0
-    assert {(row.name, row.state) for row in live_rows} == {
-        (cell("finetune"), "running"),
-        (unnamed_folder.key, "running"),
-    }
+    assert {row.name: row.state for row in live_rows} == dict.fromkeys(
+        (cell("finetune"), unnamed_folder.key), "running"
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "per_epoch"),
-    [
-        ("train.epochs=2", 5),
-        ("train.epochs=1.25", 5),
-        ("train.epochs=0.3", 7),
-        ("train.epochs=0.001", 3),
-        ("train.max_steps=4", 9),
-    ],
-)
+    [("train.epochs=2", 5), ("train.epochs=1.25", 5), ("train.epochs=0.3", 7), ("train.epochs=0.001", 3),
+     ("train.max_steps=4", 9)],
+)  # fmt: skip
 def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     """The total is worked out from a logged line as train works it out from its data."""
     override = [settings] if "max_steps" in settings else [settings, "train.max_steps=0"]

@@ -19,7 +19,6 @@ def slurm(monkeypatch):
     answers = {"squeue": "main\n", "sinfo": "down|2 drained\ndown|1 idle\n"}
     monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, answers[c[0]], ""))
     cluster.explain_wait.cache_clear()
-    cluster.warn_of_wait.cache_clear()
     cluster._warn_once.cache_clear()
 
 

@@ -74,10 +74,8 @@ def test_scancel_and_sacct_ask_with_the_whole_identity(monkeypatch):
 @pytest.mark.parametrize(
     ("queue", "scancel"),
     [
-        (
-            row("5_1", "PENDING"),
-            [("scancel", "5_1")],
-        ),  # with a name, SLURM would end the array's other waiting jobs too
+        # with a name, SLURM would end the array's other waiting jobs too
+        (row("5_1", "PENDING"), [("scancel", "5_1")]),
         (row("5_1", name="interactive"), []),
         ("", []),
     ],

@@ -51,7 +51,7 @@ def log(root, cell, *steps, late=0.0):
 def set_back(root, cell, step):
     """What a trainer does that goes on from the checkpoint of a step."""
     run = folder(root, cell)
-    lines = [line for line in run.metrics.read_text().splitlines() if json.loads(line)["step"] <= step]
+    lines = [line for line in run.metrics.read_text().split("\n")[:-1] if json.loads(line)["step"] <= step]
     temporary = run.metrics.with_name("new")
     temporary.write_text("".join(line + "\n" for line in lines))
     temporary.replace(run.metrics)

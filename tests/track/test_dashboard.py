@@ -10,8 +10,6 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.track import dashboard, tracking_store
 
-URI = "sqlite:///x.db"
-
 
 @pytest.mark.parametrize(
     ("host", "port", "message"),
@@ -19,24 +17,23 @@ URI = "sqlite:///x.db"
         *[(host, 5000, "--host .*: would open it to every machine; give 127.0.0.1") for host in ("", " ")],
         *[("127.0.0.1", port, "--port .*: must be from 1 to 65535") for port in (-1, 0, 65536, 10**30)],
         ("a" * 80 + ".example", 5000, "cannot listen"),
+        ("127.0.0.1", None, "choose another --port"),
     ],
 )
 def test_it_refuses_what_cannot_be_meant(host, port, message):
-    with pytest.raises(UserError, match=message):
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket, pytest.raises(UserError, match=message):
+        port = busy_socket.getsockname()[1] if port is None else port
         dashboard.check_arguments("postgresql://somewhere/db", host, port)
 
 
-def test_it_refuses_a_taken_port():
-    with socket.create_server(("127.0.0.1", 0)) as busy_socket, pytest.raises(UserError, match="choose another --port"):
-        dashboard.check_arguments("postgresql://somewhere/db", "127.0.0.1", busy_socket.getsockname()[1])
+@pytest.mark.parametrize(("host", "local"), [("127.0.0.1", True), ("::1", True), ("127.x.com", False), ("::", False)])
+def test_hosts_that_this_machine_alone_reaches(host, local):
+    assert bool(dashboard.LOOPBACK.fullmatch(host)) == local
 
 
-def test_the_default_is_this_machine_alone():
-    args = dashboard._parser().parse_args([])
-    assert dashboard.is_local(args.host)
-    words = dashboard.server_command(URI, args.host, 5001)
-    assert words[words.index("--host") + 1] == "127.0.0.1"
-    assert URI not in words
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, capsys):
@@ -45,10 +42,9 @@ def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, 
     monkeypatch.setattr(dashboard.os, "execve", lambda *args: execve_calls.append(args) or 0)
     monkeypatch.setattr(tracking_store, "check_schema", lambda uri: None)  # no server is there
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    assert dashboard.main(["--port", port]) == 0
+    assert dashboard.main(["--port", str(free_port())]) == 0
     [(_, words, environment)] = execve_calls
+    assert words[words.index("--host") + 1] == "127.0.0.1"
     assert environment["MLFLOW_BACKEND_STORE_URI"] == uri
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@tracker:5000")
     assert dashboard.main([]) == 0
@@ -62,17 +58,13 @@ def test_a_store_of_another_release_is_one_line(uri, monkeypatch):
     monkeypatch.setattr(dashboard.os, "execve", lambda *args: pytest.fail("the server was started"))
     with contextlib.closing(sqlite3.connect(tracking_store.sqlite_file(uri))) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '75868b020152'")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
     with pytest.raises(UserError, match=f"another release of MLflow; .*`mlflow db upgrade {uri}`"):
-        dashboard.main(["--uri", uri, "--port", port])
+        dashboard.main(["--uri", uri, "--port", str(free_port())])
 
 
 def test_it_opens_the_list_of_methods(tmp_path):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert "/#/experiments?workflowType" in dashboard.describe_address(uri, "127.0.0.1", 5000)
+    assert dashboard.page_address(uri).startswith("#/experiments?workflowType")
     write_json(tmp_path / "view.json", {"experiment": "7"})
-    line = dashboard.describe_address(uri, "127.0.0.1", 5000)
-    assert line.startswith(
-        "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=methods&workflowType=machine_learning"
-    )
+    view = "viewStateShareKey=methods&workflowType=machine_learning"
+    assert dashboard.page_address(uri).startswith(f"#/experiments/7/runs?{view}")

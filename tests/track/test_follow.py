@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from mlflow import MlflowClient
 
 from compclip.base.errors import UserError
 from compclip.base.files import hold_exclusively, read_mapping, write_json
@@ -21,9 +22,9 @@ from compclip.track.sync import StoreFollower
 from compclip.train import job
 from tests import fake_runs
 from tests.conftest import ROOT
+from tests.tiny_project import wait_for
 from tests.track import live
 from tests.track.project import HOME, params, source
-from tests.track.test_server import until
 from tests.track.test_sync import calls
 
 FIRST, SECOND, THIRD = (fake_runs.cell("clic", seed=seed) for seed in (0, 1, 2))
@@ -53,27 +54,19 @@ def run_states(uri):
     return {name: (row[0], [point[0] for point in row[5].get("train/clip", ())]) for (_, name), row in rows.items()}
 
 
-def test_a_run_is_there_while_it_runs(project, uri):
-    """Its curve grows by what its file gained; a line that is being written is left for later."""
+def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
+    """Its curve grows, but for a line that is being written; set back to step 10, it has no step twice."""
     live.begin(project, FIRST)
     live.log(project, FIRST, 10, 20)
     follower = make_follower(project, uri)
     assert follower.poll()
-    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
     assert list(live.contents(uri)) == [(HOME, FIRST.name)]
     with open(live.folder(project, FIRST).metrics, "a") as file:
         file.write('{"step": 30, "lo')
-    live.begin(project, SECOND)
     assert follower.poll()
-    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20]), SECOND.name: ("RUNNING", [])}
-
-
-def test_a_run_that_goes_on_is_the_same_mlflow_run(project, uri):
-    """Set back to step 10: steps that are logged already are left out."""
-    live.begin(project, FIRST)
-    live.log(project, FIRST, 10, 20)
-    follower = make_follower(project, uri)
-    follower.poll()
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
+    sync.update_store(load(project), uri, anew=True)  # a rebuild keeps it
+    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
     live.begin(project, FIRST, live.DEAD)
     assert not follower.poll()
     assert run_states(uri) == {FIRST.name: ("FAILED", [10, 20])}
@@ -107,8 +100,6 @@ STORY = (
 @pytest.mark.parametrize("every", [3, 8])
 def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, empty_database, monkeypatch, every):
     """One that dies at every third or eighth call to MLflow, before or behind it; each time another one begins."""
-    from mlflow import MlflowClient
-
     call_count = [0]
     writes = ("create_run", "log_batch", "set_terminated", "update_run", "log_artifact", "set_tag", "delete_run")
 
@@ -147,17 +138,6 @@ def test_a_follower_that_is_killed_ends_with_what_a_rebuild_makes(project, uri, 
     }  # fmt: skip
 
 
-def test_a_rebuild_while_runs_are_under_way_keeps_them(project, uri):
-    live.begin(project, FIRST)
-    live.log(project, FIRST, 10)
-    follower = make_follower(project, uri)
-    follower.poll()
-    sync.update_store(load(project), uri, anew=True)
-    live.log(project, FIRST, 20)
-    follower.poll()
-    assert run_states(uri) == {FIRST.name: ("RUNNING", [10, 20])}
-
-
 def test_a_run_of_other_parameters_takes_the_place_of_the_former_one(project, uri):
     """A cell whose key changed is another run; the first one's files are no cell's any more."""
     live.begin(project, FIRST)
@@ -194,16 +174,6 @@ def test_a_poll_reads_and_asks_for_nothing_that_did_not_move(project, uri, monke
 
 def words(root, uri, *more):
     return ["--follow", "--every", "0.05", "--uri", uri, "--params", str(root / "params.yaml"), *more]
-
-
-def test_the_command_ends_when_nothing_runs(project, uri, capsys, monkeypatch):
-    monkeypatch.chdir(project)
-    params(project, ("clic",), SEEDS)
-    live.begin(project, FIRST, live.DEAD)
-    live.log(project, FIRST, 10)
-    assert track_command.main(words(project, uri)) == 0
-    assert capsys.readouterr().out == "nothing runs any more; MLflow is up to date\n"
-    assert run_states(uri) == {FIRST.name: ("FAILED", [10])}
 
 
 def test_a_signal_ends_the_command(project, uri, capsys, monkeypatch):
@@ -272,7 +242,7 @@ def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
     code = "from compclip.runs import follower; follower.start_follower('params.yaml')"
     process = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     pid = int(re.search(r"process (\d+)", process.stdout)[1])
-    until(lambda: not jobs.read_start_time(pid))
+    wait_for(lambda: not jobs.read_start_time(pid))
     assert (project / follower_process.LOG).read_text() == "nothing runs any more; MLflow is up to date\n"
     assert run_states(uri) == {FIRST.name: ("FAILED", [10])}
 

@@ -11,8 +11,8 @@ from compclip.track import writer
 from tests import fake_runs
 from tests.browser import seen
 from tests.track.project import leave_header, update
+from tests.track.test_dashboard import free_port
 from tests.track.test_report_rows import write_report
-from tests.track.test_server import free_port
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Several projects, and people, in one store: each removes and hides what is its own."""
 
 import os
+import re
+import shutil
 
 import pytest
 from mlflow.entities import ViewType
@@ -62,6 +64,22 @@ def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, logge
     rebuilt = read_store(uri)
     assert exclude_project(rebuilt, "team_1") == exclude_project(original, "team_1")
     assert set(rebuilt[0]) == set(original[0]) and len(rebuilt[1]) == len(original[1])
+
+
+def test_a_folder_keeps_its_project(tmp_path, monkeypatch, capsys):
+    """After a move, too; a copy beside it is another project, and so is a name that the environment gives."""
+    monkeypatch.delenv(sync.PROJECT)
+    first = tmp_path / "my clip"
+    first.mkdir()
+    name = sync.name_project(root=first)
+    assert re.fullmatch(r"my_clip-[0-9a-f]{6}", name)
+    assert capsys.readouterr().err.count(name) == 1
+    assert sync.name_project(root=first) == name
+    shutil.copytree(first, tmp_path / "copy")
+    assert sync.name_project(root=tmp_path / "copy") != name
+    first.rename(tmp_path / "moved")
+    first.mkdir()
+    assert sync.name_project(root=tmp_path / "moved") == name != sync.name_project(root=first)
 
 
 @pytest.mark.parametrize("project", ["%", "a: b", "../x"])

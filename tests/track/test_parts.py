@@ -1,6 +1,7 @@
 """Parameters and addresses as MLflow gets them; no store is opened."""
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from compclip.base.errors import UserError
 from compclip.track import entries, tracking_store
@@ -39,8 +40,6 @@ def test_a_refused_address_shows_no_password(uri):
 
 
 def test_what_mlflow_says_of_an_address_is_without_its_password():
-    from mlflow.exceptions import MlflowException
-
     uri = "other://me:hun%2Fter2@nowhere/db?sslpassword=hunter3"
     for message in (uri, "hun/ter2", "hun%2Fter2", "hunter3", f"API request to {uri}/api failed"):
         assert "ter" not in tracking_store._explain_error(uri, MlflowException(message)).replace("other", "")

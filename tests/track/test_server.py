@@ -1,17 +1,17 @@
 """Many writers, real servers, and models that load back."""
 
+import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
+import mlflow.artifacts
 import open_clip
 import pytest
+from mlflow import MlflowClient
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
@@ -22,6 +22,7 @@ from compclip.track.sync import StoreFollower
 from tests import fake_runs, postgres_server, tiny_project
 from tests.track import live
 from tests.track.project import HOME, params, source, steps, tracked, update
+from tests.track.test_dashboard import free_port
 
 TINY = {
     "embed_dim": 16,
@@ -29,20 +30,6 @@ TINY = {
     "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
 }
 NAMES = sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def until(condition, process=None, seconds=120):
-    """Wait for a condition, with a deadline, while the process lives."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        assert process is None or process.poll() is None, "the process ended"
-        time.sleep(0.1)
 
 
 def command_line(tmp_path, *options):
@@ -57,8 +44,6 @@ def runs(tmp_path):
 
 def test_four_processes_in_a_fresh_store_lose_and_duplicate_nothing(tmp_path, runs, monkeypatch):
     """Each has a run of its own and one that all share; the database is made by whoever comes first."""
-    import mlflow.tracking  # noqa: F401  once, for all of them
-
     address, started = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}", []
     for i in range(4):
         runs_folder = tmp_path / f"runs{i}"
@@ -129,13 +114,12 @@ class Server:
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True,
                                             cwd=self.folder, env=os.environ | quiet)  # fmt: skip
-        until(self.answers, self.process)
+        tiny_project.wait_for(self.answers)
 
     def answers(self) -> bool:
-        try:
+        assert self.process.poll() is None, "the server ended"
+        with contextlib.suppress(OSError):
             return urllib.request.urlopen(f"{self.uri}/health", timeout=5).status == 200
-        except (urllib.error.URLError, OSError):
-            return False
 
     def kill(self) -> None:
         if self.process and self.process.poll() is None:
@@ -163,8 +147,6 @@ def server(one_server, tmp_path, monkeypatch):
 
 def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, server, monkeypatch):
     """In the middle of the one's rebuild the other's follower logs, and so does a stranger, in both experiments."""
-    from mlflow import MlflowClient
-
     cells, fresh = fake_runs.cells(("clic",)), fake_runs.cell("clic", seed=2)
     roots = {name: tmp_path / name for name in ("team_a", "team_b")}
     for root in roots.values():
@@ -211,8 +193,6 @@ def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, s
 
 def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, monkeypatch):
     """Killed in the middle of a run's files; the next call goes on, and the model loads through the server."""
-    from mlflow import MlflowClient
-
     real, calls = MlflowClient.log_artifact, []
 
     def vanishing(self, *args, **kwargs):
@@ -238,8 +218,6 @@ def test_a_server_that_vanishes_loses_nothing(tmp_path, checkpoints, server, mon
     assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
     assert sync.update_store(source(tmp_path), server.uri, anew=True)["added"] == 4
     assert len(tracked(server.uri)[1]) == 4
-    import mlflow.artifacts
-
     mlflow.set_tracking_uri(server.uri)
     folder = Path(mlflow.artifacts.download_artifacts(model_address(tracked(server.uri)[1]["clic-vit-scenes-0"])))
     assert (folder / "open_clip_model.safetensors").is_file()

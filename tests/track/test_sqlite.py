@@ -58,16 +58,13 @@ def rows(file):
         return [(name, *map(str, row)) for name in names for row in database.execute(f'SELECT * FROM "{name}"')]
 
 
-def test_a_file_that_is_no_database_is_kept(tmp_path, runs):
-    """`--uri sqlite:///notes.txt --rebuild`."""
+def test_a_file_of_another_program_is_kept(tmp_path, runs):
+    """`--uri sqlite:///notes.txt --rebuild`, and a database that is not MLflow's."""
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes\n" * 100)
     with pytest.raises(UserError, match="notes.txt: .*not a database"):
         sync.update_store(source(tmp_path), f"sqlite:///{notes}", anew=True)
     assert notes.read_text() == "my notes\n" * 100
-
-
-def test_another_program_s_database_is_kept(tmp_path, runs):
     file = tmp_path / "bookmarks.db"
     run(file, "CREATE TABLE bookmarks (url); INSERT INTO bookmarks VALUES ('x')")
     sync.update_store(source(tmp_path), f"sqlite:///{file}", anew=True)

@@ -1,5 +1,6 @@
 """The MLflow store brought up to date: nothing twice, what changed replaced, projects apart, failures in one line."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from compclip.base import links
 from compclip.base.errors import UserError
@@ -18,8 +20,6 @@ from tests.track.project import HOME, params, source, steps, tracked, update
 
 def calls(monkeypatch):
     """The names of the client's calls from now on."""
-    from mlflow import MlflowClient
-
     call_names = []
 
     def counted(name, real):
@@ -79,12 +79,9 @@ def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
     assert not Path(old).exists()
 
 
-@pytest.mark.parametrize("hurt", ["set_terminated", "link_or_copy"])
-def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, hurt):
+@pytest.mark.parametrize(("where", "hurt"), [(MlflowClient, "set_terminated"), (links, "link_or_copy")])
+def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, where, hurt):
     """Whatever call is the last one that arrives, the next sync leaves one run a cell with every step once."""
-    from mlflow import MlflowClient
-
-    where = links if hurt == "link_or_copy" else MlflowClient
     real, calls = getattr(where, hurt), []
 
     def killed(*args, **kwargs):
@@ -97,7 +94,7 @@ def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, mon
     with pytest.raises(KeyboardInterrupt):
         update(tmp_path, uri)
     monkeypatch.undo()
-    assert not sync.synced_file(uri).exists()
+    assert not (tmp_path / "mlflow" / "synced.json").exists()
     update(tmp_path, uri)
     client, runs_by_name = tracked(uri)
     assert len(runs_by_name) == 4
@@ -155,8 +152,6 @@ def test_rebuild_holds_the_files_and_nothing_else(tmp_path, runs, uri, capsys):
 
 
 def test_a_full_disk_is_one_line_and_the_next_call_goes_on(tmp_path, runs, uri, monkeypatch):
-    import errno
-
     real = shutil.copyfile
 
     def full(source, target):
