@@ -27,7 +27,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import images_folder, read_field, selected_names
+from compclip.benchmarks._files import are_texts, images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -63,7 +63,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         table_files, rows = _tables.read_table(folder / SETS[name], "train")
         files += table_files
         pictures = images_folder(table_files[0].parent, images)
-        records += [record for key, row in rows for record in _read_records(name, table_files[0], key, row, pictures)]
+        for key, row in rows:
+            records += _read_records(name, table_files[0], key, row, pictures)
     return Benchmark(tuple(records), tuple(files), evaluate, kind=COMPOSITION)
 
 
@@ -79,33 +80,39 @@ def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> 
         attributes = _read_words(file, key, row, ("relations", "attributes"), int(count) - 1)
     caption = read_field(file, key, row, _column(row, source, "caption"))
     picture = _tables.find_picture(pictures, read_field(file, key, row, _column(row, source, "image")))
+    swapped = (caption, *exchange(caption, things, attributes, kind))
     confused, match = confuse(caption, things, attributes)
-    choices = {"swap": ((caption, *exchange(caption, things, attributes, kind)), 0), "confusion": (confused, match)}
     return [
-        Record(f"{name}_{task}", key, (picture,), _choice.match_first(texts, position), ahead=position)
-        for task, (texts, position) in choices.items()
+        Record(f"{name}_swap", key, (picture,), swapped),
+        Record(f"{name}_confusion", key, (picture,), _choice.match_first(confused, match), ahead=match),
     ]
 
 
 def _column(row: Mapping[str, Any], source: str, what: str) -> str:
     """Return the column of a caption or picture: of its source where a row has both, or without."""
-    return next((name for name in (f"{s}_{what}" for s in SOURCES[source]) if row.get(name)), what)
+    for source_name in SOURCES[source]:
+        if row.get(f"{source_name}_{what}"):
+            return f"{source_name}_{what}"
+    return what
 
 
 def _read_words(file: Path, key: str, row: Any, names: Sequence[str], count: int) -> list[str]:
     """Return a row's words under the first of `names` that it has; choices among many of them would be without end."""
     present = [name for name in names if isinstance(row, Mapping) and row.get(name)]
     words = read_field(file, key, row, (*present, *names)[0], list)
-    if len(words) != count or not all(isinstance(word, str) and word for word in words):
+    if len(words) != count or not are_texts(words) or "" in words:
         raise UserError(f"{file}: record {key}: {names[0]} are {words!r}, not {count} words; fetch the official file")
     return words
 
 
 def exchange(caption: str, things: Sequence[str], attributes: Sequence[str], kind: str) -> list[str]:
     """Return the caption with its colours, or things, in every other order."""
-    words = list(attributes if kind == "color" else things)
-    orders = [list(order) for order in permutations(words) if order != tuple(words)]
-    return [_substitute(caption, words, order, kind) for order in orders]
+    words = tuple(attributes if kind == "color" else things)
+    captions = []
+    for order in permutations(words):
+        if order != words:
+            captions.append(_substitute(caption, words, order, kind))
+    return captions
 
 
 def _substitute(caption: str, words: Sequence[str], new_words: Sequence[str], kind: str) -> str:

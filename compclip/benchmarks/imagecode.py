@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_rows
+from compclip.benchmarks._files import images_folder, read_field, read_rows, select_split
 from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
-SPLITS = ("train", "valid", "test")
+SPLITS = ("valid", "train", "test")
 KINDS = ("static", "video")
 METRICS = (*KINDS, "average", "macro_average")
 HEADLINE = ("average",)
@@ -42,16 +42,16 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for an unknown split, a missing file, the unlabelled test split, or a description of another picture than 0 to 9.
     """
     folder = Path(path)
-    if split and split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(folder))
-    file = folder / f"{split or 'valid'}_data.json"
+    split = select_split(folder, split, SPLITS)
+    file = folder / f"{split}_data.json"
     if split == "test" and not file.is_file():
         raise UserError(f"{file}: {HELD_BACK}")
-    official = folder / "image-sets"
-    pictures = official if not images and official.is_dir() else images_folder(folder, images)
+    pictures = images_folder(folder, images, "image-sets")
     content = read_rows(file, dict)
-    records = tuple(r for name in content for r in _records(file, name, content, pictures))
-    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS}, folders_count=True, kind=COMPOSITION)
+    records = []
+    for name in content:
+        records += _records(file, name, content, pictures)
+    return Benchmark(tuple(records), (file,), evaluate, {"macro_average": KINDS}, folders_count=True, kind=COMPOSITION)
 
 
 def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) -> list[Record]:
@@ -78,6 +78,4 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
 
 def overall(items: Mapping[str, Items]) -> dict[str, Items]:
     """Return `average` over the descriptions of both kinds; {} where one was not scored."""
-    if not all(kind in items for kind in KINDS):
-        return {}
-    return {"average": pool_items("all", [items[kind] for kind in KINDS])}
+    return pool_items("average", items, KINDS, "all")

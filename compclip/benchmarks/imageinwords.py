@@ -41,14 +41,22 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     if released:
         files: tuple[Path, ...] = (released,)
         captioned = _captioned.read_flair(released, pictures)
+        folders = {SETS[name] for name in names}
         if split:  # pictures are in the sets' folders
-            captioned = [e for e in captioned if Path(e[1]).parent.name in {SETS[name] for name in names}]
+            captioned = [entry for entry in captioned if Path(entry[1]).parent.name in folders]
     else:
         files = tuple(existing_file(folder / name / "data.jsonl") for name in names)
-        captioned = [e for n, file in zip(names, files, strict=True) for e in _described(n, file, pictures / SETS[n])]
-    sentences = [(key, picture, [s for s in texts if len(s) >= SHORTEST]) for key, picture, texts in captioned]
-    records, dropped = _captioned.make_records(folder, sentences)
-    dropped["short_sentence"] = sum(len(a[2]) - len(b[2]) for a, b in zip(captioned, sentences, strict=True))
+        captioned = []
+        for name, file in zip(names, files, strict=True):
+            captioned += _described(name, file, pictures / SETS[name])
+    described = []
+    short_sentences = 0
+    for key, picture, texts in captioned:
+        sentences = [text for text in texts if len(text) >= SHORTEST]
+        short_sentences += len(texts) - len(sentences)
+        described.append((key, picture, sentences))
+    records, dropped = _captioned.make_records(folder, described)
+    dropped["short_sentence"] = short_sentences
     return Benchmark(records, files, retrieval.evaluate, retrieval.BOTH_WAYS, dropped=dropped, kind=RETRIEVAL)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, read_field, read_rows, read_texts, selected_names
+from compclip.benchmarks._files import existing_file, read_field, read_items, read_texts, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -40,19 +40,19 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     UserError for a missing file, a record without a field, or a label that is none of the candidates.
     """
     folder = Path(path)
-    files = {f"{subset}_{way}": existing_file(folder / subset / name)
-             for subset in selected_names(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
-    pictures = Path(images) if images else folder
-    records = tuple(
-        _record(subset_way, file, str(index), row, pictures / file.parent.name)  # the files have no ids
-        for subset_way, file in files.items()
-        for index, row in enumerate(read_rows(file, list))
-    )
-    return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
+    files = []
+    records = []
+    for subset in selected_names(folder, SUBSETS, split):
+        pictures = Path(images or folder) / subset
+        for way, name in FILES.items():
+            file = existing_file(folder / subset / name)
+            files.append(file)
+            records += [_record(f"{subset}_{way}", file, key, row, pictures) for key, row in read_items(file)]
+    return Benchmark(tuple(records), tuple(files), evaluate, MEANS, kind=COMPOSITION)
 
 
 def _record(subset_way: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
-    """Read a record, the match first. Raises UserError where there is no choice."""
+    """Read a record, the match first; the files have no ids. Raises UserError where there is no choice."""
     query = read_field(file, key, row, "query")
     texts = read_texts(file, key, row, "keys")
     label = read_field(file, key, row, "label", int)

@@ -39,16 +39,19 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     missing file, an unknown kind, or a row without a column or with an unreadable one.
     """
     folder = Path(path)
-    pictures = images_folder(Path(path), images)
+    pictures = images_folder(folder, images)
     file = folder / FILE
     kinds = selected_names(folder, KINDS, split)
-    table = _tables.read_columns(file, ("sentence", *IMAGES, *KINDS))
-    kind_rows = [(_kind(file, key, row), key, row) for key, row in table]
-    records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in kind_rows if kind in kinds)
-    dropped = {"not_one_kind": sum(not kind for kind, _, _ in kind_rows)}
+    records = []
+    dropped = {"not_one_kind": 0}
+    for key, row in _tables.read_columns(file, ("sentence", *IMAGES, *KINDS)):
+        kind = _kind(file, key, row)
+        dropped["not_one_kind"] += not kind
+        if kind in kinds:
+            records.append(_record(file, kind, key, row, pictures))
     return Benchmark(
-        records, (file,), partial(_choice.choose_images, strict=True), MEANS, dropped=dropped, first_picture=True,
-        kind=COMPOSITION,
+        tuple(records), (file,), partial(_choice.choose_images, strict=True), MEANS, dropped=dropped,
+        first_picture=True, kind=COMPOSITION,
     )  # fmt: skip
 
 

@@ -312,6 +312,11 @@ def column(records: Sequence[Record], text: int) -> list[str]:
     return [record.texts[text] for record in records]
 
 
+def pictures(records: Sequence[Record], number: int = 0) -> list[str]:
+    """Return the image number `number` of every record."""
+    return [record.images[number] for record in records]
+
+
 def ids(records: Sequence[Record]) -> tuple[str, ...]:
     """Return the ids of records."""
     return tuple(record.id for record in records)
@@ -322,10 +327,18 @@ def flagged_ids(keys: Sequence[str], flag_N: np.ndarray) -> tuple[str, ...]:
     return tuple(keys[index] for index in np.flatnonzero(flag_N).tolist())
 
 
-def pool_items(subset: str, subsets: Sequence[Items]) -> Items:
-    """Return the items of several subsets as one, each id behind the name of its own."""
-    keys = tuple(f"{items.subset}/{key}" for items in subsets for key in items.ids)
-    return Items(keys, np.concatenate([items.values for items in subsets]), subset)
+def pool_items(name: str, items: Mapping[str, Items], members: Sequence[str], subset: str) -> dict[str, Items]:
+    """Return `name`: the items of the metrics `members` as one, each id behind its subset's name.
+
+    {} where a member was not measured.
+    """
+    if not set(members) <= items.keys():
+        return {}
+    keys: list[str] = []
+    for member in members:
+        keys += [f"{items[member].subset}/{key}" for key in items[member].ids]
+    values_N = np.concatenate([items[member].values for member in members])
+    return {name: Items(tuple(keys), values_N, subset)}
 
 
 def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int], unit_of_id: Mapping[str, int]) -> tuple[int, ...]:
