@@ -133,8 +133,6 @@ def _read_json(file: Path, split: str, lost: Counter[str]) -> list[CaptionedPict
     content = read_json(file)
     if isinstance(content, list):
         return _read_lavis(file, content, split)
-    if not isinstance(content, dict) or not content:
-        raise UserError(f"{file}: neither an object nor a list of captioned pictures; fetch the official file")
     entries = read_field(file, "(whole file)", content, "images", list)
     if "annotations" in content:
         _check_no_split(file, split, "COCO caption files")

@@ -20,17 +20,27 @@ from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.metrics import PerItem, tied_items
 from compclip.runs.item_outcomes import Items
 
-Pairs = tuple[Sequence[str], Sequence[str]]  # as many images as texts
 
+def choose(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
+    """Return one metric for each subset: whether a record's image chooses its match among its texts.
 
-def choose_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
-    """Return one metric for each subset: whether the record's image chooses its match among the texts."""
-    return _choose(records, embeddings, lambda r: (r.images[:1] * len(r.texts), r.texts), strict)
-
-
-def choose_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
-    """Return one metric for each subset: whether the record's text chooses its match among the images."""
-    return _choose(records, embeddings, lambda r: (r.images, r.texts[:1] * len(r.images)), strict)
+    Or its text among its images, where it has several of these.
+    """
+    items_of = {}
+    for subset, subset_records in by_subset(readable(records, embeddings)).items():
+        images: list[str] = []
+        texts: list[str] = []
+        lengths = []
+        for record in subset_records:  # a record has one image or one text, and its candidates of the other
+            images += record.images * len(record.texts)
+            texts += record.texts * len(record.images)
+            lengths.append(len(record.images) * len(record.texts))
+        ahead_N = np.array([record.ahead for record in subset_records])
+        first = embeddings.ties == FIRST and not strict
+        right_N, tied_N = decide(embeddings.matches(images, texts), np.array(lengths), ahead_N, first)
+        keys = ids(subset_records)
+        items_of[subset] = Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
+    return items_of
 
 
 def compare_texts(
@@ -104,28 +114,6 @@ def decide(
 def _best(scores_S: np.ndarray, counts_S: np.ndarray, start_N: np.ndarray) -> np.ndarray:
     """Return the best of each record's scores that count, NaN if one of them is; -inf where none counts."""
     return np.maximum.reduceat(np.where(counts_S, scores_S, -np.inf), start_N)
-
-
-def _choose(
-    records: Sequence[Record], embeddings: Embeddings, list_pairs: Callable[[Record], Pairs], strict: bool
-) -> dict[str, Items]:
-    """Decide each record by the cosines of its images and texts, pair by pair, the match first."""
-    items_of = {}
-    for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        images: list[str] = []
-        texts: list[str] = []
-        lengths = []
-        for record in subset_records:
-            record_images, record_texts = list_pairs(record)
-            images += record_images
-            texts += record_texts
-            lengths.append(len(record_texts))
-        ahead_N = np.array([record.ahead for record in subset_records])
-        first = embeddings.ties == FIRST and not strict
-        right_N, tied_N = decide(embeddings.matches(images, texts), np.array(lengths), ahead_N, first)
-        keys = ids(subset_records)
-        items_of[subset] = Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
-    return items_of
 
 
 def split_by_kind(

@@ -77,13 +77,9 @@ def load_class_set(name: str) -> ClassSet:
     if name in IMAGENET:
         return _imagenet(name, path)
     content = read_json(path)
-    return ClassSet(
-        tuple(content["classes"]),
-        tuple(content["templates"]),
-        content.get("metric", ""),
-        aliases=content.get("aliases", {}),
-        title=name,
-    )
+    names_and_templates = tuple(content["classes"]), tuple(content["templates"])
+    aliases = content.get("aliases", {})
+    return ClassSet(*names_and_templates, content.get("metric", ""), aliases=aliases, title=name)
 
 
 def _imagenet(name: str, path: Path) -> ClassSet:
@@ -121,10 +117,7 @@ def class_positions(class_set: ClassSet) -> Mapping[str, int]:
     """Return the position of each class by its plain name and aliases; names that are two classes' are left out."""
     plain_names = list(map(plain_name, class_set.names))
     counts = Counter(plain_names)
-    positions = {}
-    for position, name in enumerate(plain_names):
-        if class_set.names[position] and counts[name] == 1:
-            positions[name] = position
+    positions = {name: position for position, name in enumerate(plain_names) if name and counts[name] == 1}
     for alias, name in class_set.aliases.items():
         positions[plain_name(alias)] = class_set.names.index(name)
     return positions
@@ -159,10 +152,8 @@ def class_numbers(source: Path, release: Sequence[str], class_set: ClassSet, in_
     if release and NO_CLASS not in numbers:
         number, count = Counter(numbers).most_common(1)[0]
         if count > 1:
-            first = numbers.index(number)
-            fault = (
-                f"classes {release[first]!r} and {release[numbers.index(number, first + 1)]!r} are one class of the set"
-            )
+            alike = [name for name, other in zip(release, numbers, strict=True) if other == number]
+            fault = f"classes {alike[0]!r} and {alike[1]!r} are one class of the set"
             raise UserError(f"{source}: {fault}; give each another name")
         return numbers
     moved = any(number not in (NO_CLASS, position) for position, number in enumerate(numbers))

@@ -183,9 +183,7 @@ def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[
     file = folder / GROUPS
     if not file.is_file():
         return {}, ()
-    ids_of: dict[str, set[str]] = {}
-    for record in records:
-        ids_of.setdefault(record.subset, set()).add(record.id)
+    ids_of = {subset: set(benchmark.ids(group)) for subset, group in benchmark.by_subset(records).items()}
     content = read_rows(file, dict)
     groups: dict[str, dict[str, frozenset[str]]] = {}
     for subset in content:

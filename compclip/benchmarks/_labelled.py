@@ -76,7 +76,9 @@ def _classes(pictures: Path, class_set: ClassSet) -> dict[str, int]:
                         "folders of their classes, as valprep.sh does for ImageNet")  # fmt: skip
     if class_set.synsets.keys() >= set(folders):
         return {folder: class_set.synsets[folder] for folder in folders}
-    exact = _exact_positions(class_set)
+    underscored = [name.replace(" ", "_") for name in class_set.names]
+    order = range(len(class_set.names))
+    exact = dict(zip(class_set.names, order, strict=True)) | dict(zip(underscored, order, strict=True))
     plain = _class_sets.class_positions(class_set)
     matched = {}
     numbers = {}
@@ -88,22 +90,12 @@ def _classes(pictures: Path, class_set: ClassSet) -> dict[str, int]:
             numbers[folder] = int(folder)
     if len(numbers) == len(folders) and (_from_zero(numbers, class_set.names) or not matched):
         return _numbered(pictures, numbers, matched, class_set.names)
-    ordered = dict(zip(folders, range(len(class_set.names)), strict=False))
+    ordered = dict(zip(folders, order, strict=False))
     as_written = not exact.keys().isdisjoint(folders)
     if len(folders) == len(class_set.names) > len(matched) and not as_written and matched.items() <= ordered.items():
         return ordered
     _check_names(pictures, folders, matched, class_set.names)
     return matched
-
-
-def _exact_positions(class_set: ClassSet) -> dict[str, int]:
-    """Return the position of each class by its name, also with underscores for spaces."""
-    positions = {}
-    for position, name in enumerate(class_set.names):
-        if name:
-            positions[name] = position
-            positions[name.replace(" ", "_")] = position
-    return positions
 
 
 def _check_names(pictures: Path, folders: Sequence[str], matched: Mapping[str, int], names: Sequence[str]) -> None:
@@ -238,9 +230,7 @@ def in_tars(
     labelled = []
     for key, ref, raw in read_tar_pairs(folder, (".cls",), LONGEST, "no_label", lost):
         label = raw.strip()
-        if not label.isdigit():
-            raise UserError(f"{folder}: {key}.cls: holds {label!r}, no class number; fetch the tar again")
-        number = _class_of(folder, key, int(label), numbers)
+        number = _class_of(folder, f"{key}.cls", int(label) if label.isdigit() else label, numbers)
         labelled.append(Labelled(f"{number}/{key}", ref, (number,)))
     return labelled, (labels,) if labels else ()
 
@@ -264,10 +254,9 @@ def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tu
             needed = f"write them, a line each, into {_class_sets.LABELS[0]} in {path}"
             names = release if labels else _names_of_tables(tables, label)
             numbers = class_numbers(labels or tables[0], names, class_set, class_set.in_every_order, needed)
-        if not isinstance(row[image], str) or type(row[label]) is not int:
-            raise UserError(f"{path}: row {number}: {label}={row[label]!r}: no class number; fetch the files again")
-        key = _class_of(path, f"row {number}", row[label], numbers)
-        labelled.append(Labelled(f"{key}/{number}", _tables.named_picture(pictures, row[image], ""), (key,)))
+        key = _class_of(path, f"row {number}: {label}", row[label], numbers)
+        name = read_field(path, str(number), row, image)
+        labelled.append(Labelled(f"{key}/{number}", _tables.named_picture(pictures, name, ""), (key,)))
     return labelled, (*tables, labels) if labels else tuple(tables)
 
 
@@ -287,10 +276,9 @@ def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
     raise UserError(f"{path}: no column {' or '.join(names)}; found {', '.join(row)}; fetch the files again")
 
 
-def _class_of(file: Path, where: str, number: int, classes: Sequence[int]) -> int:
-    """Return the class that a release's number means. Raises UserError for a number that none has."""
-    if not 0 <= number < len(classes):
-        raise UserError(
-            f"{file}: {where}: class {number} of {len(classes)}, which count from 0; give the set's class names"
-        )
+def _class_of(file: Path, where: str, number: object, classes: Sequence[int]) -> int:
+    """Return the class that a release's number means. Raises UserError for what is none, or a number that none has."""
+    if type(number) is not int or not 0 <= number < len(classes):
+        fault = f"class {number!r} of {len(classes)}, which count from 0"
+        raise UserError(f"{file}: {where}: {fault}; give the set's class names, or fetch the files again")
     return classes[number]

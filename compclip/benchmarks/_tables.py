@@ -7,6 +7,7 @@ from where they lie (`data.tables`).
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -65,11 +66,12 @@ def read_columns(table: Path, needed: Sequence[str]) -> list[KeyedRow]:
     return _files.require_records(table, rows)
 
 
-def whole_number(table: Path, key: str, row: Mapping[str, Any], name: str) -> int:
-    """Return a field that is a whole number, also if written as text. Raises UserError for others."""
+def whole_number(table: Path, key: str, row: Mapping[str, Any], name: str, below: float = math.inf) -> int:
+    """Return a field that is a whole number below a limit, also if written as text. Raises UserError for others."""
     field = _files.read_field(table, key, row, name, (int, str))
-    if not str(field).isdecimal():
-        raise UserError(f"{table}: record {key}: {name}={field!r} is no whole number; fetch the official file")
+    if not str(field).isdecimal() or int(field) >= below:
+        limit = "" if math.isinf(below) else f" below {below}"
+        raise UserError(f"{table}: record {key}: {name}={field!r} is no whole number{limit}; fetch the official file")
     return int(field)
 
 
@@ -81,9 +83,8 @@ def find_picture(pictures: Path, name: str) -> str:
     if benchmark.BYTES in name:
         return name
     components = [component for component in Path(name).parts if component not in ("/", "..")]
-    paths = [pictures / name]
-    for start in range(len(components)):
-        paths.append(pictures.joinpath(*components[start:]))
+    ends = [pictures.joinpath(*components[start:]) for start in range(len(components))]
+    paths = [pictures / name, *ends]
     return str(next(filter(os.path.isfile, paths), paths[-1]))
 
 

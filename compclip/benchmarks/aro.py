@@ -127,7 +127,7 @@ def _counted(task: str, cases: Sequence[Case]) -> list[Case]:
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return whether each caption wins, times its weight: 1 in the order tasks."""
-    return {task: _balanced(items, kinds) for task, items in _choice.choose_texts(records, embeddings).items()}
+    return {task: _balanced(items, kinds) for task, items in _choice.choose(records, embeddings).items()}
 
 
 def _balanced(items: Items, kinds: Kinds) -> Items:

@@ -29,8 +29,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
 from compclip.benchmarks._files import are_texts, images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.item_outcomes import COMPOSITION
 
 SOURCES = {"minimal": ("minimal", "handmade"), "contextual": ("contextual", "llm")}  # and how columns call them
 KINDS = {"color": "C", "position": "P"}
@@ -65,7 +64,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         pictures = images_folder(table_files[0].parent, images)
         for key, row in rows:
             records += _read_records(name, table_files[0], key, row, pictures)
-    return Benchmark(tuple(records), tuple(files), evaluate, kind=COMPOSITION)
+    return Benchmark(tuple(records), tuple(files), _choice.choose, kind=COMPOSITION)
 
 
 def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> list[Record]:
@@ -90,10 +89,8 @@ def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> 
 
 def _column(row: Mapping[str, Any], source: str, what: str) -> str:
     """Return the column of a caption or picture: of its source where a row has both, or without."""
-    for source_name in SOURCES[source]:
-        if row.get(f"{source_name}_{what}"):
-            return f"{source_name}_{what}"
-    return what
+    names = [f"{prefix}_{what}" for prefix in SOURCES[source]]
+    return next(filter(row.get, names), what)
 
 
 def _read_words(file: Path, key: str, row: Any, names: Sequence[str], count: int) -> list[str]:
@@ -108,11 +105,8 @@ def _read_words(file: Path, key: str, row: Any, names: Sequence[str], count: int
 def exchange(caption: str, things: Sequence[str], attributes: Sequence[str], kind: str) -> list[str]:
     """Return the caption with its colours, or things, in every other order."""
     words = tuple(attributes if kind == "color" else things)
-    captions = []
-    for order in permutations(words):
-        if order != words:
-            captions.append(_substitute(caption, words, order, kind))
-    return captions
+    orders = [order for order in permutations(words) if order != words]
+    return [_substitute(caption, words, order, kind) for order in orders]
 
 
 def _substitute(caption: str, words: Sequence[str], new_words: Sequence[str], kind: str) -> str:
@@ -146,8 +140,3 @@ def confuse(caption: str, things: Sequence[str], attributes: Sequence[str]) -> t
             if new_things == tuple(things) and new_attributes == tuple(attributes):
                 caption_text = text
     return list(texts), list(texts).index(caption_text)
-
-
-def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Return whether each picture chooses its caption, by set and task."""
-    return _choice.choose_texts(records, embeddings)

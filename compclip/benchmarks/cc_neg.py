@@ -56,5 +56,5 @@ def _read_record(file: Path, key: str, row: Any, pictures: Path) -> Record:
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return 1 for each record whose caption wins."""
-    by_subset = _choice.choose_texts(records, embeddings)
+    by_subset = _choice.choose(records, embeddings)
     return {METRIC: by_subset[SUBSET]} if by_subset else {}

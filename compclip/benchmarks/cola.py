@@ -37,10 +37,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
     """Read a record. Its id is its position, since the file has no ids."""
-    if not isinstance(row, list) or len(row) != 4 or not are_texts(row):
+    is_row = isinstance(row, list) and len(row) == 4 and are_texts(row)
+    names = [address.rpartition("/")[2] for address in row[::2]] if is_row else []
+    if not all(names) or not names:
         raise UserError(f"{file}: record {key}: expected [picture, caption] twice, not {row}; fetch the official file")
-    names = [address.rpartition("/")[2] for address in row[::2]]
-    if "" in names:
-        address = row[2 * names.index("")]
-        raise UserError(f"{file}: record {key}: {address!r} names no picture; fetch the official file")
     return Record(winoground.SUBSET, key, tuple(str(pictures / name) for name in names), tuple(row[1::2]))

@@ -59,7 +59,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             groups[kind][f"complexity_{n}"] = frozenset(ids(of_complexity))
             records += of_complexity
             files.append(file)
-    authors = Benchmark(tuple(records), tuple(files), _choice.choose_texts, MEANS, groups, kind=COMPOSITION)
+    authors = Benchmark(tuple(records), tuple(files), _choice.choose, MEANS, groups, kind=COMPOSITION)
     return _choice.without_repeats(authors)
 
 

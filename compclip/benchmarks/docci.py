@@ -17,13 +17,8 @@ from compclip.benchmarks._tables import KeyedRow, find_picture, list_tables, rea
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
-FILES = (
-    "docci_descriptions.jsonlines",
-    "docci_descriptions.csv",
-    "docci.csv",
-    "test_annotations.json",  # FLAIR's
-    f"{_captioned.FLAIR_FOLDER}/test_annotations.json",
-)
+FLAIR_FILES = ("test_annotations.json", f"{_captioned.FLAIR_FOLDER}/test_annotations.json")
+FILES = ("docci_descriptions.jsonlines", "docci_descriptions.csv", "docci.csv", *FLAIR_FILES)
 SPLITS = ("test", "train", "qual_dev", "qual_test")
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE

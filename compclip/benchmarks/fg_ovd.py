@@ -19,7 +19,7 @@ and 3,545 of `trivial`. Not compared: scores of real pictures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import first_existing, images_folder, number_rows, read_field, read_rows, subsets
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
-from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILES = {
     "hard": "1_attributes.json", "medium": "2_attributes.json", "easy": "3_attributes.json",
@@ -49,7 +48,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     records = []
     for name, file in files.items():
         records += _read_records(name, file, pictures)
-    return Benchmark(tuple(records), tuple(files.values()), evaluate, kind=COMPOSITION)
+    return Benchmark(tuple(records), tuple(files.values()), _choice.choose, kind=COMPOSITION)
 
 
 def _read_records(name: str, file: Path, pictures: Path) -> list[Record]:
@@ -87,8 +86,3 @@ def _read_box(file: Path, key: str, row: Any) -> list[int]:
         raise UserError(f"{file}: record {key}: field 'bbox' is {box!r}; fetch the official file")
     left, top, width, height = box
     return [int(left), int(top), int(left + width) - int(left), int(top + height) - int(top)]
-
-
-def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Return whether each part chooses its own description, by file."""
-    return _choice.choose_texts(records, embeddings)

@@ -101,10 +101,12 @@ def evaluate(
         return {}
     score_N = embeddings.matches(pictures(scored), column(scored, 0))
     rating_N = np.array([ratings[r.subset, r.id] for r in scored])
-    values = {"pairwise": pairs_in_order(score_N, rating_N), "kendall": kendall(score_N, rating_N),
-              "pearson": pearson(score_N, rating_N)}  # fmt: skip
     keys = tuple(f"{record.subset}/{record.id}" for record in scored)
-    items_of = {name: Items(keys, values_N) for name, values_N in values.items()}
+    items_of = {
+        "pairwise": Items(keys, pairs_in_order(score_N, rating_N)),
+        "kendall": Items(keys, kendall(score_N, rating_N)),
+        "pearson": Items(keys, pearson(score_N, rating_N)),
+    }
     for skill, prompts in skills.items():
         of_skill_N = np.isin(ids(scored), list(prompts))
         if of_skill_N.sum() > 1:

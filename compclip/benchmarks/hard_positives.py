@@ -21,6 +21,7 @@ import numpy as np
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import (
+    existing_file,
     first_existing,
     images_folder,
     number_rows,
@@ -80,8 +81,7 @@ def _pairs(folder: Path, split: str) -> dict[str, tuple[Path, Path]]:
         pairs[kind] = official if any(map(Path.is_file, official)) else flat
     existing = {kind: pair for kind, pair in pairs.items() if split or any(map(Path.is_file, pair))}
     for file in chain.from_iterable((existing or pairs).values()):
-        if not file.is_file():
-            raise UserError(f"{file}: no such file; fetch it, or give the folder that holds it")
+        existing_file(file)
     return existing
 
 

@@ -46,13 +46,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     if len(rows) % 2:
         raise UserError(f"{file}: {len(rows)} rows do not make pairs; fetch the official file")
     records = tuple(_record(file, pictures, *pair) for pair in zip(rows[::2], rows[1::2], strict=True))
-    return Benchmark(
-        records,
-        (file,),
-        winoground.items_by_subset,
-        winoground.means_over_subsets(dict.fromkeys(PATTERNS.values())),
-        kind=COMPOSITION,
-    )
+    means = winoground.means_over_subsets(dict.fromkeys(PATTERNS.values()))
+    return Benchmark(records, (file,), winoground.items_by_subset, means, kind=COMPOSITION)
 
 
 def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Record:

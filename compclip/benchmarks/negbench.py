@@ -98,10 +98,7 @@ def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]
     captions, template = (CAPTIONS[:2], ()) if name in BINARY else (CAPTIONS, (TEMPLATE,))
     questions = []
     for key, row in _tables.read_columns(file, ("image_path", *captions, "correct_answer", *template)):
-        answer = _tables.whole_number(file, key, row, "correct_answer")
-        if answer >= len(captions):
-            fault = f"correct_answer={answer} of {len(captions)} captions"
-            raise UserError(f"{file}: record {key}: {fault}; fetch it again")
+        answer = _tables.whole_number(file, key, row, "correct_answer", len(captions))
         texts = _choice.match_first([row[caption] for caption in captions], answer)
         record = Record(name, key, (_picture(pictures, row["image_path"]),), texts, ahead=answer)
         questions.append((record, read_choice(file, key, row, TEMPLATE, TEMPLATES) if template else ""))
@@ -133,7 +130,7 @@ def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) ->
             for metric, items in retrieval.evaluate(subset_records, embeddings).items():
                 items_of[f"{name}_{metric}"] = items
         else:
-            for items in _choice.choose_texts(subset_records, embeddings).values():
+            for items in _choice.choose(subset_records, embeddings).values():
                 items_of[name] = items
                 items_of |= _choice.split_by_kind(name, items, kinds, TEMPLATES if name in CHOICES else ())
     return items_of

@@ -104,7 +104,7 @@ def load(
         members.setdefault(str(group_of[record.id]), set()).add(record.id)
     groups = {METRIC: {name: frozenset(ids) for name, ids in members.items() if name}}
     return Benchmark(
-        with_wrong, tuple(files), _choice.choose_texts, groups=groups, dropped=dropped | repeats, kind=COMPOSITION
+        with_wrong, tuple(files), _choice.choose, groups=groups, dropped=dropped | repeats, kind=COMPOSITION
     )
 
 

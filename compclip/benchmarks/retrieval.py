@@ -82,13 +82,9 @@ def load(
         files = (one_file(folder, *_captioned.PATTERNS),)
         folder = files[0].parent
         captioned = _captioned.read_captioned(files[0], images_folder(folder, images), split, lost)
-    entries = []
-    caption_count = 0
-    for key, picture, captions in captioned:
-        entries.append((key, picture, list(map(clean, captions))))
-        caption_count += len(captions)
+    entries = [(key, picture, list(map(clean, captions))) for key, picture, captions in captioned]
     records, dropped = _captioned.make_records(Path(path), entries)
-    lost["empty_caption"] = caption_count - sum(len(record.texts) for record in records)
+    lost["empty_caption"] = sum(len(texts) for *_, texts in entries) - sum(len(record.texts) for record in records)
     group_ids, sidecar = read_groups(folder, records)
     lost.update(dropped)
     return Benchmark(records, (*files, *sidecar), evaluate, groups=group_ids, dropped=dict(lost), kind=RETRIEVAL)

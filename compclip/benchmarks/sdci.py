@@ -23,6 +23,7 @@ import binascii
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             except IncompletePicture:
                 dropped[f"incomplete_picture_{test}"] += 1
     batches = number_batches(records)
-    return Benchmark(
-        tuple(records),
-        (folder / dci.SPLITS_FILE, *files),
-        partial(evaluate, batches),
-        dropped=dropped,
-        kind=COMPOSITION,
-    )
+    all_files = (folder / dci.SPLITS_FILE, *files)
+    return Benchmark(tuple(records), all_files, partial(evaluate, batches), dropped=dropped, kind=COMPOSITION)
 
 
 def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Record]:
@@ -93,8 +89,7 @@ def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Recor
     negatives = _lookup(row, "negatives", dict)
     parts: list[Part] = [(WHOLE, None)]
     if test != "base_swaps":
-        if len(negatives) == 1:
-            raise IncompletePicture
+        _require(len(negatives) > 1)
         parts += _list_parts(file, row)
     records = []
     for key, box in parts:
@@ -104,16 +99,19 @@ def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Recor
             continue
         captions = [summary] if isinstance(summary, str) else list(summary)[: PICK if test == "all_swaps_pick5" else 1]
         texts = (*captions, negative)
-        if not are_texts(texts):
-            raise IncompletePicture
+        _require(are_texts(texts))
         records.append(Record(test, f"{file.stem}/{key}", (with_box(picture, box),), texts))
     return records
 
 
 def _lookup(row: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
-    if not row.get(key) or not isinstance(row[key], kind):
-        raise IncompletePicture
+    _require(bool(row.get(key)) and isinstance(row[key], kind))
     return row[key]
+
+
+def _require(is_complete: bool) -> None:
+    if not is_complete:
+        raise IncompletePicture
 
 
 def _list_parts(file: Path, row: Any) -> Iterator[Part]:
@@ -124,8 +122,7 @@ def _list_parts(file: Path, row: Any) -> Iterator[Part]:
         right, bottom = _read_corner(file, name, bounds, "bottomRight")
         if right - left < LEAST_SIDE or bottom - top < LEAST_SIDE:
             continue
-        if "label" not in mask or "caption" not in mask:
-            raise IncompletePicture
+        _require("label" in mask and "caption" in mask)
         width, height = read_mask_size(file, name, read_field(file, name, mask, "outer_mask"))
         around_x = int((right - left) * AROUND)
         around_y = int((bottom - top) * AROUND)
@@ -166,10 +163,9 @@ def _choose_negative(test: str, row: Any, key: str, negatives: Any) -> Any:
     for kind, texts in negatives.items():
         if isinstance(texts, list):
             candidates += [(scores.get(f"{kind}_{i}"), text) for i, text in enumerate(texts)]
-    if not candidates or not all(isinstance(score, (int, float)) for score, _ in candidates):
-        raise IncompletePicture
-    best = max(range(len(candidates)), key=lambda best: (candidates[best][0], best))  # of equals the last
-    return candidates[best][1]
+    _require(bool(candidates) and all(isinstance(score, (int, float)) for score, _ in candidates))
+    candidates.sort(key=itemgetter(0))  # equals stay in their order, of which the last is taken
+    return candidates[-1][1]
 
 
 def number_batches(records: Sequence[Record]) -> Batches:

@@ -71,14 +71,14 @@ def _in_archives(captioned: list[tuple[str, str, list[str]]], pictures: Path) ->
     Its numbers are unique over all archives. The folders are listed once, and only where a picture is missing.
     """
     absent = {picture for _, picture, _ in captioned if not os.path.isfile(picture)}
-    path_of = {}
-    for folder in sorted((*pictures.glob("sa_[0-9]*"), *pictures.glob("sa_[0-9]*/images"))) if absent else ():
-        if folder.is_dir():
-            for name in os.listdir(folder):
-                path_of[name] = str(folder / name)
+    folders = sorted((*pictures.glob("sa_[0-9]*/"), *pictures.glob("sa_[0-9]*/images/"))) if absent else []
+    folder_of: dict[str, Path] = {}
+    for folder in folders:
+        folder_of |= dict.fromkeys(os.listdir(folder), folder)
     located: list[_captioned.Captioned] = []
     for key, picture, captions in captioned:
-        path = path_of.get(Path(picture).name, picture) if picture in absent else picture
+        name = Path(picture).name
+        path = str(folder_of[name] / name) if picture in absent and name in folder_of else picture
         located.append((key, path, captions))
     return located
 
@@ -88,10 +88,8 @@ def _first_rows(file: Path, count: int) -> Iterator[Any]:
     try:
         with open(check_regular(file), encoding="utf-8") as text:
             yield from _values(file, text, count)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: not UTF-8; convert the file to UTF-8") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise UserError(f"{str(file)!r}: {error}; give the path of an existing file") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name, or other bytes than UTF-8
+        raise UserError(f"{str(file)!r}: {error}; give the path of the official file") from error
 
 
 def _values(file: Path, text: TextIO, count: int) -> Iterator[Any]:

@@ -22,18 +22,9 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
 PIECES = (
-    "existence",
-    "plurals",
-    "counting-hard",
-    "counting-small-quant",
-    "counting-adversarial",
-    "relations",
-    "action-replacement",
-    "actant-swap",
-    "coreference-standard",
-    "coreference-hard",
-    "foil-it",
-)
+    "existence", "plurals", "counting-hard", "counting-small-quant", "counting-adversarial", "relations",
+    "action-replacement", "actant-swap", "coreference-standard", "coreference-hard", "foil-it",
+)  # fmt: skip
 PHENOMENA = {  # those of several pieces
     "counting": ("counting-hard", "counting-small-quant", "counting-adversarial"),
     "actions": ("action-replacement", "actant-swap"),
@@ -77,7 +68,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
                 records.append(record)
             else:
                 dropped["invalid"] += 1
-    evaluate = partial(_choice.choose_texts, strict=True)
+    evaluate = partial(_choice.choose, strict=True)
     return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
 
 

@@ -82,7 +82,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
                 dropped["beyond_limit"] += max(0, len(rows) - LIMIT)
                 for key, row in rows[:LIMIT]:
                     records.append(_record(f"{task}_{corpus}", file, key, row, pictures / FOLDERS[source]))
-    evaluate = partial(_choice.choose_texts, strict=True)
+    evaluate = partial(_choice.choose, strict=True)
     return Benchmark(tuple(records), tuple(files), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
 
 

@@ -62,7 +62,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return outcomes of single pictures, and of their pairs and sets in Controlled_Images."""
-    items = _choice.choose_texts(records, embeddings)
+    items = _choice.choose(records, embeddings)
     name_of = {(record.subset, record.id): Path(record.images[0]).stem for record in records if record.subset in PLACES}
     together = {}
     for subset, pairs in PLACES.items():

@@ -31,6 +31,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import scipy.special
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _tables
@@ -55,6 +56,7 @@ ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it count
 METRICS = (*ELEVATER, "top_5", "elevater")
 HEADLINE = ("top_1",)  # `elevater` instead where the set has one
 BENCHMARK_GROUP = "zeroshot"
+Classes = Mapping[str, tuple[int, ...]]  # id of a picture -> what it shows
 
 
 @dataclass(frozen=True)
@@ -101,17 +103,15 @@ def load(
         lost["not_drawn"] = len(labelled) - len(sampled)
     metric = config.metric or class_set.metric
     prompts = [[template.replace("{c}", name) for template in class_set.templates] for name in class_set.names]
+    scored = tuple(records[i] for i in sampled)
+    all_files = (*files, *label_files, *sidecar)
+    evaluation = _evaluation([labelled[i] for i in sampled], prompts, metric)
+    shared_texts = tuple(chain.from_iterable(prompts))
+    means = {"elevater": (metric,)} if metric else {}
     return Benchmark(
-        tuple(records[i] for i in sampled),
-        (*files, *label_files, *sidecar),
-        _evaluation([labelled[i] for i in sampled], prompts, metric),
-        {"elevater": (metric,)} if metric else {},
-        group_ids,
-        dict(lost),
-        shared_texts=tuple(chain.from_iterable(prompts)),
-        headline=("elevater",) if metric else HEADLINE,
+        scored, all_files, evaluation, means, group_ids, dict(lost), shared_texts, headline=(*means,) or HEADLINE,
         kind=CLASSIFICATION,
-    )
+    )  # fmt: skip
 
 
 def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
@@ -243,10 +243,7 @@ def evaluate_two(
 
 
 def evaluate_several(
-    records: Sequence[Record],
-    embeddings: Embeddings,
-    shown_classes: Mapping[str, tuple[int, ...]],
-    prompts: Sequence[Sequence[str]],
+    records: Sequence[Record], embeddings: Embeddings, shown_classes: Classes, prompts: Sequence[Sequence[str]]
 ) -> dict[str, Items]:
     """Return `map_11`, whose items are the classes that a picture shows: their 11-point average precision."""
     readable_records = readable(records, embeddings)
@@ -267,9 +264,7 @@ def evaluate_several(
 
 def probabilities(scores_NC: np.ndarray) -> np.ndarray:
     """Compute the softmax over the classes, float64 [N, C]."""
-    logit_NC = TEMPERATURE * scores_NC.astype(np.float64)
-    power_NC = np.exp(logit_NC - logit_NC.max(1, keepdims=True))
-    return power_NC / power_NC.sum(1, keepdims=True)
+    return scipy.special.softmax(TEMPERATURE * scores_NC.astype(np.float64), axis=1)
 
 
 def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
