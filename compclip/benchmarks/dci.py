@@ -18,14 +18,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import _captioned, retrieval
-from compclip.benchmarks._files import (
-    check_name,
-    existing_file,
-    first_existing,
-    images_folder,
-    read_field,
-    read_fields,
-)
+from compclip.benchmarks._files import check_name, existing_file, first_existing, images_folder, read_field, read_fields
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 

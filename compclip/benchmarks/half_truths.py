@@ -18,14 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import (
-    check_unique,
-    images_folder,
-    read_choice,
-    read_field,
-    read_fields,
-    selected_names,
-)
+from compclip.benchmarks._files import check_unique, images_folder, read_choice, read_field, read_fields, selected_names
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings

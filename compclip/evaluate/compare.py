@@ -272,12 +272,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("results", metavar="RESULTS", help="a folder of result files")
     parser.add_argument("theirs", metavar="THEIRS", help="numbers of somebody's: JSON or CSV")
-    parser.add_argument(
-        "--within",
-        type=float,
-        metavar="POINTS",
-        help="allowed percentage points; default: any",
-    )
+    parser.add_argument("--within", type=float, metavar="POINTS", help="allowed percentage points; default: any")
     return parser
 
 

@@ -95,10 +95,7 @@ FAMILIES = {
         'Does this figure show "{}"? Please answer yes or no.', "Yes", ANSWER_LIKELIHOOD, VICUNA, SQUARE_PADDED
     ),
     "instructblip": VqaQuestion(
-        'Question: Does this figure show "{}"? Please answer yes or no.',
-        "yes",
-        ANSWER_LIKELIHOOD,
-        pictures=SQUARE_CUT,
+        'Question: Does this figure show "{}"? Please answer yes or no.', "yes", ANSWER_LIKELIHOOD, pictures=SQUARE_CUT
     ),
 }
 

@@ -66,11 +66,7 @@ TO_THE_FIRST = {  # files, the split, and the outcomes of each metric where ties
         "count",
         {"count_i2t": [1, 0], "count_t2i": [1, 0]},
     ),
-    "negbench": (
-        {"COCO_val_mcq_llama3.1_rephrased.csv": NEGATED},
-        "coco_mcq",
-        {"coco_mcq": [1, 0]},
-    ),
+    "negbench": ({"COCO_val_mcq_llama3.1_rephrased.csv": NEGATED}, "coco_mcq", {"coco_mcq": [1, 0]}),
     "whatsup": ({"coco_qa_one_obj.json": [[1, "x", "y"]]}, "COCO_QA_one_obj", {"COCO_QA_one_obj": [1]}),
     "imagecode": ({"valid_data.json": {"video_1": {"0": "x", "3": "y"}}}, "", {"video": [1, 0]}),
 }

@@ -87,9 +87,7 @@ def test_ties_go_to_the_first_unless_the_authors_compare_strictly(embeddings):
 def test_a_text_s_ties_go_to_the_first_picture(embeddings):
     records = [Record("a", str(ahead), ("i1", "i0", "same", "i2"), ("t1",), ahead) for ahead in (1, 2)]
     embedded = replace(embeddings(IMAGES | {"same": IMAGES["i1"]}, TEXTS), ties="first")
-    assert _choice.choose(records, embedded)["a"].values.tolist() == [1, 0], (
-        "same is behind i1, then ahead of it"
-    )
+    assert _choice.choose(records, embedded)["a"].values.tolist() == [1, 0], "same is behind i1, then ahead of it"
 
 
 def test_wrong_texts_that_repeat_the_caption_are_left_out():
