@@ -265,21 +265,15 @@ class Benchmark:
 
         A metric that looks at no picture is scored where the picture is missing. A group's part is as the whole metric.
         """
-        # how many records a subset has, how many with all texts, and with all pictures too; None: the whole benchmark
-        sizes: Counter[str | None] = Counter()
-        with_texts: Counter[str | None] = Counter()
-        with_pictures: Counter[str | None] = Counter()
-        for record in self.records:
-            for name in (None, record.subset):
-                sizes[name] += 1
-                with_texts[name] += record.has_text
-                with_pictures[name] += record.has_text and embeddings.has(record.images)
+        sizes = Counter(record.subset for record in self.records)
+        with_texts = Counter(record.subset for record in self.with_texts)
+        with_pictures = Counter(record.subset for record in readable(self.with_texts, embeddings))
         coverage = {}
         for metric, of_metric in items.items():
             if "/" not in metric:
-                name = of_metric.subset if of_metric.subset in sizes else None
-                scored = with_texts[name] if metric in self.texts_alone else with_pictures[name]
-                coverage[metric] = (scored, sizes[name])
+                scored = with_texts if metric in self.texts_alone else with_pictures
+                subsets = [of_metric.subset] if of_metric.subset in sizes else list(sizes)
+                coverage[metric] = (sum(scored[subset] for subset in subsets), sum(sizes[subset] for subset in subsets))
         return coverage
 
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:

@@ -364,10 +364,8 @@ def _to_units(model: Any, way: str, values: Any, count: int) -> np.ndarray:
 
 def _pair_scores(model: Any, how: Scoring) -> Scores:
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        scores_of_batches = []
-        for start in range(0, len(pairs), how.batch_size):
-            scores_of_batches.append(_score_batch(model, pairs[start : start + how.batch_size], how.upright))
-        return np.concatenate(scores_of_batches)
+        batches = [pairs[start : start + how.batch_size] for start in range(0, len(pairs), how.batch_size)]
+        return np.concatenate([_score_batch(model, batch, how.upright) for batch in batches])
 
     return scores
 
@@ -377,9 +375,8 @@ def _score_batch(model: Any, pairs: Sequence[Pair], upright: bool) -> np.ndarray
     picture_of = {ref: load_picture(ref, upright) for ref in dict.fromkeys(refs)}
     score_P = _to_array(model.score_pairs([picture_of[ref] for ref in refs], list(texts)))
     if score_P.shape != (len(pairs),) or not np.isfinite(score_P).all():
-        name = type(model).__name__
-        shape = list(score_P.shape)
-        raise UserError(f"{name}.{PAIRS}: gave {shape} for {len(pairs)} pairs; give as many finite numbers")
+        fault = f"gave {list(score_P.shape)} for {len(pairs)} pairs"
+        raise UserError(f"{type(model).__name__}.{PAIRS}: {fault}; give as many finite numbers")
     return score_P
 
 

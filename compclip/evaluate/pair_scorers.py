@@ -68,9 +68,9 @@ class PatchStore:
         self._patches: dict[str, torch.Tensor] = {}
         self._lock = threading.Lock()
 
-    def get(self, ref: str) -> torch.Tensor | None:
-        """Return the patches [N, D] of a picture; None where they are not kept."""
-        return self._patches.get(ref)
+    def get(self, refs: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Return the patches [N, D] of those pictures whose patches are kept."""
+        return {ref: self._patches[ref] for ref in refs if ref in self._patches}
 
     def add(self, ref: str, patch_ND: torch.Tensor) -> None:
         """Keep the patches of a picture if there is room."""
@@ -153,14 +153,8 @@ def _find_patches(
     model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, store: PatchStore, refs: Sequence[str]
 ) -> torch.Tensor:
     """Return the patches of different pictures, on the model's device; those that are not kept are encoded together."""
-    patches = {}
-    missing = []
-    for ref in refs:
-        patch_ND = store.get(ref)
-        if patch_ND is None:
-            missing.append(ref)
-        else:
-            patches[ref] = patch_ND
+    patches = store.get(refs)
+    missing = [ref for ref in refs if ref not in patches]
     device = embed.device(model)
     if missing:
         prepared = [pictures.prepare(ref, model, how.upright) for ref in missing]

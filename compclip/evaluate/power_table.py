@@ -137,9 +137,8 @@ def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) ->
             units: set[tuple[str, str | int]] = set()
             for d in differences:
                 units.update((d.benchmark if isinstance(unit, str) else "", unit) for unit in d.units)
-            least = {}
-            for n in seeds:
-                least[n] = float(decisions.least_difference(assume_spread(differences, n, assumed), level))
+            spreads = {n: assume_spread(differences, n, assumed) for n in seeds}
+            least = {n: float(decisions.least_difference(spread, level)) for n, spread in spreads.items()}
             items = sum(len(d.ids) for d in differences)
             powers.append(ColumnPower(column, items, len(units), least))
     return powers

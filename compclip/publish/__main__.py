@@ -37,13 +37,13 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"--licence {args.licence}: must be an identifier of the hub, as apache-2.0, mit or other")
     if args.public and not args.to.startswith(SCHEME):
         raise UserError(f"--public: is for a repository; give --to {SCHEME}OWNER/NAME")
-    if args.to.startswith(SCHEME):
-        name = parse_repository(args.to)
+    name = parse_repository(args.to) if args.to.startswith(SCHEME) else ""
+    if name:
         check_repository(name)
     else:
         model_card.check_target(Path(args.to))
     source = model_card.find_source_run(args.cell, Path())
-    if args.to.startswith(SCHEME):
+    if name:
         with tempfile.TemporaryDirectory() as folder:
             publish_run(source, Path(folder) / "publication", args.licence)
             message = f"{source.run.cell.name} by compclip {metadata.version('compclip')}"

@@ -246,9 +246,9 @@ def make_model_index(numbers: list[CardNumber], source: SourceRun) -> list[Any]:
             task, title = TASKS.get(source.run.results[column.benchmark].kind, TASKS[COMPOSITION])
             unit = "" if column.score else " (%)"
             value = round(column.scale * number.value, 2 if unit else 4)
-            dataset = {"dataset_type": column.benchmark, "dataset_name": column.benchmark}
-            metric = {"metric_type": column.metric, "metric_name": f"{column.metric}{unit}", "metric_value": value}
-            entries.append(EvalResult(task_type=task, task_name=title, **dataset, **metric))
+            dataset: dict[str, Any] = {"dataset_type": column.benchmark, "dataset_name": column.benchmark}
+            metric: dict[str, Any] = {"metric_type": column.metric, "metric_name": f"{column.metric}{unit}"}
+            entries.append(EvalResult(task_type=task, task_name=title, metric_value=value, **dataset, **metric))
     return entries
 
 

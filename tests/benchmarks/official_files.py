@@ -1,9 +1,30 @@
 """Small official files of the benchmarks, by file: values for JSON, texts as they are; and the split that reads them."""
 
+import csv
+import io
 import json
 from typing import Any
 
+import numpy as np
+
 from compclip.benchmarks import aro
+from compclip.evaluate.benchmark import Benchmark
+from compclip.evaluate.embeddings import Embeddings
+
+
+def table(*rows: Any) -> str:
+    """A CSV file."""
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def alike(benchmark: Benchmark, ties: str = "wrong") -> Embeddings:
+    """Embeddings with which all pictures, and all texts, are the same."""
+    image_row, text_row = ({key: row for row, key in enumerate(keys)} for keys in (benchmark.images, benchmark.texts))
+    vectors = (np.ones((len(rows), 2), np.float32) for rows in (image_row, text_row))
+    return Embeddings(*vectors, image_row, text_row, {}, ties)
+
 
 PAIR = {"filename": "a.png", "caption": "x", "caption2": "y", "negative_caption": "z", "id": 0}
 SAMPLE = {"image0": "eqbensd/a.png", "image1": "eqbensd/b.png", "caption0": "x", "caption1": "y"}
