@@ -20,7 +20,16 @@ from typing import Any
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, read_text
 from compclip.benchmarks import _tables
-from compclip.benchmarks._files import check_unique, first_existing, read_field, read_tar_pairs
+from compclip.benchmarks._files import (
+    are_texts,
+    check_unique,
+    drop_empty,
+    first_existing,
+    number_rows,
+    read_field,
+    read_tar_pairs,
+    require_records,
+)
 from compclip.config.sections import Data
 from compclip.data import caption_files, tables
 from compclip.data.caption_files import CaptionedPicture
@@ -42,12 +51,15 @@ def make_records(file: Path, captioned: Iterable[Captioned]) -> tuple[tuple[Reco
 
     Raises UserError naming an id that stands twice.
     """
-    records = [
-        Record(SUBSET, key, (str(picture),), tuple(text for text in texts if text.strip()))
-        for key, picture, texts in captioned
-    ]
-    with_captions = check_unique(file, [record for record in records if record.texts])
-    return with_captions, {"image_without_caption": len(records) - len(with_captions)}
+    records = []
+    without_caption = 0
+    for key, picture, texts in captioned:
+        captions = drop_empty(texts)
+        if captions:
+            records.append(Record(SUBSET, key, (str(picture),), tuple(captions)))
+        else:
+            without_caption += 1
+    return check_unique(file, records), {"image_without_caption": without_caption}
 
 
 def read_captioned(file: Path, pictures: Path, split: str, lost: Counter[str]) -> list[Captioned]:
@@ -80,7 +92,7 @@ def read_tars(folder: Path, lost: Counter[str]) -> Iterator[Captioned]:
 
 def is_table(path: Path) -> bool:
     """Return whether a file is a table of pictures and captions, or a folder holds some and no other captions."""
-    if path.is_file() or any(file for pattern in PATTERNS for file in path.glob(pattern)):
+    if path.is_file() or any(any(path.glob(pattern)) for pattern in PATTERNS):
         return tables.format_suffix(path) in tables.SUFFIXES and not caption_files.has_caption_lines(path)
     return any(tables.format_suffix(file) in tables.SUFFIXES for file in path.rglob("*"))
 
@@ -114,15 +126,13 @@ def read_flair(file: Path, pictures: Path) -> list[Captioned]:
 
 def split_sentences(text: str) -> list[str]:
     """Split a caption into sentences as FLAIR does, without their full stops and the spaces around them."""
-    return [piece for piece in (raw.strip() for raw in SENTENCE_ENDS.split(text)) if piece]
+    return drop_empty(map(str.strip, SENTENCE_ENDS.split(text)))
 
 
 def _read_json(file: Path, split: str, lost: Counter[str]) -> list[CaptionedPicture]:
     content = read_json(file)
     if isinstance(content, list):
         return _read_lavis(file, content, split)
-    if not isinstance(content, dict) or not content:
-        raise UserError(f"{file}: neither an object nor a list of captioned pictures; fetch the official file")
     entries = read_field(file, "(whole file)", content, "images", list)
     if "annotations" in content:
         _check_no_split(file, split, "COCO caption files")
@@ -135,15 +145,13 @@ def _read_json(file: Path, split: str, lost: Counter[str]) -> list[CaptionedPict
 def _read_lavis(file: Path, entries: list[Any], split: str) -> list[CaptionedPicture]:
     """Read LAVIS' lists: a record's `caption` is a list, or a text of which a picture may have several records."""
     _check_no_split(file, split, "LAVIS' lists")
-    if not entries:
-        raise UserError(f"{file}: holds no records; fetch the official file")
     captions: dict[str, list[str]] = {}
-    for index, row in enumerate(entries):
-        name = read_field(file, str(index), row, "image")
-        caption = read_field(file, str(index), row, "caption", (list, str))
+    for key, row in number_rows(require_records(file, entries)):
+        name = read_field(file, key, row, "image")
+        caption = read_field(file, key, row, "caption", (list, str))
         texts = [caption] if isinstance(caption, str) else caption
-        if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{file}: record {index}: field 'caption' holds other than texts; fetch the official file")
+        if not are_texts(texts):
+            raise UserError(f"{file}: record {key}: field 'caption' holds other than texts; fetch the official file")
         captions.setdefault(name, []).extend(texts)
     return [CaptionedPicture(name, name, texts) for name, texts in captions.items()]
 
@@ -155,7 +163,7 @@ def _check_no_split(file: Path, split: str, what: str) -> None:
 
 def _read_names(file: Path, captioned: Collection[str]) -> set[str]:
     """Return the names of a file that lists pictures, one a line. Raises UserError where none has a caption."""
-    names = {name for line in read_text(file).splitlines() if (name := line.strip())}
+    names = set(drop_empty(map(str.strip, read_text(file).splitlines())))
     if names.isdisjoint(captioned):
         name = min(names, default="")
         raise UserError(f"{file}: none of its {len(names)} names has a caption, as {name!r}; correct split")

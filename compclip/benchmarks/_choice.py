@@ -9,28 +9,38 @@ wrong candidates that stand right behind it here and before it there. `strict` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from compclip.config.sections import FIRST
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.evaluate.metrics import PerItem, tied_items
 from compclip.runs.item_outcomes import Items
 
-Pairs = list[tuple[str, str]]  # image and text
 
+def choose(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
+    """Return one metric for each subset: whether a record's image chooses its match among its texts.
 
-def choose_texts(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
-    """Return one metric for each subset: whether the record's image chooses its match among the texts."""
-    return _choose(records, embeddings, lambda r: [(r.images[0], text) for text in r.texts], strict)
-
-
-def choose_images(records: Sequence[Record], embeddings: Embeddings, strict: bool = False) -> dict[str, Items]:
-    """Return one metric for each subset: whether the record's text chooses its match among the images."""
-    return _choose(records, embeddings, lambda r: [(image, r.texts[0]) for image in r.images], strict)
+    Or its text among its images, where it has several of these.
+    """
+    items_of = {}
+    for subset, subset_records in by_subset(readable(records, embeddings)).items():
+        images: list[str] = []
+        texts: list[str] = []
+        lengths = []
+        for record in subset_records:  # a record has one image or one text, and its candidates of the other
+            images += record.images * len(record.texts)
+            texts += record.texts * len(record.images)
+            lengths.append(len(record.images) * len(record.texts))
+        ahead_N = np.array([record.ahead for record in subset_records])
+        first = embeddings.ties == FIRST and not strict
+        right_N, tied_N = decide(embeddings.matches(images, texts), np.array(lengths), ahead_N, first)
+        keys = ids(subset_records)
+        items_of[subset] = Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
+    return items_of
 
 
 def compare_texts(
@@ -39,9 +49,9 @@ def compare_texts(
     """Return outcomes by subset and name, from the scores of each record's image with its first `texts` texts."""
     items = {}
     for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        pictures = [record.images[0] for record in subset_records]
+        images = pictures(subset_records)
         keys = ids(subset_records)
-        scores = [embeddings.matches(pictures, column(subset_records, text)) for text in range(texts)]
+        scores = [embeddings.matches(images, column(subset_records, text)) for text in range(texts)]
         tied = flagged_ids(keys, tied_items(outcomes, *scores))
         for name, outcome_N in outcomes(*scores).items():
             items[subset, name] = Items(keys, outcome_N, subset, tied)
@@ -62,14 +72,15 @@ def with_foils(records: Sequence[Record]) -> tuple[tuple[Record, ...], dict[str,
 
     A shuffle or a swap may give the caption back: a tie that says nothing of the model. So does a record of such alone.
     """
-    pruned = []
+    with_others = []
+    repeats = 0
     for record in records:
         caption, *foils = record.texts
         changed_foils = [foil for foil in foils if _letters(foil) != _letters(caption)]
-        pruned.append(replace(record, texts=(caption, *changed_foils)))
-    repeats = sum(len(a.texts) - len(b.texts) for a, b in zip(records, pruned, strict=True))
-    with_others = tuple(record for record in pruned if len(record.texts) > 1)
-    return with_others, {"foil_is_caption": repeats, "without_foil": len(pruned) - len(with_others)}
+        repeats += len(foils) - len(changed_foils)
+        if changed_foils:
+            with_others.append(replace(record, texts=(caption, *changed_foils)))
+    return tuple(with_others), {"foil_is_caption": repeats, "without_foil": len(records) - len(with_others)}
 
 
 def _letters(text: str) -> str:
@@ -105,24 +116,14 @@ def _best(scores_S: np.ndarray, counts_S: np.ndarray, start_N: np.ndarray) -> np
     return np.maximum.reduceat(np.where(counts_S, scores_S, -np.inf), start_N)
 
 
-def _choose(
-    records: Sequence[Record], embeddings: Embeddings, list_pairs: Callable[[Record], Pairs], strict: bool
+def split_by_kind(
+    name: str, items: Items, kind_of: Mapping[tuple[str, str], str], kinds: Sequence[str]
 ) -> dict[str, Items]:
-    """Decide each record by the cosines of its pairs of an image and a text, the match first."""
+    """Return `<name>_<kind>` for each of `kinds`: the items of that kind, which `kind_of` has by subset and id."""
+    kind_N = np.array([kind_of[items.subset, key] for key in items.ids])
     items_of = {}
-    for subset, subset_records in by_subset(readable(records, embeddings)).items():
-        images, texts = zip(*(pair for record in subset_records for pair in list_pairs(record)), strict=True)
-        length_N = np.array([len(list_pairs(record)) for record in subset_records])
-        ahead_N = np.array([record.ahead for record in subset_records])
-        first = embeddings.ties == FIRST and not strict
-        right_N, tied_N = decide(embeddings.matches(images, texts), length_N, ahead_N, first)
-        keys = ids(subset_records)
-        items_of[subset] = Items(keys, right_N.astype(np.float64), subset, flagged_ids(keys, tied_N))
+    for kind in kinds:
+        tied = tuple(key for key in items.tied if kind_of[items.subset, key] == kind)
+        keys = flagged_ids(items.ids, kind_N == kind)
+        items_of[f"{name}_{kind}"] = Items(keys, items.values[kind_N == kind], items.subset, tied)
     return items_of
-
-
-def filter_items(items: Items, selected: Container[str]) -> Items:
-    """Return the items with the selected ids, in their order."""
-    selected_N = np.array([key in selected for key in items.ids], dtype=bool)
-    tied = tuple(key for key in items.tied if key in selected)
-    return Items(flagged_ids(items.ids, selected_N), items.values[selected_N], items.subset, tied)

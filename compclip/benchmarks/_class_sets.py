@@ -30,6 +30,7 @@ IMAGENET = {"imagenet": "imagenet_synsets.txt", "imagenet_a": "imagenet_a_synset
             "imagenet_r": "imagenet_r_synsets.txt"}  # fmt: skip
 REORDERED = ("caltech101", "cars", "cifar100", "fgvc_aircraft", "food101")
 LABELS = ("labels.txt", "labelmap.txt")  # as ELEVATER calls them: a name a line, in the order of the numbers
+NO_CLASS = -1  # the number of a name that is no class's
 NUMBERED = ("cifar10", "gtsrb", "imagenet", "mnist", "svhn")  # by the data set itself, so that releases agree
 
 
@@ -76,13 +77,9 @@ def load_class_set(name: str) -> ClassSet:
     if name in IMAGENET:
         return _imagenet(name, path)
     content = read_json(path)
-    return ClassSet(
-        tuple(content["classes"]),
-        tuple(content["templates"]),
-        content.get("metric", ""),
-        aliases=content.get("aliases", {}),
-        title=name,
-    )
+    names_and_templates = tuple(content["classes"]), tuple(content["templates"])
+    aliases = content.get("aliases", {})
+    return ClassSet(*names_and_templates, content.get("metric", ""), aliases=aliases, title=name)
 
 
 def _imagenet(name: str, path: Path) -> ClassSet:
@@ -113,24 +110,30 @@ def _package_file(package: str, path: str) -> Path:
 
 def plain_name(name: str) -> str:
     """Return the letters and digits of a name, in lower case and without accents."""
-    letters = unicodedata.normalize("NFKD", name.lower())
-    return re.sub(r"[\W_]+", "", "".join(letter for letter in letters if not unicodedata.combining(letter)))
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKD", name.lower()))  # an accent is no word's character
 
 
 def class_positions(class_set: ClassSet) -> Mapping[str, int]:
     """Return the position of each class by its plain name and aliases; names that are two classes' are left out."""
-    counts = Counter(map(plain_name, class_set.names))
-    names = {plain_name(name): i for i, name in enumerate(class_set.names) if name and counts[plain_name(name)] == 1}
-    return names | {plain_name(alias): class_set.names.index(name) for alias, name in class_set.aliases.items()}
+    plain_names = list(map(plain_name, class_set.names))
+    counts = Counter(plain_names)
+    positions = {name: position for position, name in enumerate(plain_names) if name and counts[name] == 1}
+    for alias, name in class_set.aliases.items():
+        positions[plain_name(alias)] = class_set.names.index(name)
+    return positions
 
 
 def find_labels(folder: Path, *fallbacks: str) -> tuple[Path | None, list[str]]:
     """Return the file of a folder that names the classes of its numbers, and the names; (None, []) without one."""
     for name in (*LABELS, *fallbacks):
         if (folder / name).is_file():
-            lines = read_text(folder / name).rstrip().split("\n")
-            return folder / name, [line.strip() for line in lines]
+            return folder / name, read_names(folder / name)
     return None, []
+
+
+def read_names(file: Path) -> list[str]:
+    """Return the lines of a file without spaces around them; a name may be empty, but the last ones are not."""
+    return [line.strip() for line in read_text(file).rstrip().split("\n")]
 
 
 def class_numbers(source: Path, release: Sequence[str], class_set: ClassSet, in_order: bool, needed: str) -> list[int]:
@@ -145,18 +148,17 @@ def class_numbers(source: Path, release: Sequence[str], class_set: ClassSet, in_
             f"{source}: its class numbers have no names, and releases number {class_set.title} differently; {needed}"
         )
     position_of = class_positions(class_set)
-    matches = [position_of.get(plain_name(name)) for name in release]
-    numbers = [number for number in matches if number is not None]
-    if release and len(numbers) == len(release):
+    numbers = [position_of.get(plain_name(name), NO_CLASS) for name in release]
+    if release and NO_CLASS not in numbers:
         number, count = Counter(numbers).most_common(1)[0]
         if count > 1:
-            first, second = [name for name, match in zip(release, numbers, strict=True) if match == number][:2]
-            fault = f"classes {first!r} and {second!r} are one class of the set"
+            alike = [name for name, other in zip(release, numbers, strict=True) if other == number]
+            fault = f"classes {alike[0]!r} and {alike[1]!r} are one class of the set"
             raise UserError(f"{source}: {fault}; give each another name")
         return numbers
-    moved = any(number not in (None, position) for position, number in enumerate(matches))
+    moved = any(number not in (NO_CLASS, position) for position, number in enumerate(numbers))
     if release and (moved or not in_order or len(release) != len(class_set.names)):
-        name = release[matches.index(None)]
+        name = release[numbers.index(NO_CLASS)]
         raise UserError(
             f"{source}: class {name!r} is no name of {class_set.title or 'classnames.txt'}, whose order this is not; "
             "name it as the set does, or give a classnames.txt in this order without options.classes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,18 +20,37 @@ GROUPS = "groups.json"
 T = TypeVar("T")
 
 
+def check_name(kind: str, name: str, names: Collection[str], where: object) -> str:
+    """Return the name. Raises UserError with near ones where it is none of `names`."""
+    if name not in names:
+        raise unknown(kind, name, names, str(where))
+    return name
+
+
 def read_choice(file: Path, record: str, row: Any, name: str, choices: Collection[str]) -> str:
     """Return field `name` of one record, one of `choices`. Raises UserError for any other value."""
-    choice: str = read_field(file, record, row, name)
-    if choice not in choices:
-        raise unknown(name, choice, choices, f"{file}: record {record}")
-    return choice
+    return check_name(name, read_field(file, record, row, name), choices, f"{file}: record {record}")
+
+
+def read_fields(file: Path, record: str, row: Any, names: Sequence[str], kind: Any = str) -> tuple[Any, ...]:
+    """Return several fields of one record, texts unless told. Raises UserError as `read_field`."""
+    return tuple(read_field(file, record, row, name, kind) for name in names)
+
+
+def are_texts(values: Iterable[Any]) -> bool:
+    """Return whether all values are texts."""
+    return all(isinstance(value, str) for value in values)
+
+
+def drop_empty(texts: Iterable[str]) -> list[str]:
+    """Return the texts that hold more than spaces."""
+    return [text for text in texts if text.strip()]
 
 
 def read_texts(file: Path, record: str, row: Any, name: str) -> tuple[str, ...]:
     """Return field `name`, a list to choose from. Raises UserError where it is not a list of two texts or more."""
     texts = read_field(file, record, row, name, list)
-    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
+    if len(texts) < 2 or not are_texts(texts):
         raise UserError(
             f"{file}: record {record}: field {name!r} is {texts!r}, not two texts or more; fetch the official file"
         )
@@ -46,19 +65,34 @@ def read_rows(file: Path, kind: type) -> Any:
         raise UserError(
             f"{file}: expected {expected} of records, not {type(content).__name__}; fetch the official file"
         )
-    if not content:
+    return require_records(file, content)
+
+
+def require_records(file: Path, records: T) -> T:
+    """Return the records of a file. Raises UserError where there are none."""
+    if not records:
         raise UserError(f"{file}: holds no records; fetch the official file")
-    return content
+    return records
+
+
+def read_items(file: Path) -> list[tuple[str, Any]]:
+    """Read the records of a JSON list, each behind its position. Raises UserError for what is no list, or empty."""
+    return number_rows(read_rows(file, list))
+
+
+def number_rows(rows: Iterable[T]) -> list[tuple[str, T]]:
+    """Return each row behind its position, counted from 0: the id of a record in a file without ids."""
+    return [(str(position), row) for position, row in enumerate(rows)]
 
 
 def read_lines(file: Path) -> list[tuple[int, Any]]:
     """Read line numbers and values of a JSON-lines file. Raises UserError for a line that is not JSON, or no line."""
-    numbered = enumerate(read_text(file).split("\n"), 1)  # splitlines also ends lines inside of JSON strings, at U+2028
-    advice = "fetch the official file"
-    parsed = [(n, files.parse_json(line, str(file), advice, n)) for n, line in numbered if line.strip()]
-    if not parsed:
-        raise UserError(f"{file}: holds no records; {advice}")
-    return parsed
+    rows = []
+    lines = read_text(file).split("\n")  # splitlines also ends lines inside of JSON strings, at U+2028
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            rows.append((number, files.parse_json(line, str(file), "fetch the official file", number)))
+    return require_records(file, rows)
 
 
 def check_unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
@@ -71,11 +105,14 @@ def check_unique(file: Path, records: Sequence[Record]) -> tuple[Record, ...]:
     return tuple(records)
 
 
-def images_folder(folder: Path, images: str | Path | None) -> Path:
-    """Return the folder given, `images` or `Images` beside the annotations, or the folder of the annotations."""
-    if images:
-        return Path(images)
-    return next((folder / name for name in ("images", "Images") if (folder / name).is_dir()), folder)
+def images_folder(folder: Path, images: str | Path | None, *names: str) -> Path:
+    """Return the folder given; or the first of `names`, `images` and `Images` in the annotations' folder, or that."""
+    return Path(images) if images else first_folder(folder, *names, "images", "Images")
+
+
+def first_folder(base: Path, *names: str) -> Path:
+    """Return the first of these folders of `base` that is there; `base` where none is."""
+    return next((base / name for name in names if (base / name).is_dir()), base)
 
 
 def first_existing(places: Iterable[Path | str]) -> str:
@@ -84,21 +121,29 @@ def first_existing(places: Iterable[Path | str]) -> str:
     return next(filter(os.path.isfile, candidates), candidates[0])
 
 
-def subsets(folder: Path, names: Sequence[str], split: str) -> dict[str, Path]:
+def subsets(folder: Path, names: Sequence[str] | Mapping[str, str], split: str) -> dict[str, Path]:
     """Return the files of the subsets: all, or those that `split` names, separated by commas.
 
-    Raises UserError for an unknown subset and for a file that is not there.
+    `names` may give the files' names by subset; else they are `<subset>.json`. Raises UserError for an unknown subset
+    and for a file that is not there.
     """
-    return {name: existing_file(folder / f"{name}.json") for name in selected_names(folder, names, split)}
+    paths = {}
+    for name in selected_names(folder, names, split):
+        paths[name] = existing_file(folder / (names[name] if isinstance(names, Mapping) else f"{name}.json"))
+    return paths
 
 
 def selected_names(folder: Path, names: Collection[str], split: str) -> list[str]:
     """Return the names in `split`, separated by commas, or all names. Raises UserError for an unknown one."""
-    selected = dict.fromkeys(name.strip() for name in split.split(",") if name.strip())
+    selected = dict.fromkeys(drop_empty(map(str.strip, split.split(","))))
     for name in selected:
-        if name not in names:
-            raise unknown("subset", name, names, str(folder))
+        check_name("subset", name, names, folder)
     return list(selected or names)
+
+
+def select_split(path: str | Path, split: str, splits: Sequence[str]) -> str:
+    """Return the split, the first of `splits` unless one is named. Raises UserError for an unknown one."""
+    return check_name("split", split or splits[0], splits, path)
 
 
 def refuse_split(name: str, split: str) -> None:
@@ -118,9 +163,9 @@ def one_file(path: Path, *patterns: str) -> Path:
     """Return the file, or the only one of a folder that fits a pattern, GROUPS aside. Raises UserError otherwise."""
     if not path.is_dir():
         return path
-    matches = sorted(p for pattern in patterns for p in path.glob(pattern) if p.name != GROUPS)
+    matches = sorted(set[Path]().union(*map(path.glob, patterns)) - {path / GROUPS})
     if len(matches) != 1:
-        names = ", ".join(p.name for p in matches) or "none"
+        names = ", ".join(match.name for match in matches) or "none"
         raise UserError(f"{path}: expected one file ({' or '.join(patterns)}), found {names}; give the file")
     return matches[0]
 
@@ -138,14 +183,11 @@ def read_groups(folder: Path, records: Sequence[Record]) -> tuple[Groups, tuple[
     file = folder / GROUPS
     if not file.is_file():
         return {}, ()
-    ids_of: dict[str, set[str]] = {}
-    for record in records:
-        ids_of.setdefault(record.subset, set()).add(record.id)
+    ids_of = {subset: set(benchmark.ids(group)) for subset, group in benchmark.by_subset(records).items()}
     content = read_rows(file, dict)
     groups: dict[str, dict[str, frozenset[str]]] = {}
     for subset in content:
-        if subset not in ids_of:
-            raise unknown("subset", subset, ids_of, str(file))
+        check_name("subset", subset, ids_of, file)
         subset_content = read_field(file, subset, content, subset, dict)
         groups[subset] = {}
         for group in subset_content:

@@ -17,7 +17,14 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_text
 from compclip.benchmarks import _class_sets, _tables
 from compclip.benchmarks._class_sets import ClassSet, class_numbers, find_labels
-from compclip.benchmarks._files import first_existing, read_field, read_rows, read_tar_pairs
+from compclip.benchmarks._files import (
+    first_existing,
+    read_field,
+    read_fields,
+    read_rows,
+    read_tar_pairs,
+    require_records,
+)
 from compclip.data.sample import ENDINGS
 
 LONGEST = 32  # bytes of a label
@@ -43,62 +50,76 @@ def in_folders(pictures: Path, class_set: ClassSet, lost: Counter[str]) -> list[
 
     Pictures beside these folders are counted. Raises UserError for folders that fit no class or leave two readings.
     """
-    class_of = _classes(pictures, class_set)
-    files = [
-        (file, label) for folder, label in class_of.items() for file in sorted(folder.rglob("*")) if file.is_file()
-    ]
-    pictures_of = [(file, label) for file, label in files if file.suffix.lower() in ENDINGS]
-    lost["not_an_image"] = len(files) - len(pictures_of)
-    loose = sum(file.suffix.lower() in ENDINGS for file in pictures.iterdir() if file.is_file())
+    lost["not_an_image"] = 0
+    labelled = []
+    for name, label in _classes(pictures, class_set).items():
+        for file in sorted((pictures / name).rglob("*")):
+            if _is_picture(file):
+                labelled.append(Labelled(str(file.relative_to(pictures)), str(file), (label,)))
+            elif file.is_file():
+                lost["not_an_image"] += 1
+    loose = sum(map(_is_picture, pictures.iterdir()))
     if loose:
         lost["no_class"] = loose
-    return [Labelled(str(file.relative_to(pictures)), str(file), (label,)) for file, label in pictures_of]
+    return labelled
 
 
-def _classes(pictures: Path, class_set: ClassSet) -> dict[Path, int]:
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in ENDINGS and file.is_file()
+
+
+def _classes(pictures: Path, class_set: ClassSet) -> dict[str, int]:
     """Return the class number of each folder."""
-    folders = sorted(folder for folder in pictures.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    folders = sorted(path.name for path in pictures.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not folders:
         raise UserError(f"{pictures}: holds no folder for each class, no *.tar and no *.parquet; sort pictures into "
                         "folders of their classes, as valprep.sh does for ImageNet")  # fmt: skip
-    exact = {alias: i for i, name in enumerate(class_set.names) if name for alias in (name, name.replace(" ", "_"))}
+    if class_set.synsets.keys() >= set(folders):
+        return {folder: class_set.synsets[folder] for folder in folders}
+    underscored = [name.replace(" ", "_") for name in class_set.names]
+    order = range(len(class_set.names))
+    exact = dict(zip(class_set.names, order, strict=True)) | dict(zip(underscored, order, strict=True))
     plain = _class_sets.class_positions(class_set)
-    classes = {folder: exact.get(folder.name, plain.get(_class_sets.plain_name(folder.name))) for folder in folders}
-    matched = {folder: number for folder, number in classes.items() if number is not None}
-    numbers = {folder: int(folder.name) for folder in folders if folder.name.isdecimal()}
-    if all(folder.name in class_set.synsets for folder in folders):
-        return {folder: class_set.synsets[folder.name] for folder in folders}
-    if numbers and len(numbers) == len(folders) and (_from_zero(numbers, class_set.names) or not matched):
+    matched = {}
+    numbers = {}
+    for folder in folders:
+        number = exact.get(folder, plain.get(_class_sets.plain_name(folder)))
+        if number is not None:
+            matched[folder] = number
+        if folder.isdecimal():
+            numbers[folder] = int(folder)
+    if len(numbers) == len(folders) and (_from_zero(numbers, class_set.names) or not matched):
         return _numbered(pictures, numbers, matched, class_set.names)
-    ordered = dict(zip(folders, range(len(class_set.names)), strict=False))
-    as_written = any(folder.name in exact for folder in folders)
+    ordered = dict(zip(folders, order, strict=False))
+    as_written = not exact.keys().isdisjoint(folders)
     if len(folders) == len(class_set.names) > len(matched) and not as_written and matched.items() <= ordered.items():
         return ordered
     _check_names(pictures, folders, matched, class_set.names)
     return matched
 
 
-def _check_names(pictures: Path, folders: Sequence[Path], matched: Mapping[Path, int], names: Sequence[str]) -> None:
+def _check_names(pictures: Path, folders: Sequence[str], matched: Mapping[str, int], names: Sequence[str]) -> None:
     """Raise UserError for a folder without a class, two folders of a class, and a class name that occurs twice."""
     for folder in folders:
         if folder not in matched:
-            raise unknown("class folder", folder.name, names, str(pictures))
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"{pictures}: class {twice!r} stands twice among the names; name the folders by number")
-    for number, count in Counter(matched.values()).items():
-        if count > 1:
-            first, second = [folder.name for folder in folders if matched[folder] == number][:2]
-            raise UserError(f"{pictures}: folders {first!r} and {second!r} are one class; put them together")
+            raise unknown("class folder", folder, names, str(pictures))
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{pictures}: class {name!r} stands twice among the names; name the folders by number")
+    folder_of: dict[int, str] = {}
+    for folder in folders:
+        other = folder_of.setdefault(matched[folder], folder)
+        if other != folder:
+            raise UserError(f"{pictures}: folders {other!r} and {folder!r} are one class; put them together")
 
 
-def _from_zero(numbers: Mapping[Path, int], names: Sequence[str]) -> bool:
+def _from_zero(numbers: Mapping[str, int], names: Sequence[str]) -> bool:
     return 0 in numbers.values() and max(numbers.values()) < len(names)
 
 
 def _numbered(
-    pictures: Path, numbers: dict[Path, int], matched: Mapping[Path, int], names: Sequence[str]
-) -> dict[Path, int]:
+    pictures: Path, numbers: dict[str, int], matched: Mapping[str, int], names: Sequence[str]
+) -> dict[str, int]:
     """Return the classes of numbered folders: they count from 0, or are as many as the classes, in their order.
 
     Raises UserError for other numbers, and where the folders' names are classes in another order.
@@ -106,13 +127,13 @@ def _numbered(
     if _from_zero(numbers, names):
         if len(matched) == len(numbers) and matched != numbers:
             folder = next(folder for folder in numbers if matched[folder] != numbers[folder])
-            raise UserError(f"{pictures}: folder {folder.name!r} is the name of class {matched[folder]} and the number "
+            raise UserError(f"{pictures}: folder {folder!r} is the name of class {matched[folder]} and the number "
                             "of another; number the folders from 0 with a leading 0")  # fmt: skip
         return numbers
     ordered = sorted(numbers, key=numbers.__getitem__)
     if len(set(numbers.values())) == len(names) == len(ordered):
-        return {folder: i for i, folder in enumerate(ordered)}
-    raise UserError(f"{pictures}: {len(ordered)} folders numbered {ordered[0].name} to {ordered[-1].name}, but "
+        return dict(zip(ordered, range(len(ordered)), strict=True))
+    raise UserError(f"{pictures}: {len(ordered)} folders numbered {ordered[0]} to {ordered[-1]}, but "
                     f"{len(names)} classes; number them 0 to {len(names) - 1} (folder 0 may be empty) or name them by "
                     "class")  # fmt: skip
 
@@ -144,9 +165,7 @@ def in_index(file: Path, pictures: Path, class_set: ClassSet) -> tuple[list[Labe
             raise UserError(f"{file}: line {number}: expected archive.zip@picture and class numbers; fetch it again")
         picture_classes = tuple(_class_of(file, f"line {number}", int(text), classes) for text in texts)
         labelled.append(Labelled(name, _unpacked(file, pictures, packed, name), picture_classes))
-    if not labelled:
-        raise UserError(f"{file}: holds no pictures; fetch the official file")
-    return labelled, (file, labels) if labels else (file,)
+    return require_records(file, labelled), (file, labels) if labels else (file,)
 
 
 def _in_json(file: Path, pictures: Path, packed: set[str], class_set: ClassSet) -> list[Labelled]:
@@ -166,9 +185,7 @@ def _in_json(file: Path, pictures: Path, packed: set[str], class_set: ClassSet) 
 
 def _annotated(file: Path, content: Mapping[str, Any], class_set: ClassSet) -> dict[Any, dict[int, None]]:
     """Return the classes of each image: its categories by name, or else by position in the order of their ids."""
-    kinds, annotations = (
-        read_field(file, "(whole file)", content, name, list) for name in ("categories", "annotations")
-    )
+    kinds, annotations = read_fields(file, "(whole file)", content, ("categories", "annotations"), list)
     name_of = {read_field(file, "of a category", kind, "id", int): str(kind.get("name", "")) for kind in kinds}
     order = sorted(name_of)
     if len(order) != len(class_set.names):
@@ -213,9 +230,7 @@ def in_tars(
     labelled = []
     for key, ref, raw in read_tar_pairs(folder, (".cls",), LONGEST, "no_label", lost):
         label = raw.strip()
-        if not label.isdigit():
-            raise UserError(f"{folder}: {key}.cls: holds {label!r}, no class number; fetch the tar again")
-        number = _class_of(folder, key, int(label), numbers)
+        number = _class_of(folder, f"{key}.cls", int(label) if label.isdigit() else label, numbers)
         labelled.append(Labelled(f"{number}/{key}", ref, (number,)))
     return labelled, (labels,) if labels else ()
 
@@ -233,15 +248,15 @@ def in_tables(path: Path, pictures: Path, split: str, class_set: ClassSet) -> tu
     numbers: Sequence[int] = ()
     labelled = []
     for number, row in enumerate(rows):
-        image, label = (_column(path, row, names) for names in (PICTURES, LABELS))
+        image = _column(path, row, PICTURES)
+        label = _column(path, row, LABELS)
         if not numbers:
             needed = f"write them, a line each, into {_class_sets.LABELS[0]} in {path}"
             names = release if labels else _names_of_tables(tables, label)
             numbers = class_numbers(labels or tables[0], names, class_set, class_set.in_every_order, needed)
-        if not isinstance(row[image], str) or type(row[label]) is not int:
-            raise UserError(f"{path}: row {number}: {label}={row[label]!r}: no class number; fetch the files again")
-        key = _class_of(path, f"row {number}", row[label], numbers)
-        labelled.append(Labelled(f"{key}/{number}", _tables.named_picture(pictures, row[image], ""), (key,)))
+        key = _class_of(path, f"row {number}: {label}", row[label], numbers)
+        name = read_field(path, str(number), row, image)
+        labelled.append(Labelled(f"{key}/{number}", _tables.named_picture(pictures, name, ""), (key,)))
     return labelled, (*tables, labels) if labels else tuple(tables)
 
 
@@ -255,16 +270,15 @@ def _names_of_tables(tables: Sequence[Path], column: str) -> list[str]:
 
 
 def _column(path: Path, row: Mapping[str, object], names: Sequence[str]) -> str:
-    name = next((name for name in names if name in row), "")
-    if not name:
-        raise UserError(f"{path}: no column {' or '.join(names)}; found {', '.join(row)}")
-    return name
+    for name in names:
+        if name in row:
+            return name
+    raise UserError(f"{path}: no column {' or '.join(names)}; found {', '.join(row)}; fetch the files again")
 
 
-def _class_of(file: Path, where: str, number: int, classes: Sequence[int]) -> int:
-    """Return the class that a release's number means. Raises UserError for a number that none has."""
-    if not 0 <= number < len(classes):
-        raise UserError(
-            f"{file}: {where}: class {number} of {len(classes)}, which count from 0; give the set's class names"
-        )
+def _class_of(file: Path, where: str, number: object, classes: Sequence[int]) -> int:
+    """Return the class that a release's number means. Raises UserError for what is none, or a number that none has."""
+    if type(number) is not int or not 0 <= number < len(classes):
+        fault = f"class {number!r} of {len(classes)}, which count from 0"
+        raise UserError(f"{file}: {where}: {fault}; give the set's class names, or fetch the files again")
     return classes[number]

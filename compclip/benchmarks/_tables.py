@@ -7,6 +7,7 @@ from where they lie (`data.tables`).
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,12 +34,13 @@ def read_table(path: Path, stem: str) -> tuple[tuple[Path, ...], list[KeyedRow]]
     names = [f"{stem}{suffix}" for suffix in TEXT_SUFFIXES]
     table_files = [] if any((path / name).is_file() for name in names) else list_tables(path, stem)
     if table_files:
-        return tuple(table_files), [(str(index), row) for index, row in enumerate(read_rows(path, stem))]
+        return tuple(table_files), _files.number_rows(read_rows(path, stem))
     file = _files.one_file(path, *names)
     if file.suffix == ".csv":
         return (file,), read_columns(file, ())
-    values = _files.read_rows(file, list) if file.suffix == ".json" else [row for _, row in _files.read_lines(file)]
-    return (file,), [(str(index), row) for index, row in enumerate(values)]
+    if file.suffix == ".json":
+        return (file,), _files.read_items(file)
+    return (file,), _files.number_rows(row for _, row in _files.read_lines(file))
 
 
 def lines_or_rows(path: Path, name: str) -> tuple[tuple[Path, ...], Sequence[tuple[int, Any]]]:
@@ -61,16 +63,15 @@ def read_columns(table: Path, needed: Sequence[str]) -> list[KeyedRow]:
     counts = Counter[str]()
     rows: list[KeyedRow] = [(str(i), row.values) for i, row in enumerate(tables.read_rows(table, names, counts))]
     require_whole_rows(table, counts)
-    if not rows:
-        raise UserError(f"{table}: holds no records; fetch the official file")
-    return rows
+    return _files.require_records(table, rows)
 
 
-def whole_number(table: Path, key: str, row: Mapping[str, Any], name: str) -> int:
-    """Return a field that is a whole number, also if written as text. Raises UserError for others."""
+def whole_number(table: Path, key: str, row: Mapping[str, Any], name: str, below: float = math.inf) -> int:
+    """Return a field that is a whole number below a limit, also if written as text. Raises UserError for others."""
     field = _files.read_field(table, key, row, name, (int, str))
-    if not str(field).isdecimal():
-        raise UserError(f"{table}: record {key}: {name}={field!r} is no whole number; fetch the official file")
+    if not str(field).isdecimal() or int(field) >= below:
+        limit = "" if math.isinf(below) else f" below {below}"
+        raise UserError(f"{table}: record {key}: {name}={field!r} is no whole number{limit}; fetch the official file")
     return int(field)
 
 
@@ -82,8 +83,14 @@ def find_picture(pictures: Path, name: str) -> str:
     if benchmark.BYTES in name:
         return name
     components = [component for component in Path(name).parts if component not in ("/", "..")]
-    paths = [pictures / name, *(pictures.joinpath(*components[start:]) for start in range(len(components)))]
-    return str(next((path for path in paths if os.path.isfile(path)), paths[-1]))
+    ends = [pictures.joinpath(*components[start:]) for start in range(len(components))]
+    paths = [pictures / name, *ends]
+    return str(next(filter(os.path.isfile, paths), paths[-1]))
+
+
+def find_pictures(pictures: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Find several pictures as `find_picture` does."""
+    return tuple(find_picture(pictures, name) for name in names)
 
 
 def named_picture(pictures: Path, name: str, suffix: str) -> str:
@@ -102,11 +109,14 @@ def refer_to(value: Any) -> str:
 
 def require_whole_rows(path: str | Path, counts: Mapping[str, int]) -> dict[str, int]:
     """Return what was counted of a table of one's own. Raises UserError for a row that cannot be read."""
+    lost = {}
     for reason, count in counts.items():
         name, _, place = reason.partition(" ")
         if count and name in ("damaged_rows", "not_utf8_rows"):
             raise UserError(f"{path}: {count} {name.replace('_', ' ')} {place}; repair them, or fetch the file again")
-    return {reason.partition(" ")[0]: count for reason, count in counts.items() if count}
+        if count:
+            lost[name] = count
+    return lost
 
 
 # --- parquet and Arrow ----------------------------------------------------------------------------------------
@@ -120,10 +130,13 @@ def list_tables(path: Path, split: str = "") -> list[Path]:
     if path.is_file():
         return [path] if path.suffix in TABLE_SUFFIXES else []
     for suffix in TABLE_SUFFIXES:
-        files = [file for file in sorted(path.rglob(f"*{suffix}")) if file.is_file()]
-        tables = [f for f in files if not split or split in (f.parent.name, f.stem, f.name.partition("-")[0])]
-        if tables:
-            return tables
+        table_files = []
+        for file in sorted(path.rglob(f"*{suffix}")):
+            splits = (file.parent.name, file.stem, file.name.partition("-")[0])
+            if file.is_file() and (not split or split in splits):
+                table_files.append(file)
+        if table_files:
+            return table_files
     return []
 
 
@@ -148,10 +161,10 @@ def read_rows(path: str | Path, split: str = "") -> list[dict[str, Any]]:
 
 def class_names(table: Path, column: str) -> list[str]:
     """Return the names of a column's class numbers as the package datasets notes them in a schema; [] without them."""
+    metadata = tables.read_schema(table).metadata or {}
     try:
-        names = json.loads((tables.read_schema(table).metadata or {}).get(b"huggingface", b"{}"))["info"]["features"][
-            column
-        ]["names"]
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        names = features[column]["names"]
     except (ValueError, KeyError, TypeError, RecursionError):  # others' text: another column, or none of this form
         return []
-    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else []
+    return names if isinstance(names, list) and _files.are_texts(names) else []

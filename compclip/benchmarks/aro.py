@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_rows, read_texts, subsets
+from compclip.benchmarks._files import images_folder, read_field, read_fields, read_items, read_texts, subsets
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -69,6 +69,7 @@ _LISTED = """
 """
 UNCOUNTED = frozenset(" ".join(name.split()) for name in _LISTED.split(","))
 Case = tuple[Record, str]  # with its relation or pair of attributes; "" in the order tasks
+Kinds = Mapping[tuple[str, str], str]  # task and id of a record -> the same
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -77,19 +78,20 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     A picture is `<image_path>` (Visual Genome) or `<image>` (order) in `images`, with its folders (`val2014`,
     `flickr30k-images`) or without. Raises UserError for a missing file, or a case without a field.
     """
-    folder = Path(path)
     pictures = images_folder(Path(path), images)
-    files = subsets(folder, TASKS, split)
-    cases = {
-        task: [_read_case(task, file, str(i), row, pictures) for i, row in enumerate(read_rows(file, list))]
-        for task, file in files.items()
-    }
-    counted = {task: _counted(task, task_cases) for task, task_cases in cases.items()}
-    kinds = {task: {record.id: kind for record, kind in task_cases} for task, task_cases in counted.items()}
-    records = tuple(record for task_cases in counted.values() for record, _ in task_cases)
-    uncounted = sum(len(cases[task]) - len(counted[task]) for task in files)
+    files = subsets(Path(path), TASKS, split)
+    records = []
+    kinds = {}
+    uncounted = 0
+    for task, file in files.items():
+        cases = [_read_case(task, file, key, row, pictures) for key, row in read_items(file)]
+        counted = _counted(task, cases)
+        uncounted += len(cases) - len(counted)
+        for record, kind in counted:
+            records.append(record)
+            kinds[task, record.id] = kind
     authors = Benchmark(
-        records, tuple(files.values()), partial(evaluate, kinds), MEANS, dropped={"uncounted_kind": uncounted},
+        tuple(records), tuple(files.values()), partial(evaluate, kinds), MEANS, dropped={"uncounted_kind": uncounted},
         kind=COMPOSITION,
     )  # fmt: skip
     return _choice.without_repeats(authors)
@@ -100,9 +102,9 @@ def _read_case(task: str, file: Path, key: str, row: Any, pictures: Path) -> Cas
     if task not in (RELATION, ATTRIBUTION):
         image = _image(pictures, read_field(file, key, row, "image"))
         return Record(task, key, (image,), read_texts(file, key, row, "caption_options")), ""
-    box = [read_field(file, key, row, name, (int, float)) for name in BOX]
+    box = read_fields(file, key, row, BOX, (int, float))
     image = with_box(_image(pictures, read_field(file, key, row, "image_path")), box)
-    texts = read_field(file, key, row, "true_caption"), read_field(file, key, row, "false_caption")
+    texts = read_fields(file, key, row, ("true_caption", "false_caption"))
     if task == RELATION:
         kind = read_field(file, key, row, "relation_name")
     else:
@@ -123,16 +125,14 @@ def _counted(task: str, cases: Sequence[Case]) -> list[Case]:
     return [(record, kind) for record, kind in cases if kind not in uncounted]
 
 
-def evaluate(
-    kinds: Mapping[str, Mapping[str, str]], records: Sequence[Record], embeddings: Embeddings
-) -> dict[str, Items]:
+def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return whether each caption wins, times its weight: 1 in the order tasks."""
-    return {task: _balanced(items, kinds[task]) for task, items in _choice.choose_texts(records, embeddings).items()}
+    return {task: _balanced(items, kinds) for task, items in _choice.choose(records, embeddings).items()}
 
 
-def _balanced(items: Items, kinds: Mapping[str, str]) -> Items:
+def _balanced(items: Items, kinds: Kinds) -> Items:
     """Weight the cases so that their mean is the mean of the accuracies of their kinds."""
-    case_kinds = [kinds[key] for key in items.ids]
+    case_kinds = [kinds[items.subset, key] for key in items.ids]
     size = Counter(case_kinds)
     weight_N = np.array([len(case_kinds) / (len(size) * size[kind]) for kind in case_kinds])
     return replace(items, values=items.values * weight_N)

@@ -27,10 +27,9 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import images_folder, read_field, selected_names
+from compclip.benchmarks._files import are_texts, images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.item_outcomes import COMPOSITION
 
 SOURCES = {"minimal": ("minimal", "handmade"), "contextual": ("contextual", "llm")}  # and how columns call them
 KINDS = {"color": "C", "position": "P"}
@@ -63,8 +62,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         table_files, rows = _tables.read_table(folder / SETS[name], "train")
         files += table_files
         pictures = images_folder(table_files[0].parent, images)
-        records += [record for key, row in rows for record in _read_records(name, table_files[0], key, row, pictures)]
-    return Benchmark(tuple(records), tuple(files), evaluate, kind=COMPOSITION)
+        for key, row in rows:
+            records += _read_records(name, table_files[0], key, row, pictures)
+    return Benchmark(tuple(records), tuple(files), _choice.choose, kind=COMPOSITION)
 
 
 def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> list[Record]:
@@ -79,32 +79,33 @@ def _read_records(name: str, file: Path, key: str, row: Any, pictures: Path) -> 
         attributes = _read_words(file, key, row, ("relations", "attributes"), int(count) - 1)
     caption = read_field(file, key, row, _column(row, source, "caption"))
     picture = _tables.find_picture(pictures, read_field(file, key, row, _column(row, source, "image")))
+    swapped = (caption, *exchange(caption, things, attributes, kind))
     confused, match = confuse(caption, things, attributes)
-    choices = {"swap": ((caption, *exchange(caption, things, attributes, kind)), 0), "confusion": (confused, match)}
     return [
-        Record(f"{name}_{task}", key, (picture,), _choice.match_first(texts, position), ahead=position)
-        for task, (texts, position) in choices.items()
+        Record(f"{name}_swap", key, (picture,), swapped),
+        Record(f"{name}_confusion", key, (picture,), _choice.match_first(confused, match), ahead=match),
     ]
 
 
 def _column(row: Mapping[str, Any], source: str, what: str) -> str:
     """Return the column of a caption or picture: of its source where a row has both, or without."""
-    return next((name for name in (f"{s}_{what}" for s in SOURCES[source]) if row.get(name)), what)
+    names = [f"{prefix}_{what}" for prefix in SOURCES[source]]
+    return next(filter(row.get, names), what)
 
 
 def _read_words(file: Path, key: str, row: Any, names: Sequence[str], count: int) -> list[str]:
     """Return a row's words under the first of `names` that it has; choices among many of them would be without end."""
     present = [name for name in names if isinstance(row, Mapping) and row.get(name)]
     words = read_field(file, key, row, (*present, *names)[0], list)
-    if len(words) != count or not all(isinstance(word, str) and word for word in words):
+    if len(words) != count or not are_texts(words) or "" in words:
         raise UserError(f"{file}: record {key}: {names[0]} are {words!r}, not {count} words; fetch the official file")
     return words
 
 
 def exchange(caption: str, things: Sequence[str], attributes: Sequence[str], kind: str) -> list[str]:
     """Return the caption with its colours, or things, in every other order."""
-    words = list(attributes if kind == "color" else things)
-    orders = [list(order) for order in permutations(words) if order != tuple(words)]
+    words = tuple(attributes if kind == "color" else things)
+    orders = [order for order in permutations(words) if order != words]
     return [_substitute(caption, words, order, kind) for order in orders]
 
 
@@ -139,8 +140,3 @@ def confuse(caption: str, things: Sequence[str], attributes: Sequence[str]) -> t
             if new_things == tuple(things) and new_attributes == tuple(attributes):
                 caption_text = text
     return list(texts), list(texts).index(caption_text)
-
-
-def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Return whether each picture chooses its caption, by set and task."""
-    return _choice.choose_texts(records, embeddings)

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from compclip.base.errors import unknown
 from compclip.benchmarks import winoground
-from compclip.benchmarks._files import images_folder, read_field, selected_names
-from compclip.benchmarks._tables import find_picture, read_table
+from compclip.benchmarks._files import check_name, images_folder, read_field, read_fields, selected_names
+from compclip.benchmarks._tables import find_pictures, read_table
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
@@ -44,33 +43,34 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     files, rows = read_table(Path(path), "test")
     pictures = images_folder(files[0].parent, images)
     types = selected_names(files[0], TYPES, split)
-    records = tuple(_record(files[0], key, row, pictures) for key, row in rows)
-    selected = tuple(record for record in records if record.subset in types)
-    return Benchmark(selected, files, evaluate, kind=COMPOSITION)
+    records = []
+    for key, row in rows:
+        record = _record(files[0], key, row, pictures)
+        if record.subset in types:
+            records.append(record)
+    return Benchmark(tuple(records), files, evaluate, kind=COMPOSITION)
 
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
-    kind = read_field(file, key, row, "type").lower()
-    if kind not in TYPES:
-        raise unknown("type", kind, TYPES, f"{file}: record {key}")
-    names = [read_field(file, key, row, name) for name in ("image", "negative_image")]
-    texts = tuple(read_field(file, key, row, name) for name in ("caption", "negative_caption"))
-    return Record(kind, key, tuple(find_picture(pictures, name) for name in names), texts)
+    kind = check_name("type", read_field(file, key, row, "type").lower(), TYPES, f"{file}: record {key}")
+    images = find_pictures(pictures, read_fields(file, key, row, ("image", "negative_image")))
+    return Record(kind, key, images, read_fields(file, key, row, ("caption", "negative_caption")))
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return seven outcomes of each type, and of all types together."""
     items = winoground.items_by_subset(records, embeddings, outcomes)
     types = dict.fromkeys(type_items.subset for type_items in items.values())
-    names = (*NAMES, *CHOICES) if types else ()
-    return items | {name: pool_items("all", [items[f"{kind}_{name}"] for kind in types]) for name in names}
+    for name in (*NAMES, *CHOICES) if types else ():
+        items |= pool_items(name, items, [f"{kind}_{name}" for kind in types], "all")
+    return items
 
 
 def outcomes(scores_N22: np.ndarray, beats: metrics.Beats = np.greater) -> metrics.PerItem:
     """Return the seven outcomes from scores [record, caption, picture]; caption c belongs to picture c."""
     groups = metrics.winoground_outcomes(scores_N22, beats)
-    single = {
-        name: metrics.sugarcrepe_outcomes(scores_N22[:, c, i], scores_N22[:, other_c, other_i], beats)["accuracy"]
-        for name, (c, i, other_c, other_i) in CHOICES.items()
-    }
-    return {name: groups[theirs] for name, theirs in NAMES.items()} | single
+    seven = {name: groups[theirs] for name, theirs in NAMES.items()}
+    for name, (c, i, other_c, other_i) in CHOICES.items():
+        choice = metrics.sugarcrepe_outcomes(scores_N22[:, c, i], scores_N22[:, other_c, other_i], beats)
+        seven[name] = choice["accuracy"]
+    return seven

@@ -20,7 +20,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
+from compclip.benchmarks._files import first_folder, images_folder, read_field, read_fields, read_items, subsets
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
@@ -43,12 +43,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     dropped = {"further_group": 0}
     pictures = images_folder(folder, images)
-    annotations = folder / "annotations" if (folder / "annotations").is_dir() else folder
-    files = {name: existing_file(annotations / FILES[name]) for name in selected_names(folder, FILES, split)}
+    files = subsets(first_folder(folder, "annotations"), FILES, split)
     records = []
     for name, file in files.items():
-        for index, row in enumerate(read_rows(file, list)):
-            record, further_groups = _read_record(name, file, str(index), row, pictures)
+        for key, row in read_items(file):
+            record, further_groups = _read_record(name, file, key, row, pictures)
             records.append(record)
             dropped["further_group"] += further_groups
     return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
@@ -59,7 +58,7 @@ def _read_record(name: str, file: Path, key: str, row: Any, pictures: Path) -> t
     groups = read_field(file, key, row, "caption_group", list)
     if not groups:
         raise UserError(f"{file}: record {key}: field 'caption_group' is empty; fetch the official file")
-    texts = tuple(read_field(file, key, groups[0], text) for text in TEXTS)
+    texts = read_fields(file, key, groups[0], TEXTS)
     picture = pictures / f"{read_field(file, key, row, 'image_id', (int, str))}.jpg"
     return Record(name, key, (str(picture),), texts), len(groups) - 1
 

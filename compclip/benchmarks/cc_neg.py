@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import unknown
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import images_folder, one_file, read_field, read_lines
+from compclip.benchmarks._files import images_folder, one_file, read_field, read_lines, select_split
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -38,13 +37,12 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     `split`: test, the last 40,000, unless told; train, those before; all. A picture is found at an end of its path in
     `images`. Raises UserError for a missing file, a line that is not JSON, or a record without a field.
     """
-    if split and split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(path))
+    split = select_split(path, split, SPLITS)
     file = one_file(Path(path), FILE)
     pictures = images_folder(file.parent, images)
     rows = read_lines(file)
     first_held_out = max(0, len(rows) - HELD_OUT)
-    selected = {"train": rows[:first_held_out], "all": rows}.get(split, rows[first_held_out:])
+    selected = {"test": rows[first_held_out:], "train": rows[:first_held_out], "all": rows}[split]
     records = tuple(_read_record(file, str(number), row, pictures) for number, row in selected)
     return Benchmark(records, (file,), evaluate, kind=COMPOSITION)
 
@@ -58,5 +56,5 @@ def _read_record(file: Path, key: str, row: Any, pictures: Path) -> Record:
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return 1 for each record whose caption wins."""
-    by_subset = _choice.choose_texts(records, embeddings)
+    by_subset = _choice.choose(records, embeddings)
     return {METRIC: by_subset[SUBSET]} if by_subset else {}

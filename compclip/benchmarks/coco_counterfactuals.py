@@ -11,12 +11,13 @@ no scores tie. Not compared: numbers on the real pictures.
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _captioned, _tables, retrieval
-from compclip.benchmarks._files import check_unique, images_folder, read_field, spread_evenly
+from compclip.benchmarks._files import check_unique, images_folder, read_field, read_fields, spread_evenly
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import RETRIEVAL
 
@@ -41,7 +42,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         numbers = f"a number of pairs, 1 to {len(pairs)}"
         raise UserError(f"{file}: split={split!r}: must be {numbers}; without it all are scored")
     drawn = spread_evenly(pairs, int(split or len(pairs)))
-    records = check_unique(file, [record for pair in drawn for record in pair])
+    records = check_unique(file, list(chain.from_iterable(drawn)))
     dropped = {"not_drawn": 2 * len(pairs) - len(records)}
     return Benchmark(records, files, retrieval.evaluate, dropped=dropped, kind=RETRIEVAL)
 
@@ -49,9 +50,9 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 def _pair(file: Path, number: int, row: Any, pictures: Path) -> list[Record]:
     """Read the original and its counterfactual, each a picture with one caption."""
     key = str(read_field(file, f"at line {number}", row, "id", (int, str)))
-    return [
-        Record(_captioned.SUBSET, f"{key}_{i}",
-               (_tables.named_picture(pictures, read_field(file, key, row, f"image_{i}"), ".jpg"),),
-               (read_field(file, key, row, f"caption_{i}"),))
-        for i in (0, 1)
-    ]  # fmt: skip
+    records = []
+    for i in (0, 1):
+        name, caption = read_fields(file, key, row, (f"image_{i}", f"caption_{i}"))
+        picture = _tables.named_picture(pictures, name, ".jpg")
+        records.append(Record(_captioned.SUBSET, f"{key}_{i}", (picture,), (caption,)))
+    return records

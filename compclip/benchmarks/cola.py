@@ -14,7 +14,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import winoground
-from compclip.benchmarks._files import images_folder, one_file, read_rows, refuse_split
+from compclip.benchmarks._files import are_texts, images_folder, one_file, read_items, refuse_split
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -31,16 +31,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     refuse_split("cola", split)
     file = one_file(Path(path), FILE)
     pictures = images_folder(file.parent, images)
-    records = tuple(_record(file, str(index), row, pictures) for index, row in enumerate(read_rows(file, list)))
+    records = tuple(_record(file, key, row, pictures) for key, row in read_items(file))
     return Benchmark(records, (file,), winoground.evaluate, kind=COMPOSITION)
 
 
 def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
     """Read a record. Its id is its position, since the file has no ids."""
-    if not isinstance(row, list) or len(row) != 4 or not all(isinstance(field, str) for field in row):
+    is_row = isinstance(row, list) and len(row) == 4 and are_texts(row)
+    names = [address.rpartition("/")[2] for address in row[::2]] if is_row else []
+    if not all(names) or not names:
         raise UserError(f"{file}: record {key}: expected [picture, caption] twice, not {row}; fetch the official file")
-    names = [address.rpartition("/")[2] for address in row[::2]]
-    if "" in names:
-        address = row[2 * names.index("")]
-        raise UserError(f"{file}: record {key}: {address!r} names no picture; fetch the official file")
     return Record(winoground.SUBSET, key, tuple(str(pictures / name) for name in names), tuple(row[1::2]))

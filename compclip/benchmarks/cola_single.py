@@ -23,15 +23,15 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.benchmarks._files import existing_file, images_folder, read_field, selected_names
+from compclip.benchmarks._files import are_texts, images_folder, number_rows, read_fields, subsets
 from compclip.benchmarks._tables import find_picture
-from compclip.evaluate.benchmark import Benchmark, Record, readable
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
 FILES = {name: f"COLA_singleobjects_benchmark_{name.upper()}.json" for name in ("gqa", "clevr", "paco")}
 METRICS = tuple(FILES)
-Labels = Mapping[str, tuple[list[str], np.ndarray, np.ndarray]]  # of a set: classes, what is shown and what is hard, NC
+Labels = Mapping[str, tuple[list[str], np.ndarray]]  # of a set: classes; shown and hard ones of each picture, N2C
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:
@@ -40,20 +40,22 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     A picture is found at an end of its path in `images`. Raises UserError for a missing file, or a record of another
     form.
     """
-    folder = Path(path)
-    pictures = images_folder(folder, images)
-    files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split)}
+    folder = images_folder(Path(path), images)
+    files = subsets(Path(path), FILES, split)
     records = []
     labels = {}
+    texts: dict[str, None] = {}
     for name, file in files.items():
         classes, rows = _read_content(file)
-        entries = [_read_entry(file, str(i), row, len(classes)) for i, row in enumerate(rows)]
-        shown_NC, hard_NC = (np.array([entry[side] for entry in entries], dtype=bool) for side in (1, 2))
-        labels[name] = classes, shown_NC, hard_NC
-        records += [Record(name, str(i), (find_picture(pictures, e[0]),), ()) for i, e in enumerate(entries)]
-    texts = tuple(dict.fromkeys(text for classes, _, _ in labels.values() for text in classes))
+        flags = []
+        for key, row in number_rows(rows):
+            picture, picture_flags = _read_entry(file, key, row, len(classes))
+            records.append(Record(name, key, (find_picture(folder, picture),), ()))
+            flags.append(picture_flags)
+        labels[name] = classes, np.array(flags, dtype=bool)
+        texts |= dict.fromkeys(classes)
     return Benchmark(
-        tuple(records), tuple(files.values()), partial(evaluate, labels), shared_texts=texts, kind=COMPOSITION
+        tuple(records), tuple(files.values()), partial(evaluate, labels), shared_texts=tuple(texts), kind=COMPOSITION
     )
 
 
@@ -62,21 +64,24 @@ def _read_content(file: Path) -> tuple[list[str], list[Any]]:
     content = read_json(file)
     if isinstance(content, list) and len(content) == 2:
         content = dict(zip(("labels", "data"), content, strict=True))
-    classes, rows = (read_field(file, "(whole file)", content, name, list) for name in ("labels", "data"))
-    if not rows or not all(isinstance(text, str) and text.strip() for text in classes):
+    classes, rows = read_fields(file, "(whole file)", content, ("labels", "data"), list)
+    if not rows or not are_texts(classes) or not all(map(str.strip, classes)):
         raise UserError(f"{file}: holds no records, or classes that are no texts; fetch the official file")
     return classes, rows
 
 
-def _read_entry(file: Path, key: str, row: Any, classes: int) -> tuple[str, list[int], list[int]]:
-    """Read [picture, annotation, shown, hard]; PACO's rows have no annotation."""
+def _read_entry(file: Path, key: str, row: Any, classes: int) -> tuple[str, list[list[int]]]:
+    """Return the picture and both flags of each class, of [picture, annotation, shown, hard].
+
+    PACO's rows have no annotation.
+    """
     is_row = isinstance(row, list) and len(row) in (3, 4) and isinstance(row[0], str)
     flags = row[-2:] if is_row else []
     if not flags or not all(_are_flags(numbers, classes) for numbers in flags):
         raise UserError(
             f"{file}: record {key}: expected [picture, …, shown, hard], {classes} of 0 and 1; fetch it again"
         )
-    return row[0], flags[0], flags[1]
+    return row[0], flags
 
 
 def _are_flags(numbers: Any, count: int) -> bool:
@@ -86,12 +91,11 @@ def _are_flags(numbers: Any, count: int) -> bool:
 def evaluate(labels: Labels, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return the average precision of each class among its hard pictures, by set."""
     items_of = {}
-    for name, (classes, shown_NC, hard_NC) in labels.items():
-        scored = [record for record in readable(records, embeddings) if record.subset == name]
+    for name, scored in by_subset(readable(records, embeddings)).items():
+        classes, flag_N2C = labels[name]
+        scores_NC = embeddings.table(pictures(scored), classes)
         rows = [int(record.id) for record in scored]
-        if rows:
-            scores_NC = embeddings.table([record.images[0] for record in scored], classes)
-            items_of[name] = average_precisions(scores_NC, shown_NC[rows], hard_NC[rows])
+        items_of[name] = average_precisions(scores_NC, flag_N2C[rows, 0], flag_N2C[rows, 1])
     return items_of
 
 

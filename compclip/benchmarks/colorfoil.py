@@ -77,11 +77,10 @@ def load(
     pictures = images_folder(file.parent, images)
     entries = read_coco(file, read_json(file), Counter())
     rng = np.random.default_rng((options or Config()).seed)
-    captions = _choose_captions(entries)
-    records = [
-        Record(SUBSET, key, (str(pictures / name),), (caption, make_foil(caption, rng)))
-        for key, name, caption in captions
-    ]
+    records = []
+    for key, name, caption in _choose_captions(entries):
+        texts = (caption, make_foil(caption, rng))
+        records.append(Record(SUBSET, key, (str(pictures / name),), texts))
     grey = set(GREY_PICTURES) if len(entries) == PICTURES else set()
     coloured = tuple(record for index, record in enumerate(records) if index not in grey)
     dropped = {"without_color": len(entries) - len(records), "grey_picture": len(records) - len(coloured)}
@@ -92,9 +91,10 @@ def _choose_captions(pictures: Sequence[CaptionedPicture]) -> list[tuple[str, st
     """Return id, file name and first caption with a colour of each picture that has one, in the order of pictures."""
     chosen = []
     for key, name, captions in pictures:
-        caption = next((caption for caption in captions if COLORS & set(caption.split(" "))), None)
-        if caption is not None:
-            chosen.append((key, name, caption))
+        for caption in captions:
+            if not COLORS.isdisjoint(caption.split(" ")):
+                chosen.append((key, name, caption))
+                break
     return chosen
 
 

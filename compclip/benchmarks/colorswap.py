@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.benchmarks import _tables, winoground
-from compclip.benchmarks._files import check_unique, images_folder, read_field
+from compclip.benchmarks._files import check_unique, images_folder, read_field, read_fields
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -33,5 +33,5 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _record(file: Path, position: str, row: Any, pictures: Path) -> Record:
     key = str(read_field(file, f"at place {position}", row, "id", (int, str)))
-    images = tuple(_tables.find_picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (1, 2))
-    return Record(winoground.SUBSET, key, images, tuple(read_field(file, key, row, f"caption_{i}") for i in (1, 2)))
+    images = _tables.find_pictures(pictures, read_fields(file, key, row, ("image_1", "image_2")))
+    return Record(winoground.SUBSET, key, images, read_fields(file, key, row, ("caption_1", "caption_2")))

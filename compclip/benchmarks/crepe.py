@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import existing_file, images_folder, selected_names
-from compclip.evaluate.benchmark import Benchmark, Groups, Record, by_subset, with_box
+from compclip.benchmarks._files import are_texts, existing_file, images_folder, selected_names
+from compclip.evaluate.benchmark import Benchmark, Record, ids, with_box
 from compclip.prepare import caption_join
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -47,19 +47,19 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     pictures = images_folder(Path(path), images)
-    files = {
-        (kind, n): existing_file(folder / kind / f"prod_vg_hard_negs_{kind}_complexity_{n}.csv")
-        for kind in selected_names(folder, TYPES, split)
-        for n in COMPLEXITIES
-    }
-    records = [
-        _record(kind, n, file, key, row, pictures)
-        for (kind, n), file in files.items()
-        for key, row in _tables.read_columns(file, COLUMNS)
-    ]
-    authors = Benchmark(
-        tuple(records), tuple(files.values()), _choice.choose_texts, MEANS, _by_complexity(records), kind=COMPOSITION
-    )
+    files = []
+    records = []
+    groups: dict[str, dict[str, frozenset[str]]] = {}
+    for kind in selected_names(folder, TYPES, split):
+        groups[kind] = {}
+        for n in COMPLEXITIES:
+            file = existing_file(folder / kind / f"prod_vg_hard_negs_{kind}_complexity_{n}.csv")
+            rows = _tables.read_columns(file, COLUMNS)
+            of_complexity = [_record(kind, n, file, key, row, pictures) for key, row in rows]
+            groups[kind][f"complexity_{n}"] = frozenset(ids(of_complexity))
+            records += of_complexity
+            files.append(file)
+    authors = Benchmark(tuple(records), tuple(files), _choice.choose, MEANS, groups, kind=COMPOSITION)
     return _choice.without_repeats(authors)
 
 
@@ -75,7 +75,7 @@ def _foils(file: Path, key: str, row: Mapping[str, str]) -> list[str]:
     """Parse `hard_negs`, a Python list, or in some rows a set: sorted, since its order differs from run to run."""
     text = row["hard_negs"]
     foils = caption_join.parse_literal(text)
-    if not isinstance(foils, (list, set)) or not foils or not all(isinstance(foil, str) for foil in foils):
+    if not isinstance(foils, (list, set)) or not foils or not are_texts(foils):
         raise UserError(f"{file}: record {key}: field 'hard_negs' is {text[:80]!r}, no list of texts; fetch it again")
     return sorted(foils) if isinstance(foils, set) else foils
 
@@ -89,12 +89,3 @@ def _number(file: Path, key: str, row: Mapping[str, str], name: str) -> float:
     if not math.isfinite(number):
         raise UserError(f"{file}: record {key}: field {name!r} is {text!r}, not a number; fetch the official file")
     return number
-
-
-def _by_complexity(records: Sequence[Record]) -> Groups:
-    return {
-        kind: {
-            f"complexity_{n}": frozenset(r.id for r in type_records if r.id.startswith(f"{n}-")) for n in COMPLEXITIES
-        }
-        for kind, type_records in by_subset(records).items()
-    }

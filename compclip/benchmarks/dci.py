@@ -12,12 +12,13 @@ another list and is left out.
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import _captioned, retrieval
-from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_field
+from compclip.benchmarks._files import check_name, existing_file, first_existing, images_folder, read_field, read_fields
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
@@ -39,7 +40,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     names = read_names(folder, split)
-    pictures = photos_folder(folder, images)
+    pictures = images_folder(folder, images, PHOTOS)
     captioned = [_read_description(folder, name, pictures) for name in names]
     records, dropped = _captioned.make_records(folder, captioned)
     files = (folder / SPLITS_FILE, *(find_annotation(folder, name) for name in names))
@@ -49,21 +50,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 def read_names(folder: Path, split: str) -> list[str]:
     """Return the names of a split's annotation files; those of all splits where `split` is empty."""
     file = existing_file(folder / SPLITS_FILE)
-    if split and split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(file))
+    splits = [check_name("split", split, SPLITS, file)] if split else SPLITS
     content = read_json(file)
-    splits = [split] if split else SPLITS
-    names = [name for split_name in splits for name in read_field(file, "(whole file)", content, split_name, list)]
-    strange = [name for name in names if not isinstance(name, str) or len(name) > LONGEST_NAME]
-    if strange:
-        raise UserError(f"{file}: {strange[0]!r} is no file's name; fetch the official file")
+    names = []
+    for name in chain.from_iterable(read_fields(file, "(whole file)", content, splits, list)):
+        if not isinstance(name, str) or len(name) > LONGEST_NAME:
+            raise UserError(f"{file}: {name!r} is no file's name; fetch the official file")
+        names.append(name)
     return names
-
-
-def photos_folder(folder: Path, images: str | Path | None) -> Path:
-    """Return the folder of the pictures: the one given, or `photos` beside the annotations."""
-    photos = folder / PHOTOS
-    return photos if not images and photos.is_dir() else images_folder(folder, images)
 
 
 def find_annotation(folder: Path, name: str, folders: tuple[str, ...] = FOLDERS) -> Path:
@@ -74,6 +68,6 @@ def find_annotation(folder: Path, name: str, folders: tuple[str, ...] = FOLDERS)
 def _read_description(folder: Path, name: str, pictures: Path) -> _captioned.Captioned:
     file = find_annotation(folder, name)
     row = read_json(existing_file(file))
-    captions = [read_field(file, name, row, field) for field in ("short_caption", "extra_caption")]
+    captions = read_fields(file, name, row, ("short_caption", "extra_caption"))
     picture = pictures / read_field(file, name, row, "image")
     return Path(name).stem, picture, [". ".join(_captioned.split_sentences("\n".join(captions)))]

@@ -11,21 +11,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compclip.base.errors import unknown
 from compclip.benchmarks import _captioned, retrieval
-from compclip.benchmarks._files import images_folder, one_file, read_field, read_lines
+from compclip.benchmarks._files import images_folder, one_file, read_field, read_lines, select_split
 from compclip.benchmarks._tables import KeyedRow, find_picture, list_tables, read_table
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
-FILES = (
-    "docci_descriptions.jsonlines",
-    "docci_descriptions.csv",
-    "docci.csv",
-    "test_annotations.json",  # FLAIR's
-    f"{_captioned.FLAIR_FOLDER}/test_annotations.json",
-)
-SPLITS = ("train", "test", "qual_dev", "qual_test")
+FLAIR_FILES = ("test_annotations.json", f"{_captioned.FLAIR_FOLDER}/test_annotations.json")
+FILES = ("docci_descriptions.jsonlines", "docci_descriptions.csv", "docci.csv", *FLAIR_FILES)
+SPLITS = ("test", "train", "qual_dev", "qual_test")
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
@@ -38,9 +32,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder. Raises UserError for a missing file, two of them, an unknown split, or a record without a field.
     """
     folder = Path(path)
-    split = split or "test"
-    if split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(folder))
+    split = select_split(folder, split, SPLITS)
     by_split = folder.is_dir() and ((folder / f"{split}.csv").is_file() or bool(list_tables(folder, split)))
     file = folder if by_split else one_file(folder, *FILES)
     files: tuple[Path, ...] = (file,)

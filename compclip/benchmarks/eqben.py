@@ -21,16 +21,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import winoground
 from compclip.benchmarks._files import (
     GROUPS,
+    check_name,
     first_existing,
     images_folder,
+    number_rows,
     read_choice,
     read_field,
-    read_rows,
+    read_items,
     selected_names,
     spread_evenly,
 )
@@ -87,37 +89,42 @@ def load(
         for subset, samples in by_subset(_samples(file)).items():
             if subset in file_of:
                 raise UserError(f"{file}: {subset} stands in {file_of[subset].name} too; give one of the two files")
-            samples_of[subset], file_of[subset] = samples, file
-    subtasks = [samples_of[subset] for subset in selected_names(Path(path), list(samples_of), split)]
-    records = tuple(
-        replace(record, images=tuple(_picture(pictures, record.subset, name) for name in record.images))
-        for samples in subtasks
-        for record in spread_evenly(samples, cap or len(samples))
-    )
-    dropped = {"over_the_cap": sum(map(len, subtasks)) - len(records)}
-    return Benchmark(records, files, evaluate, MEANS, dropped=dropped, folders_count=True, kind=COMPOSITION)
+            samples_of[subset] = samples
+            file_of[subset] = file
+    records = []
+    dropped = {"over_the_cap": 0}
+    for subset in selected_names(Path(path), list(samples_of), split):
+        samples = samples_of[subset]
+        drawn = spread_evenly(samples, cap or len(samples))
+        dropped["over_the_cap"] += len(samples) - len(drawn)
+        for record in drawn:
+            paths = tuple(_picture(pictures, subset, name) for name in record.images)
+            records.append(replace(record, images=paths))
+    return Benchmark(tuple(records), files, evaluate, MEANS, dropped=dropped, folders_count=True, kind=COMPOSITION)
 
 
 def _samples(file: Path) -> list[Record]:
     content = read_json(file)
     if isinstance(content, dict) and content:
-        return [_pair(file, key, row) for key, row in _by_video(file, content)]
-    samples = read_rows(file, list)
-    if isinstance(samples[0], Mapping) and "private_info" in samples[0]:
-        return _crossed(file, samples)
-    return [_pair(file, str(index), row) for index, row in enumerate(samples)]
+        samples = list(_by_video(file, content))
+    else:
+        samples = read_items(file)
+        _, first_row = samples[0]
+        if isinstance(first_row, Mapping) and "private_info" in first_row:
+            return _crossed(file, samples)
+    return [_pair(file, key, row) for key, row in samples]
 
 
 def _by_video(file: Path, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each sample under its video, its subject where there is one, and its number."""
     for name, below in content.items():
         if isinstance(below, Mapping):
-            for subject in below:
-                samples = read_field(file, name, below, subject, list)
-                yield from ((f"{name}/{subject}/{index}", row) for index, row in enumerate(samples))
+            lists = {f"{name}/{subject}": read_field(file, name, below, subject, list) for subject in below}
         else:
-            samples = read_field(file, "(whole file)", content, name, list)
-            yield from ((f"{name}/{index}", row) for index, row in enumerate(samples))
+            lists = {name: read_field(file, "(whole file)", content, name, list)}
+        for key, samples in lists.items():
+            for number, row in number_rows(samples):
+                yield f"{key}/{number}", row
 
 
 def _pair(file: Path, key: str, row: Any) -> Record:
@@ -139,19 +146,16 @@ def _subtask(file: Path, key: str, image: str) -> str:
     if folder in SUBTASKS:
         return folder
     matches = [subset for subset in SUBTASKS if subset in file.name]
-    if len(matches) != 1:
-        raise unknown("sub-task", folder, SUBTASKS, f"{file}: record {key}")
-    return matches[0]
+    return matches[0] if len(matches) == 1 else check_name("sub-task", folder, SUBTASKS, f"{file}: record {key}")
 
 
-def _crossed(file: Path, rows: list[Any]) -> list[Record]:
+def _crossed(file: Path, rows: Sequence[tuple[str, Any]]) -> list[Record]:
     """Collect samples in the order of their numbers: the file shuffles its records."""
     samples: dict[tuple[int, str], dict[str, str]] = {}
-    for index, row in enumerate(rows):
-        key = str(index)
+    for key, row in rows:
         info = read_field(file, key, row, "private_info", dict)
         number = read_field(file, key, info, "sample_cnt", int)
-        subset = read_field(file, key, info, "dataset")
+        subset = check_name("sub-task", read_field(file, key, info, "dataset"), SUBTASKS, f"{file}: record {key}")
         name = read_choice(file, key, info, "name", CROSSED)
         sample = samples.setdefault((number, subset), {})
         for field, slot in zip(("caption", "image"), CROSSED[name], strict=True):
@@ -163,8 +167,6 @@ def _crossed(file: Path, rows: list[Any]) -> list[Record]:
 
 
 def _record(file: Path, subset: str, key: str, sample: Mapping[str, str]) -> Record:
-    if subset not in SUBTASKS:
-        raise unknown("sub-task", subset, SUBTASKS, f"{file}: record {key}")
     absent = [name for name in PAIR if name not in sample]
     if absent:
         raise UserError(f"{file}: sample {key} of {subset}: no {absent[0]}; fetch the file again")
@@ -174,8 +176,11 @@ def _record(file: Path, subset: str, key: str, sample: Mapping[str, str]) -> Rec
 def _picture(pictures: Path, subset: str, name: str) -> str:
     """Find the picture, or one of another format: an array is a picture here, and the light set says .png for .jpg."""
     stem, suffix = os.path.splitext(name)
-    names = [stem + alternative for alternative in (SUFFIXES if suffix == ".npy" else (suffix, *SUFFIXES))]
-    return first_existing(folder / file_name for folder in (pictures, pictures / subset) for file_name in names)
+    suffixes = SUFFIXES if suffix == ".npy" else (suffix, *SUFFIXES)
+    paths = []
+    for folder in (pictures, pictures / subset):
+        paths += [folder / f"{stem}{alternative}" for alternative in suffixes]
+    return first_existing(paths)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -186,8 +191,8 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
 
 def kubric(items: Mapping[str, Items]) -> dict[str, Items]:
     """Return `eqbenkubric_<score>` over the records of its three sub-tasks; {} where one was not scored."""
-    if not all(f"{subset}_group" in items for subset in KUBRIC):
-        return {}
-    return {
-        f"eqbenkubric_{s}": pool_items("eqbenkubric", [items[f"{subset}_{s}"] for subset in KUBRIC]) for s in SCORES
-    }
+    pooled: dict[str, Items] = {}
+    for score in SCORES:
+        members = [f"{subset}_{score}" for subset in KUBRIC]
+        pooled |= pool_items(f"eqbenkubric_{score}", items, members, "eqbenkubric")
+    return pooled

@@ -19,23 +19,15 @@ and 3,545 of `trivial`. Not compared: scores of real pictures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import (
-    existing_file,
-    first_existing,
-    images_folder,
-    read_field,
-    read_rows,
-    selected_names,
-)
+from compclip.benchmarks._files import first_existing, images_folder, number_rows, read_field, read_rows, subsets
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
-from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.item_outcomes import COMPOSITION
 
 FILES = {
     "hard": "1_attributes.json", "medium": "2_attributes.json", "easy": "3_attributes.json",
@@ -51,21 +43,29 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures are `val2017/000000239627.jpg` seen from `images`, or that name alone in it. Raises UserError for a missing
     file, a record without a field, a box that is none, or the number of a picture or description that is not there.
     """
-    folder = Path(path)
-    pictures = images_folder(folder, images)
-    files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split)}
-    records = tuple(record for name, file in files.items() for record in _read_records(name, file, pictures))
-    return Benchmark(records, tuple(files.values()), evaluate, kind=COMPOSITION)
+    pictures = images_folder(Path(path), images)
+    files = subsets(Path(path), FILES, split)
+    records = []
+    for name, file in files.items():
+        records += _read_records(name, file, pictures)
+    return Benchmark(tuple(records), tuple(files.values()), _choice.choose, kind=COMPOSITION)
 
 
 def _read_records(name: str, file: Path, pictures: Path) -> list[Record]:
+    """Read the annotations; the right description is before the wrong ones."""
     content = read_rows(file, dict)
     text_of = _read_names(file, content, "categories", "name")
     picture_of = _read_names(file, content, "images", "file_name")
-    return [
-        _read_record(name, file, row, position, text_of, picture_of, pictures)
-        for position, row in enumerate(read_field(file, "(whole file)", content, "annotations", list))
-    ]
+    records = []
+    for position, row in number_rows(read_field(file, "(whole file)", content, "annotations", list)):
+        key = str(read_field(file, f"at place {position}", row, "id", int))
+        right = read_field(file, key, row, "category_id", int)
+        wrong = read_field(file, key, row, "neg_category_ids", list)
+        texts = tuple(_look_up(file, key, text_of, number) for number in (right, *wrong))
+        picture = _look_up(file, key, picture_of, read_field(file, key, row, "image_id", int))
+        place = first_existing((pictures / picture, pictures / Path(picture).name))
+        records.append(Record(name, key, (with_box(place, _read_box(file, key, row)),), texts))
+    return records
 
 
 def _read_names(file: Path, content: Mapping[str, Any], section: str, field: str) -> dict[int, str]:
@@ -73,21 +73,10 @@ def _read_names(file: Path, content: Mapping[str, Any], section: str, field: str
     return {read_field(file, section, row, "id", int): read_field(file, section, row, field) for row in rows}
 
 
-def _read_record(
-    name: str, file: Path, row: Any, position: int, text_of: Mapping[int, str], picture_of: Mapping[int, str],
-    pictures: Path,
-) -> Record:  # fmt: skip
-    """Read an annotation; the right description is before the wrong ones."""
-    key = str(read_field(file, f"at place {position}", row, "id", int))
-    numbers = [read_field(file, key, row, "category_id", int), *read_field(file, key, row, "neg_category_ids", list)]
-    image_number = read_field(file, key, row, "image_id", int)
-    absent = [number for number in numbers if not isinstance(number, int) or number not in text_of]
-    absent += [image_number] * (image_number not in picture_of)
-    if absent:
-        raise UserError(f"{file}: record {key}: {absent[0]!r} is no description's or picture's id; fetch it again")
-    picture = picture_of[image_number]
-    place = first_existing((pictures / picture, pictures / Path(picture).name))
-    return Record(name, key, (with_box(place, _read_box(file, key, row)),), tuple(text_of[n] for n in numbers))
+def _look_up(file: Path, key: str, names: Mapping[int, str], number: Any) -> str:
+    if not isinstance(number, int) or number not in names:
+        raise UserError(f"{file}: record {key}: {number!r} is no description's or picture's id; fetch it again")
+    return names[number]
 
 
 def _read_box(file: Path, key: str, row: Any) -> list[int]:
@@ -97,8 +86,3 @@ def _read_box(file: Path, key: str, row: Any) -> list[int]:
         raise UserError(f"{file}: record {key}: field 'bbox' is {box!r}; fetch the official file")
     left, top, width, height = box
     return [int(left), int(top), int(left + width) - int(left), int(top + height) - int(top)]
-
-
-def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Return whether each part chooses its own description, by file."""
-    return _choice.choose_texts(records, embeddings)

@@ -32,7 +32,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
-from compclip.evaluate.benchmark import Benchmark, Record, readable
+from compclip.evaluate.benchmark import Benchmark, Record, column, flagged_ids, ids, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -57,7 +57,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     models = selected_names(folder, MODELS, split)
-    pictures = images_folder(folder, images)
+    image_folder = images_folder(folder, images)
     file = existing_file(folder / FILE)
     skills_file = existing_file(folder / SKILLS_FILE)
     records = []
@@ -67,7 +67,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         for key, row in rows.items():
             rated = read_field(file, key, row, "models", dict)
             if model in rated:
-                picture = pictures / model / f"{key}.jpeg"
+                picture = image_folder / model / f"{key}.jpeg"
                 records.append(Record(model, key, (str(picture),), (read_field(file, key, row, "prompt"),)))
                 ratings[model, key] = _mean_rating(file, key, rated[model])
     skills = _read_skills(skills_file)
@@ -84,11 +84,12 @@ def _mean_rating(file: Path, key: str, numbers: Any) -> float:
 def _read_skills(file: Path) -> dict[str, frozenset[str]]:
     """Return the ids of each skill's prompts; the file has their numbers."""
     content = read_rows(file, dict)
-    numbers = {skill: read_field(file, skill, content, skill, list) for skill in SKILLS if skill in content}
-    return {
-        skill: frozenset(f"{number:05d}" for number in skill_numbers if isinstance(number, int))
-        for skill, skill_numbers in numbers.items()
-    }
+    prompts = {}
+    for skill in SKILLS:
+        if skill in content:
+            numbers = read_field(file, skill, content, skill, list)
+            prompts[skill] = frozenset(f"{number:05d}" for number in numbers if isinstance(number, int))
+    return prompts
 
 
 def evaluate(
@@ -98,17 +99,19 @@ def evaluate(
     scored = readable(records, embeddings)
     if len(scored) < 2:
         return {}
-    score_N = embeddings.matches([r.images[0] for r in scored], [r.texts[0] for r in scored])
+    score_N = embeddings.matches(pictures(scored), column(scored, 0))
     rating_N = np.array([ratings[r.subset, r.id] for r in scored])
-    values = {"pairwise": pairs_in_order(score_N, rating_N), "kendall": kendall(score_N, rating_N),
-              "pearson": pearson(score_N, rating_N)}  # fmt: skip
     keys = tuple(f"{record.subset}/{record.id}" for record in scored)
-    items_of = {name: Items(keys, values_N) for name, values_N in values.items()}
+    items_of = {
+        "pairwise": Items(keys, pairs_in_order(score_N, rating_N)),
+        "kendall": Items(keys, kendall(score_N, rating_N)),
+        "pearson": Items(keys, pearson(score_N, rating_N)),
+    }
     for skill, prompts in skills.items():
-        places = [place for place, record in enumerate(scored) if record.id in prompts]
-        if len(places) > 1:
-            values_N = pairs_in_order(score_N[places], rating_N[places])
-            items_of[f"{NAME_OF[skill]}_pairwise"] = Items(tuple(keys[place] for place in places), values_N)
+        of_skill_N = np.isin(ids(scored), list(prompts))
+        if of_skill_N.sum() > 1:
+            values_N = pairs_in_order(score_N[of_skill_N], rating_N[of_skill_N])
+            items_of[f"{NAME_OF[skill]}_pairwise"] = Items(flagged_ids(keys, of_skill_N), values_N)
     return items_of
 
 
@@ -124,7 +127,7 @@ def pairs_in_order(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
     rated_tied_P = rated_P == 0
     threshold = find_best_threshold(np.abs(difference_P), in_order_P, rated_tied_P)
     right_P = np.where(np.abs(difference_P) <= threshold, rated_tied_P, in_order_P)
-    share_N = _shares_of_pictures(first_P, second_P, right_P, len(score_N))
+    share_N = _shares_of_pictures(first_P, second_P, len(score_N), right_P)
     return 2 * share_N - share_N.mean()
 
 
@@ -144,10 +147,10 @@ def kendall(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
     first_P, second_P = np.triu_indices(len(score_N), 1)
     sign_P = np.sign(score_N[first_P] - score_N[second_P])
     rated_P = np.sign(rating_N[first_P] - rating_N[second_P])
-    order_N, score_untied_N, rating_untied_N = (
-        _shares_of_pictures(first_P, second_P, value_P, len(score_N))
-        for value_P in (sign_P * rated_P, np.abs(sign_P), np.abs(rated_P))
-    )
+    average = partial(_shares_of_pictures, first_P, second_P, len(score_N))
+    order_N = average(sign_P * rated_P)
+    score_untied_N = average(np.abs(sign_P))
+    rating_untied_N = average(np.abs(rated_P))
     untied = np.sqrt(score_untied_N.mean() * rating_untied_N.mean())
     if not untied:
         return np.zeros(len(score_N))
@@ -156,17 +159,17 @@ def kendall(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
     return 2 * order_N / untied - tau * (relative_N - 1)
 
 
-def _shares_of_pictures(first_P: np.ndarray, second_P: np.ndarray, value_P: np.ndarray, count: int) -> np.ndarray:
+def _shares_of_pictures(first_P: np.ndarray, second_P: np.ndarray, count: int, value_P: np.ndarray) -> np.ndarray:
     """Return the mean over each picture's pairs, shape N."""
     return (np.bincount(first_P, value_P, count) + np.bincount(second_P, value_P, count)) / (count - 1)
 
 
 def pearson(score_N: np.ndarray, rating_N: np.ndarray) -> np.ndarray:
     """Return the outcomes of Pearson's correlation, 0 where all scores or all ratings are equal."""
-    deviations = [values_N - values_N.mean() for values_N in (score_N, rating_N)]
-    scales = [np.sqrt(np.mean(deviation_N**2)) for deviation_N in deviations]
-    if not all(scales):
+    deviation_2N = np.stack([score_N - score_N.mean(), rating_N - rating_N.mean()])
+    scale_21 = np.sqrt(np.mean(deviation_2N**2, axis=1, keepdims=True))
+    if not scale_21.all():
         return np.zeros(len(score_N))
-    score_z_N, rating_z_N = (deviation_N / scale for deviation_N, scale in zip(deviations, scales, strict=True))
+    score_z_N, rating_z_N = deviation_2N / scale_21
     correlation = np.mean(score_z_N * rating_z_N)
     return score_z_N * rating_z_N - correlation * ((score_z_N**2 + rating_z_N**2) / 2 - 1)

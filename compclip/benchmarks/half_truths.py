@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import check_unique, images_folder, read_choice, read_field, selected_names
+from compclip.benchmarks._files import check_unique, images_folder, read_choice, read_field, read_fields, selected_names
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
@@ -53,8 +53,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         for position, row in rows:
             key = str(read_field(files[0], f"at place {position}", row, "id", (int, str)))
             image = _tables.find_picture(pictures, read_field(files[0], key, row, "image"))
-            texts = tuple(read_field(files[0], key, row, text) for text in TEXTS)
-            records.append(Record(name, key, (image,), texts))
+            records.append(Record(name, key, (image,), read_fields(files[0], key, row, TEXTS)))
             kinds[name, key] = read_choice(files[0], key, row, "triplet_type", KINDS)
     return Benchmark(check_unique(folder, records), tuple(all_files), partial(evaluate, kinds), kind=COMPOSITION)
 
@@ -64,9 +63,7 @@ def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) ->
     items = {}
     for (name, ending), set_items in _choice.compare_texts(records, embeddings, outcomes, len(TEXTS)).items():
         items[f"{name}{ending}"] = set_items
-        for kind in KINDS:
-            of_kind = {key for key in set_items.ids if kinds[name, key] == kind}
-            items[f"{name}{ending}_{kind}"] = _choice.filter_items(set_items, of_kind)
+        items |= _choice.split_by_kind(f"{name}{ending}", set_items, kinds, KINDS)
     return items
 
 

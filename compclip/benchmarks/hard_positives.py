@@ -12,6 +12,7 @@ code. Not compared: numbers on the real pictures.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ import numpy as np
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
 from compclip.benchmarks._files import (
+    existing_file,
     first_existing,
     images_folder,
+    number_rows,
     read_field,
+    read_fields,
     read_groups,
     read_rows,
     selected_names,
@@ -57,11 +61,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     pictures = images_folder(folder, images)
     pairs = _pairs(folder, split)
-    records = tuple(r for kind, pair in pairs.items() for r in _records(kind, pair, pictures))
-    group_ids, sidecar = read_groups(folder, records)
-    files = tuple(file for pair in pairs.values() for file in pair)
+    records = []
+    files: list[Path] = []
+    for kind, pair in pairs.items():
+        records += _records(kind, pair, pictures)
+        files += pair
+    groups, sidecar = read_groups(folder, records)
     return Benchmark(
-        records, (*files, *sidecar), evaluate, groups=group_ids, kind=COMPOSITION, lower=LOWER, scores=SCORES
+        tuple(records), (*files, *sidecar), evaluate, groups=groups, kind=COMPOSITION, lower=LOWER, scores=SCORES
     )
 
 
@@ -71,38 +78,40 @@ def _pairs(folder: Path, split: str) -> dict[str, tuple[Path, Path]]:
     for kind in selected_names(folder, KINDS, split):
         official = folder / "data" / KINDS[kind], folder / "swapped_data" / KINDS[kind]
         flat = folder / f"{kind}.json", folder / f"{kind}_hard_positive.json"
-        pairs[kind] = official if any(file.is_file() for file in official) else flat
-    existing = {kind: pair for kind, pair in pairs.items() if split or any(file.is_file() for file in pair)}
-    absent = [file for pair in (existing or pairs).values() for file in pair if not file.is_file()]
-    if absent:
-        raise UserError(f"{absent[0]}: no such file; fetch it, or give the folder that holds it")
+        pairs[kind] = official if any(map(Path.is_file, official)) else flat
+    existing = {kind: pair for kind, pair in pairs.items() if split or any(map(Path.is_file, pair))}
+    for file in chain.from_iterable((existing or pairs).values()):
+        existing_file(file)
     return existing
 
 
 def _records(kind: str, pair: tuple[Path, Path], pictures: Path) -> list[Record]:
     """Pair record i of both files. Its id is i, since the official files repeat records."""
-    original, reworded = (read_rows(file, list) for file in pair)
+    original = read_rows(pair[0], list)
+    reworded = read_rows(pair[1], list)
     if len(original) != len(reworded):
         raise UserError(f"{pair[1]}: {len(reworded)} records for {len(original)} in {pair[0]}; fetch both files again")
-    return [_record(kind, pair, i, a, b, pictures) for i, (a, b) in enumerate(zip(original, reworded, strict=True))]
+    rows = number_rows(zip(original, reworded, strict=True))
+    return [_record(kind, pair, key, row, positive_row, pictures) for key, (row, positive_row) in rows]
 
 
-def _record(kind: str, pair: tuple[Path, Path], index: int, row: Any, positive_row: Any, pictures: Path) -> Record:
-    key = str(index)
+def _record(kind: str, pair: tuple[Path, Path], key: str, row: Any, positive_row: Any, pictures: Path) -> Record:
     for name in ("image_path", "false_caption"):
         if read_field(pair[0], key, row, name) != read_field(pair[1], key, positive_row, name):
             raise UserError(f"{pair[1]}: record {key}: {name!r} differs from {pair[0]}; fetch both files again")
     texts = row["false_caption"], read_field(pair[1], key, positive_row, "true_caption")
-    box = [read_field(pair[0], key, row, name, (int, float)) for name in BOX] if BOX[0] in row else None
+    box = read_fields(pair[0], key, row, BOX, (int, float)) if BOX[0] in row else None
     image = with_box(_image(pictures, row["image_path"]), box)
     return Record(kind, key, (image,), (read_field(pair[0], key, row, "true_caption"), *texts))
 
 
 def _image(pictures: Path, name: str) -> str:
     """Find `data/VG_100K_2/1.jpg` as named, without its first folder, by file name, or in one of PLACES."""
-    components = Path(name).parts
-    as_named = (pictures.joinpath(*components[start:]) for start in (0, 1, len(components) - 1))
-    return first_existing([*as_named, *(pictures / folder / Path(name).name for folder in PLACES)])
+    without_folder = Path(*Path(name).parts[1:])
+    paths = [pictures / name, pictures / without_folder, pictures / Path(name).name]
+    for folder in PLACES:
+        paths.append(pictures / folder / Path(name).name)
+    return first_existing(paths)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -110,10 +119,8 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     items = {}
     for (kind, name), kind_items in _choice.compare_texts(records, embeddings, _outcomes, 3).items():
         items[f"{kind}_{name}"] = kind_items
-    for name in OUTCOMES:  # of REPLACE over all its records; absent where one of its kinds was not scored
-        pooled = [items[f"{kind}_{name}"] for kind in POOLED if f"{kind}_{name}" in items]
-        if len(pooled) == len(POOLED):
-            items[f"replace_{name}"] = pool_items("replace", pooled)
+    for name in OUTCOMES:
+        items |= pool_items(f"replace_{name}", items, [f"{kind}_{name}" for kind in POOLED], "replace")
     return items
 
 

@@ -16,19 +16,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_rows
+from compclip.benchmarks._files import check_name, images_folder, read_field, read_rows, select_split
 from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
-SPLITS = ("train", "valid", "test")
+SPLITS = ("valid", "train", "test")
 KINDS = ("static", "video")
 METRICS = (*KINDS, "average", "macro_average")
 HEADLINE = ("average",)
 STATIC = "open-images"  # in the names of static sets
-PICTURES = 10  # in a set
+NUMBERS = tuple("0123456789")  # of the pictures in a set
 HELD_BACK = (
     "the authors publish the test descriptions (test_data_unlabeled.json) without the pictures that they describe, and "
     "score them on their own server; use split: valid"
@@ -42,42 +42,38 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for an unknown split, a missing file, the unlabelled test split, or a description of another picture than 0 to 9.
     """
     folder = Path(path)
-    if split and split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(folder))
-    file = folder / f"{split or 'valid'}_data.json"
+    split = select_split(folder, split, SPLITS)
+    file = folder / f"{split}_data.json"
     if split == "test" and not file.is_file():
         raise UserError(f"{file}: {HELD_BACK}")
-    official = folder / "image-sets"
-    pictures = official if not images and official.is_dir() else images_folder(folder, images)
+    pictures = images_folder(folder, images, "image-sets")
     content = read_rows(file, dict)
-    records = tuple(r for name in content for r in _records(file, name, content, pictures))
-    return Benchmark(records, (file,), evaluate, {"macro_average": KINDS}, folders_count=True, kind=COMPOSITION)
+    records = []
+    for name in content:
+        records += _records(file, name, content, pictures)
+    return Benchmark(tuple(records), (file,), evaluate, {"macro_average": KINDS}, folders_count=True, kind=COMPOSITION)
 
 
 def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) -> list[Record]:
     """Read the descriptions of one set, the described picture before the others."""
     row = read_field(file, name, content, name, dict)
     kind = "static" if STATIC in name else "video"
-    paths = [str(pictures / name / f"img{i}.jpg") for i in range(PICTURES)]
+    paths = [str(pictures / name / f"img{i}.jpg") for i in NUMBERS]
     records = []
     for key in row:
-        if key not in map(str, range(PICTURES)):
-            fault = f"picture {key!r} is none of 0 to {PICTURES - 1}"
-            raise UserError(f"{file}: record {name}: {fault}; fetch the file again")
+        number = int(check_name("picture", key, NUMBERS, f"{file}: record {name}"))
         text = read_field(file, name, row, key).strip()
-        images = _choice.match_first(paths, int(key))
-        records.append(Record(kind, f"{name}/{key}", images, (text,), ahead=int(key)))
+        images = _choice.match_first(paths, number)
+        records.append(Record(kind, f"{name}/{key}", images, (text,), ahead=number))
     return records
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return top-1 of each kind of set, and over all descriptions where both kinds were scored."""
-    items = _choice.choose_images(records, embeddings)
+    items = _choice.choose(records, embeddings)
     return items | overall(items)
 
 
 def overall(items: Mapping[str, Items]) -> dict[str, Items]:
     """Return `average` over the descriptions of both kinds; {} where one was not scored."""
-    if not all(kind in items for kind in KINDS):
-        return {}
-    return {"average": pool_items("all", [items[kind] for kind in KINDS])}
+    return pool_items("average", items, KINDS, "all")

@@ -13,11 +13,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from compclip.benchmarks import _captioned, retrieval
-from compclip.benchmarks._files import existing_file, images_folder, one_file, read_field, read_lines, selected_names
+from compclip.benchmarks._files import images_folder, one_file, read_field, read_lines, selected_names, subsets
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
 SETS = {"IIW-400": "docci_aar", "DOCCI_Test": "docci", "DCI_Test": "dci"}  # and where its pictures lie
+FILES = {name: f"{name}/data.jsonl" for name in SETS}
 FLAIR = ("finegrained_annotations.json", "test_annotations.json")  # as its text and as its program call the file
 SHORTEST = 3  # characters of a sentence
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
@@ -32,23 +33,31 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     beside the files, or beside them. Raises UserError for a missing file, an unknown set, or a record without a field.
     """
     folder = Path(path)
-    has_authors = any((folder / name / "data.jsonl").is_file() for name in SETS)
+    has_authors = any((folder / name).is_file() for name in FILES.values())
     released = folder if folder.suffix == ".json" else None
     if not has_authors and any((folder / name).is_file() for name in FLAIR):
         released = one_file(folder, *FLAIR)
     pictures = images_folder(released.parent if released else folder, images)
-    names = selected_names(released or folder, SETS, split)
     if released:
         files: tuple[Path, ...] = (released,)
         captioned = _captioned.read_flair(released, pictures)
+        folders = {SETS[name] for name in selected_names(released, SETS, split)}
         if split:  # pictures are in the sets' folders
-            captioned = [e for e in captioned if Path(e[1]).parent.name in {SETS[name] for name in names}]
+            captioned = [entry for entry in captioned if Path(entry[1]).parent.name in folders]
     else:
-        files = tuple(existing_file(folder / name / "data.jsonl") for name in names)
-        captioned = [e for n, file in zip(names, files, strict=True) for e in _described(n, file, pictures / SETS[n])]
-    sentences = [(key, picture, [s for s in texts if len(s) >= SHORTEST]) for key, picture, texts in captioned]
-    records, dropped = _captioned.make_records(folder, sentences)
-    dropped["short_sentence"] = sum(len(a[2]) - len(b[2]) for a, b in zip(captioned, sentences, strict=True))
+        file_of = subsets(folder, FILES, split)
+        files = tuple(file_of.values())
+        captioned = []
+        for name, file in file_of.items():
+            captioned += _described(name, file, pictures / SETS[name])
+    described = []
+    short_sentences = 0
+    for key, picture, texts in captioned:
+        sentences = [text for text in texts if len(text) >= SHORTEST]
+        short_sentences += len(texts) - len(sentences)
+        described.append((key, picture, sentences))
+    records, dropped = _captioned.make_records(folder, described)
+    dropped["short_sentence"] = short_sentences
     return Benchmark(records, files, retrieval.evaluate, retrieval.BOTH_WAYS, dropped=dropped, kind=RETRIEVAL)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.benchmarks import _tables, winoground
-from compclip.benchmarks._files import read_field, refuse_split
+from compclip.benchmarks._files import first_folder, read_field, refuse_split
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -41,31 +41,26 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     refuse_split("mmvp_vlm", split)
     file = Path(path) / FILE
-    base = Path(images or path)
-    pictures = next((base / name for name in FOLDERS if (base / name).is_dir()), base)
+    pictures = first_folder(Path(images or path), *FOLDERS)
     rows = [row for _, row in _tables.read_columns(file, COLUMNS)]
     if len(rows) % 2:
         raise UserError(f"{file}: {len(rows)} rows do not make pairs; fetch the official file")
     records = tuple(_record(file, pictures, *pair) for pair in zip(rows[::2], rows[1::2], strict=True))
-    return Benchmark(
-        records,
-        (file,),
-        winoground.items_by_subset,
-        winoground.means_over_subsets(dict.fromkeys(PATTERNS.values())),
-        kind=COMPOSITION,
-    )
+    means = winoground.means_over_subsets(dict.fromkeys(PATTERNS.values()))
+    return Benchmark(records, (file,), winoground.items_by_subset, means, kind=COMPOSITION)
 
 
 def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Record:
     """Read a pair, identified by its first question, which has an odd number; the second has the next one."""
-    first, second = (_tables.whole_number(file, "?", row, COLUMNS[0]) for row in (first_row, second_row))
-    kinds = [read_field(file, str(first), row, "Type") for row in (first_row, second_row)]
-    if not first % 2 or second != first + 1 or kinds[0] != kinds[1]:
+    first = _tables.whole_number(file, "?", first_row, COLUMNS[0])
+    second = _tables.whole_number(file, "?", second_row, COLUMNS[0])
+    kind = read_field(file, str(first), first_row, "Type")
+    if not first % 2 or second != first + 1 or read_field(file, str(first), second_row, "Type") != kind:
         raise UserError(f"{file}: questions {first} and {second} are no pair of one Type; fetch the official file")
-    word = next(iter(kinds[0].replace("_", " ").lower().split()), "")
+    word = " ".join(kind.replace("_", " ").lower().split()[:1])
     if word not in PATTERNS:
-        raise unknown("pattern", kinds[0], PATTERNS, f"{file}: question {first}")
-    images = tuple(str(pictures / kinds[0] / f"{number}.jpg") for number in (first, second))
+        raise unknown("pattern", kind, PATTERNS, f"{file}: question {first}")
+    images = (str(pictures / kind / f"{first}.jpg"), str(pictures / kind / f"{second}.jpg"))
     return Record(PATTERNS[word], str(first), images, (_text(first_row), _text(second_row)))
 
 

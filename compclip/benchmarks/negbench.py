@@ -25,8 +25,8 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables, retrieval
-from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_choice, selected_names
-from compclip.evaluate.benchmark import Benchmark, Record
+from compclip.benchmarks._files import drop_empty, first_existing, images_folder, read_choice, subsets
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset
 from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import caption_join
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -71,15 +71,23 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     name in FOLDERS there. Raises UserError for a missing file or column, an answer that is none, or captions that are
     no list.
     """
-    folder = Path(path)
-    pictures = images_folder(folder, images)
-    files = {name: existing_file(folder / FILES[name]) for name in selected_names(folder, FILES, split or USUAL)}
-    questions = [entry for name in files if name not in RETRIEVALS for entry in _questions(name, files[name], pictures)]
-    pools = [entry for name in files if name in RETRIEVALS for entry in _captioned(name, files[name], pictures)]
-    kinds = {(record.subset, record.id): kind for record, kind in questions}
-    records = tuple(record for record in (*(record for record, _ in questions), *pools) if record.texts)
-    dropped = {"image_without_caption": len(questions) + len(pools) - len(records)}
-    return Benchmark(records, tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION)
+    pictures = images_folder(Path(path), images)
+    files = subsets(Path(path), FILES, split or USUAL)
+    questions = []
+    kinds = {}
+    pools = []
+    for name, file in files.items():
+        if name in RETRIEVALS:
+            pools += _captioned(name, file, pictures)
+        else:
+            for record, kind in _questions(name, file, pictures):
+                questions.append(record)
+                kinds[name, record.id] = kind
+    captioned = [record for record in pools if record.texts]
+    dropped = {"image_without_caption": len(pools) - len(captioned)}
+    return Benchmark(
+        (*questions, *captioned), tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION
+    )
 
 
 def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]]:
@@ -90,10 +98,7 @@ def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]
     captions, template = (CAPTIONS[:2], ()) if name in BINARY else (CAPTIONS, (TEMPLATE,))
     questions = []
     for key, row in _tables.read_columns(file, ("image_path", *captions, "correct_answer", *template)):
-        answer = _tables.whole_number(file, key, row, "correct_answer")
-        if answer >= len(captions):
-            fault = f"correct_answer={answer} of {len(captions)} captions"
-            raise UserError(f"{file}: record {key}: {fault}; fetch it again")
+        answer = _tables.whole_number(file, key, row, "correct_answer", len(captions))
         texts = _choice.match_first([row[caption] for caption in captions], answer)
         record = Record(name, key, (_picture(pictures, row["image_path"]),), texts, ahead=answer)
         questions.append((record, read_choice(file, key, row, TEMPLATE, TEMPLATES) if template else ""))
@@ -101,8 +106,8 @@ def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]
 
 
 def _picture(pictures: Path, name: str) -> str:
-    path = _tables.find_picture(pictures, name)
-    return first_existing((path, *(str(pictures / folder / Path(name).name) for folder in FOLDERS)))
+    in_archives = [pictures / folder / Path(name).name for folder in FOLDERS]
+    return first_existing((_tables.find_picture(pictures, name), *in_archives))
 
 
 def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
@@ -113,20 +118,19 @@ def _captioned(name: str, file: Path, pictures: Path) -> list[Record]:
             captions = caption_join.parse_texts(row["captions"])
         except ValueError as error:
             raise UserError(f"{file}: record {key}: field 'captions' is {error}; fetch the official file") from error
-        texts = tuple(text for text in captions if text.strip())
-        records.append(Record(name, key, (_picture(pictures, row["filepath"]),), texts))
+        records.append(Record(name, key, (_picture(pictures, row["filepath"]),), tuple(drop_empty(captions))))
     return records
 
 
 def evaluate(kinds: Kinds, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return the choices, whole and by template, and the retrievals, each within its own pool."""
     items_of = {}
-    for name, items in _choice.choose_texts([r for r in records if r.subset not in RETRIEVALS], embeddings).items():
-        items_of[name] = items
-        for template in TEMPLATES if name in CHOICES else ():
-            of_template = {key for key in items.ids if kinds[name, key] == template}
-            items_of[f"{name}_{template}"] = _choice.filter_items(items, of_template)
-    for name in RETRIEVALS:
-        pool = [record for record in records if record.subset == name]
-        items_of |= {f"{name}_{metric}": items for metric, items in retrieval.evaluate(pool, embeddings).items()}
+    for name, subset_records in by_subset(records).items():
+        if name in RETRIEVALS:
+            for metric, items in retrieval.evaluate(subset_records, embeddings).items():
+                items_of[f"{name}_{metric}"] = items
+        else:
+            for items in _choice.choose(subset_records, embeddings).values():
+                items_of[name] = items
+                items_of |= _choice.split_by_kind(name, items, kinds, TEMPLATES if name in CHOICES else ())
     return items_of

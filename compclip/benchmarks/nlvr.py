@@ -16,15 +16,25 @@ drawing of them. Not compared: anybody's numbers by this rule, of which none are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from compclip.base.errors import unknown
-from compclip.benchmarks._files import existing_file, images_folder, read_choice, read_field, read_lines
-from compclip.evaluate.benchmark import Benchmark, Record, readable
+from compclip.benchmarks._files import (
+    existing_file,
+    first_folder,
+    images_folder,
+    read_choice,
+    read_field,
+    read_fields,
+    read_lines,
+    select_split,
+)
+from compclip.evaluate.benchmark import Benchmark, Record, ids, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -45,10 +55,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Drawings are `<directory>/<split>-<identifier>-<0 to 5>.png` in `images`. Raises UserError for an unknown split, a
     missing file, a line that is not JSON, or an example without a field.
     """
-    split = split or "dev"
-    if split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(path))
-    folder = Path(path) / split if (Path(path) / split).is_dir() else Path(path)
+    split = select_split(path, split, SPLITS)
+    folder = first_folder(Path(path), split)
     file = existing_file(folder / f"{split}.json")
     pictures = images_folder(folder, images)
     examples: dict[str, list[Example]] = {}
@@ -60,8 +68,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 
 def _read_example(file: Path, split: str, identifier: str, row: Any, pictures: Path) -> Example:
-    sentence = read_field(file, identifier, row, "sentence")
-    directory = read_field(file, identifier, row, "directory")
+    sentence, directory = read_fields(file, identifier, row, ("sentence", "directory"))
     is_true = read_choice(file, identifier, row, "label", LABELS) == "true"
     names = tuple(str(pictures / directory / f"{split}-{identifier}-{order}.png") for order in range(ORDERS))
     return sentence, is_true, names
@@ -73,14 +80,15 @@ def make_benchmark(file: Path, examples: Mapping[str, Sequence[Example]], merge:
     `merge` makes the scores of examples [E, P] of those of their pictures [E, P]; fewer columns where pictures belong
     together.
     """
-    both = {key: rows for key, rows in examples.items() if len({is_true for _, is_true, _ in rows}) == 2}
-    records = tuple(
-        Record(SUBSET, key, tuple(name for _, _, names in rows for name in names), (rows[0][0],))
-        for key, rows in both.items()
-    )
-    truths = {key: tuple(is_true for _, is_true, _ in rows) for key, rows in both.items()}
-    dropped = {"one_label": len(examples) - len(both)}
-    return Benchmark(records, (file,), partial(evaluate, truths, merge), dropped=dropped, kind=COMPOSITION)
+    records = []
+    truths = {}
+    for key, rows in examples.items():
+        sentences, labels, pictures = zip(*rows, strict=True)
+        if len(set(labels)) == 2:
+            records.append(Record(SUBSET, key, tuple(chain.from_iterable(pictures)), sentences[:1]))
+            truths[key] = labels
+    dropped = {"one_label": len(examples) - len(records)}
+    return Benchmark(tuple(records), (file,), partial(evaluate, truths, merge), dropped=dropped, kind=COMPOSITION)
 
 
 def evaluate(truths: Truths, merge: Merge, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -95,8 +103,8 @@ def evaluate(truths: Truths, merge: Merge, records: Sequence[Record], embeddings
         true_P = score_EP[is_true_E].ravel()
         false_P = score_EP[~is_true_E].ravel()
         shares.append(np.mean(true_P[:, None] > false_P))
-        tied += [record.id] * bool(np.any(true_P[:, None] == false_P))
-    keys = tuple(record.id for record in scored)
+        if np.any(true_P[:, None] == false_P):
+            tied.append(record.id)
     share_N = np.array(shares)
-    values = {"pairs": share_N, "all_pairs": (share_N == 1).astype(np.float64)}
-    return {name: Items(keys, values_N, SUBSET, tuple(tied)) for name, values_N in values.items()}
+    pairs = Items(ids(scored), share_N, SUBSET, tuple(tied))
+    return {"pairs": pairs, "all_pairs": replace(pairs, values=(share_N == 1).astype(np.float64))}

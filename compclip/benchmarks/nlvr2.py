@@ -16,9 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.benchmarks import nlvr
-from compclip.benchmarks._files import existing_file, first_existing, images_folder, read_choice, read_field, read_lines
+from compclip.benchmarks._files import (
+    existing_file,
+    first_existing,
+    images_folder,
+    read_choice,
+    read_field,
+    read_lines,
+    select_split,
+)
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -34,9 +42,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     split's name or the row's `directory`. Raises UserError for an unknown split, a missing file, a line that is not
     JSON, or an example without a field.
     """
-    split = split or "dev"
-    if split not in SPLITS:
-        raise unknown("split", split, SPLITS, str(path))
+    split = select_split(path, split, SPLITS)
     file = existing_file(Path(path) / f"{split}.json")
     pictures = images_folder(Path(path), images)
     examples: dict[str, list[nlvr.Example]] = {}

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import images_folder, refuse_split
+from compclip.benchmarks._files import drop_empty, images_folder, refuse_split
 from compclip.config.released_lists import Column, Columns
 from compclip.data import tables
 from compclip.data.tables import TableForm
@@ -104,7 +104,7 @@ def load(
         members.setdefault(str(group_of[record.id]), set()).add(record.id)
     groups = {METRIC: {name: frozenset(ids) for name, ids in members.items() if name}}
     return Benchmark(
-        with_wrong, tuple(files), _choice.choose_texts, groups=groups, dropped=dropped | repeats, kind=COMPOSITION
+        with_wrong, tuple(files), _choice.choose, groups=groups, dropped=dropped | repeats, kind=COMPOSITION
     )
 
 
@@ -128,8 +128,8 @@ def _read_texts(file: Path, number: int, values: Mapping[str, Any], columns: Pai
     if not isinstance(caption, str):
         fault = f"{columns.caption!r} is no single caption"
         raise UserError(f"{file}: row {number}: {fault}; name the right caption in options.caption")
-    texts = [caption]
+    wrong: list[str] = []
     for column in columns.wrong:
         value = values[column]
-        texts += [value] if isinstance(value, str) else value
-    return (caption, *(text for text in texts[1:] if text.strip()))
+        wrong += [value] if isinstance(value, str) else value
+    return (caption, *drop_empty(wrong))

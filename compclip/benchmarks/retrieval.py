@@ -28,12 +28,11 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.base.errors import unknown
 from compclip.benchmarks import _captioned
-from compclip.benchmarks._files import images_folder, one_file, read_groups, tar_files
+from compclip.benchmarks._files import check_name, images_folder, one_file, read_groups, tar_files
 from compclip.data import tables
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare.sources import table
 from compclip.runs.item_outcomes import RETRIEVAL, RETRIEVED, Items, Retrieved
@@ -54,8 +53,8 @@ class Config:
     layout: table.Config = field(default_factory=table.Config)  # what the columns of a table are called
 
     def __post_init__(self) -> None:
-        if self.clean not in CLEANINGS:
-            raise unknown("cleaning", self.clean, filter(None, CLEANINGS), "clean")
+        if self.clean:
+            check_name("cleaning", self.clean, CLEANINGS, "clean")
 
 
 def load(
@@ -109,15 +108,20 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
     readable_records = readable(records, embeddings)
     if not readable_records:
         return {}
-    image_of_text_T = np.repeat(np.arange(len(readable_records)), [len(record.texts) for record in readable_records])
-    texts = [text for record in readable_records for text in record.texts]
-    pictures = [record.images[0] for record in readable_records]
-    ranks = embeddings.ranks(pictures, texts, image_of_text_T, FIRST_CAPTIONS)
+    texts = []
+    text_ids = []
+    image_of_text = []
+    for image, record in enumerate(readable_records):
+        for number, text in enumerate(record.texts):
+            texts.append(text)
+            text_ids.append(f"{record.id}#{number}")
+            image_of_text.append(image)
+    ranks = embeddings.ranks(pictures(readable_records), texts, np.array(image_of_text), FIRST_CAPTIONS)
     outcomes = metrics.recall_at_ranks(ranks.i2t_I3, ranks.t2i_T3, KS, embeddings.ties)
-    text_ids = tuple(f"{r.id}#{i}" for r in readable_records for i in range(len(r.texts)))
     items: dict[str, Items] = {}
-    for way, keys, subset in (("i2t", ids(readable_records), _captioned.SUBSET), ("t2i", text_ids, "captions")):
+    for way, keys, subset in (("i2t", ids(readable_records), _captioned.SUBSET), ("t2i", tuple(text_ids), "captions")):
         tied = flagged_ids(keys, outcomes[f"{way}_tied"])
-        items |= {f"{way}_recall_at_{k}": Items(keys, outcomes[f"{way}_r{k}"], subset, tied) for k in KS}
-    first = Retrieved(text_ids, ranks.first_IK, ranks.score_IK)
+        for k in KS:
+            items[f"{way}_recall_at_{k}"] = Items(keys, outcomes[f"{way}_r{k}"], subset, tied)
+    first = Retrieved(tuple(text_ids), ranks.first_IK, ranks.score_IK)
     return items | {RETRIEVED[0]: replace(items[RETRIEVED[0]], retrieved=first)}

@@ -21,8 +21,9 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ import numpy as np
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.benchmarks import dci
-from compclip.benchmarks._files import existing_file, read_field, selected_names
+from compclip.benchmarks._files import are_texts, existing_file, images_folder, read_field, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record, by_subset, flagged_ids, ids, readable, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -62,7 +63,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     tests = selected_names(folder, TESTS, split)
-    pictures = dci.photos_folder(folder, images)
+    pictures = images_folder(folder, images, dci.PHOTOS)
     files = [existing_file(dci.find_annotation(folder, name, ("complete",))) for name in dci.read_names(folder, "test")]
     records: list[Record] = []
     dropped = dict.fromkeys((f"incomplete_picture_{test}" for test in tests), 0)
@@ -74,13 +75,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             except IncompletePicture:
                 dropped[f"incomplete_picture_{test}"] += 1
     batches = number_batches(records)
-    return Benchmark(
-        tuple(records),
-        (folder / dci.SPLITS_FILE, *files),
-        partial(evaluate, batches),
-        dropped=dropped,
-        kind=COMPOSITION,
-    )
+    all_files = (folder / dci.SPLITS_FILE, *files)
+    return Benchmark(tuple(records), all_files, partial(evaluate, batches), dropped=dropped, kind=COMPOSITION)
 
 
 def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Record]:
@@ -93,8 +89,7 @@ def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Recor
     negatives = _lookup(row, "negatives", dict)
     parts: list[Part] = [(WHOLE, None)]
     if test != "base_swaps":
-        if len(negatives) == 1:
-            raise IncompletePicture
+        _require(len(negatives) > 1)
         parts += _list_parts(file, row)
     records = []
     for key, box in parts:
@@ -103,28 +98,31 @@ def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Recor
         if test == "all_swaps_pick5" and (isinstance(summary, str) or len(summary) < PICK):
             continue
         captions = [summary] if isinstance(summary, str) else list(summary)[: PICK if test == "all_swaps_pick5" else 1]
-        if not all(isinstance(text, str) for text in (*captions, negative)):
-            raise IncompletePicture
-        records.append(Record(test, f"{file.stem}/{key}", (with_box(picture, box),), (*captions, negative)))
+        texts = (*captions, negative)
+        _require(are_texts(texts))
+        records.append(Record(test, f"{file.stem}/{key}", (with_box(picture, box),), texts))
     return records
 
 
 def _lookup(row: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
-    if not row.get(key) or not isinstance(row[key], kind):
-        raise IncompletePicture
+    _require(bool(row.get(key)) and isinstance(row[key], kind))
     return row[key]
+
+
+def _require(is_complete: bool) -> None:
+    if not is_complete:
+        raise IncompletePicture
 
 
 def _list_parts(file: Path, row: Any) -> Iterator[Part]:
     """Yield the masks that are large enough, with the keys of their texts and their boxes."""
     for name, mask in read_field(file, file.stem, row, "mask_data", dict).items():
         bounds = read_field(file, name, mask, "bounds", dict)
-        corners = [read_field(file, name, bounds, corner, dict) for corner in ("topLeft", "bottomRight")]
-        left, top, right, bottom = (_read_place(file, name, corner, axis) for corner in corners for axis in "xy")
+        left, top = _read_corner(file, name, bounds, "topLeft")
+        right, bottom = _read_corner(file, name, bounds, "bottomRight")
         if right - left < LEAST_SIDE or bottom - top < LEAST_SIDE:
             continue
-        if "label" not in mask or "caption" not in mask:
-            raise IncompletePicture
+        _require("label" in mask and "caption" in mask)
         width, height = read_mask_size(file, name, read_field(file, name, mask, "outer_mask"))
         around_x = int((right - left) * AROUND)
         around_y = int((bottom - top) * AROUND)
@@ -135,10 +133,13 @@ def _list_parts(file: Path, row: Any) -> Iterator[Part]:
         yield f"m-{mask.get('idx', name)}-sc", [left, top, right - left, bottom - top]
 
 
-def _read_place(file: Path, name: str, corner: Any, axis: str) -> float:
-    place: float = read_field(file, name, corner, axis, (int, float))
-    if not abs(place) < FARTHEST:
-        raise UserError(f"{file}: record {name}: field {axis!r} is no place in a picture; fetch the official file")
+def _read_corner(file: Path, name: str, bounds: Any, corner: str) -> list[float]:
+    axes = read_field(file, name, bounds, corner, dict)
+    place = []
+    for axis in "xy":
+        place.append(read_field(file, name, axes, axis, (int, float)))
+        if not abs(place[-1]) < FARTHEST:
+            raise UserError(f"{file}: record {name}: field {axis!r} is no place in a picture; fetch the official file")
     return place
 
 
@@ -158,22 +159,22 @@ def _choose_negative(test: str, row: Any, key: str, negatives: Any) -> Any:
     scores = _lookup(_lookup(row, "clip_scores", dict), key, dict)  # whatever the test
     if test != "all_hardest":
         return _lookup(negatives, "swaps", list)[0]
-    candidates = [
-        (scores.get(f"{kind}_{i}"), text)
-        for kind, texts in negatives.items() if isinstance(texts, list) for i, text in enumerate(texts)
-    ]  # fmt: skip
-    if not candidates or not all(isinstance(score, (int, float)) for score, _ in candidates):
-        raise IncompletePicture
-    best = max(range(len(candidates)), key=lambda best: (candidates[best][0], best))  # of equals the last
-    return candidates[best][1]
+    candidates = []
+    for kind, texts in negatives.items():
+        if isinstance(texts, list):
+            candidates += [(scores.get(f"{kind}_{i}"), text) for i, text in enumerate(texts)]
+    _require(bool(candidates) and all(isinstance(score, (int, float)) for score, _ in candidates))
+    candidates.sort(key=itemgetter(0))  # equals stay in their order, of which the last is taken
+    return candidates[-1][1]
 
 
 def number_batches(records: Sequence[Record]) -> Batches:
     """Return the batch of each record: eight consecutive ones of a test."""
-    return {
-        (test, record.id): number // BATCH
-        for test, of_test in by_subset(records).items() for number, record in enumerate(of_test)
-    }  # fmt: skip
+    batches = {}
+    for test, of_test in by_subset(records).items():
+        for number, record in enumerate(of_test):
+            batches[test, record.id] = number // BATCH
+    return batches
 
 
 def evaluate(batches: Batches, records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -181,8 +182,8 @@ def evaluate(batches: Batches, records: Sequence[Record], embeddings: Embeddings
     items_of = {}
     for test, scored in by_subset(readable(records, embeddings)).items():
         batch_N = np.array([batches[test, record.id] for record in scored])
-        own_N = _scores(embeddings, [(record, record.texts[:-1]) for record in scored], np.min)
-        negative_N = _scores(embeddings, [(record, record.texts[-1:]) for record in scored], np.max)
+        own_N = _scores(embeddings, scored, slice(-1)).min(axis=1)
+        negative_N = _scores(embeddings, scored, slice(-1, None)).max(axis=1)
         best_other_N = np.array([_best_other(embeddings, scored, batch_N, row) for row in range(len(scored))])
         keys = ids(scored)
         for task, rival_N in zip(TASKS, (best_other_N, negative_N), strict=True):
@@ -191,20 +192,22 @@ def evaluate(batches: Batches, records: Sequence[Record], embeddings: Embeddings
     return items_of
 
 
-def _scores(
-    embeddings: Embeddings, pairs: Sequence[tuple[Record, Sequence[str]]], pool: Callable[..., Any]
-) -> np.ndarray:
-    """Pool the cosines of each record's part with some texts, the same number for each."""
-    refs = [record.images[0] for record, texts in pairs for _ in texts]
-    return pool(
-        embeddings.matches(refs, [text for _, texts in pairs for text in texts]).reshape(len(pairs), -1), axis=1
-    )
+def _scores(embeddings: Embeddings, records: Sequence[Record], selected: slice) -> np.ndarray:
+    """Return the cosines of each record's part with some of its texts, the same number for each, [N, K]."""
+    refs: list[str] = []
+    texts: list[str] = []
+    for record in records:
+        refs += record.images[:1] * len(record.texts[selected])
+        texts += record.texts[selected]
+    return embeddings.matches(refs, texts).reshape(len(records), -1)
 
 
 def _best_other(embeddings: Embeddings, records: Sequence[Record], batch_N: np.ndarray, row: int) -> float:
     """Return the highest cosine of a part with a right text of another part of its batch; -inf where it is alone."""
-    other_rows = [i for i in np.flatnonzero(batch_N == batch_N[row]).tolist() if i != row]
-    texts = [text for i in other_rows for text in records[i].texts[:-1]]
+    texts: list[str] = []
+    for other in np.flatnonzero(batch_N == batch_N[row]).tolist():
+        if other != row:
+            texts += records[other].texts[:-1]
     if not texts:
         return float(-np.inf)
     return float(embeddings.matches([records[row].images[0]] * len(texts), texts).max())

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from compclip.base.errors import UserError
 from compclip.base.files import check_regular
 from compclip.benchmarks import _captioned, retrieval
-from compclip.benchmarks._files import images_folder, one_file, read_field
+from compclip.benchmarks._files import images_folder, number_rows, one_file, read_field
 from compclip.benchmarks._tables import find_picture
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
@@ -48,7 +48,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         raise UserError(f"{file}: split={split!r}: must be a number of records, as 1000")
     pictures = images_folder(file.parent, images)
     count = int(split or FIRST)
-    captioned = [_captioned_picture(file, str(i), row, pictures) for i, row in enumerate(_first_rows(file, count))]
+    rows = number_rows(_first_rows(file, count))
+    captioned = [_captioned_picture(file, key, row, pictures) for key, row in rows]
     if len(captioned) < count:
         raise UserError(f"{file}: holds {len(captioned)} records, not {count}; lower split, or fetch the official file")
     records, dropped = _captioned.make_records(file, _in_archives(captioned, pictures))
@@ -70,12 +71,16 @@ def _in_archives(captioned: list[tuple[str, str, list[str]]], pictures: Path) ->
     Its numbers are unique over all archives. The folders are listed once, and only where a picture is missing.
     """
     absent = {picture for _, picture, _ in captioned if not os.path.isfile(picture)}
-    folders = sorted((*pictures.glob("sa_[0-9]*"), *pictures.glob("sa_[0-9]*/images"))) if absent else []
-    path_of = {name: str(folder / name) for folder in folders if folder.is_dir() for name in os.listdir(folder)}
-    return [
-        (key, path_of.get(Path(picture).name, picture) if picture in absent else picture, captions)
-        for key, picture, captions in captioned
-    ]
+    folders = sorted((*pictures.glob("sa_[0-9]*/"), *pictures.glob("sa_[0-9]*/images/"))) if absent else []
+    folder_of: dict[str, Path] = {}
+    for folder in folders:
+        folder_of |= dict.fromkeys(os.listdir(folder), folder)
+    located: list[_captioned.Captioned] = []
+    for key, picture, captions in captioned:
+        name = Path(picture).name
+        path = str(folder_of[name] / name) if picture in absent and name in folder_of else picture
+        located.append((key, path, captions))
+    return located
 
 
 def _first_rows(file: Path, count: int) -> Iterator[Any]:
@@ -83,10 +88,8 @@ def _first_rows(file: Path, count: int) -> Iterator[Any]:
     try:
         with open(check_regular(file), encoding="utf-8") as text:
             yield from _values(file, text, count)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: not UTF-8; convert the file to UTF-8") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise UserError(f"{str(file)!r}: {error}; give the path of an existing file") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name, or other bytes than UTF-8
+        raise UserError(f"{str(file)!r}: {error}; give the path of the official file") from error
 
 
 def _values(file: Path, text: TextIO, count: int) -> Iterator[Any]:
@@ -97,7 +100,10 @@ def _values(file: Path, text: TextIO, count: int) -> Iterator[Any]:
     ahead = ahead[1:]
     for index in range(count):
         ahead = ahead.lstrip(" \t\r\n,")
-        while not ahead and (chunk := text.read(CHUNK)):
+        while not ahead:
+            chunk = text.read(CHUNK)
+            if not chunk:
+                break
             ahead = chunk.lstrip(" \t\r\n,")
         if ahead.startswith("]"):
             return

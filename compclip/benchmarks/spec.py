@@ -11,16 +11,14 @@ where no scores tie. Not compared: numbers on the real pictures, and FSC-CLIP's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, read_field, read_rows, read_texts, selected_names
+from compclip.benchmarks._files import existing_file, read_field, read_items, read_texts, selected_names
+from compclip.benchmarks._tables import whole_number
 from compclip.evaluate.benchmark import Benchmark, Record
-from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.item_outcomes import COMPOSITION
 
 SUBSETS = ("absolute_size", "absolute_spatial", "count", "existence", "relative_size", "relative_spatial")
 FILES = {"i2t": "image2text.json", "t2i": "text2image.json"}
@@ -40,31 +38,23 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     UserError for a missing file, a record without a field, or a label that is none of the candidates.
     """
     folder = Path(path)
-    files = {f"{subset}_{way}": existing_file(folder / subset / name)
-             for subset in selected_names(folder, SUBSETS, split) for way, name in FILES.items()}  # fmt: skip
-    pictures = Path(images) if images else folder
-    records = tuple(
-        _record(subset_way, file, str(index), row, pictures / file.parent.name)  # the files have no ids
-        for subset_way, file in files.items()
-        for index, row in enumerate(read_rows(file, list))
-    )
-    return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
+    files = []
+    records = []
+    for subset in selected_names(folder, SUBSETS, split):
+        pictures = Path(images or folder) / subset
+        for way, name in FILES.items():
+            file = existing_file(folder / subset / name)
+            files.append(file)
+            records += [_record(f"{subset}_{way}", file, key, row, pictures) for key, row in read_items(file)]
+    return Benchmark(tuple(records), tuple(files), _choice.choose, MEANS, kind=COMPOSITION)
 
 
 def _record(subset_way: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
-    """Read a record, the match first. Raises UserError where there is no choice."""
+    """Read a record, the match first; the files have no ids. Raises UserError where there is no choice."""
     query = read_field(file, key, row, "query")
     texts = read_texts(file, key, row, "keys")
-    label = read_field(file, key, row, "label", int)
-    if not 0 <= label < len(texts):
-        raise UserError(f"{file}: record {key}: label {label} of {len(texts)} candidates; fetch the file again")
+    label = whole_number(file, key, row, "label", len(texts))
     candidates = _choice.match_first(texts, label)
     if subset_way.endswith("i2t"):
         return Record(subset_way, key, (str(pictures / query),), candidates, ahead=label)
     return Record(subset_way, key, tuple(str(pictures / name) for name in candidates), (query,), ahead=label)
-
-
-def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
-    """Return a metric for each subset and way."""
-    ways = {way: [record for record in records if record.subset.endswith(way)] for way in FILES}
-    return _choice.choose_texts(ways["i2t"], embeddings) | _choice.choose_images(ways["t2i"], embeddings)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_groups, read_rows, subsets
+from compclip.benchmarks._files import images_folder, read_field, read_fields, read_groups, read_rows, subsets
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
@@ -34,21 +34,15 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
     Raises UserError for a missing file, or a record without a field.
     """
-    folder = Path(path)
     pictures = images_folder(Path(path), images)
-    files = subsets(folder, SUBSETS, split)
-    records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
-    group_ids, sidecar = read_groups(folder, records)
-    return Benchmark(records, (*files.values(), *sidecar), evaluate, MEANS, group_ids, kind=COMPOSITION)
-
-
-def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
-    """Read records. Ids are the file's own keys: `swap_obj` has a gap at 108."""
-    return [
-        Record(subset, key, (str(pictures / read_field(file, key, row, "filename")),),
-               tuple(read_field(file, key, row, name) for name in TEXTS))
-        for key, row in read_rows(file, dict).items()
-    ]  # fmt: skip
+    files = subsets(Path(path), SUBSETS, split)
+    records = []
+    for subset, file in files.items():
+        for key, row in read_rows(file, dict).items():  # `swap_obj` has a gap at 108
+            picture = pictures / read_field(file, key, row, "filename")
+            records.append(Record(subset, key, (str(picture),), read_fields(file, key, row, TEXTS)))
+    groups, sidecar = read_groups(Path(path), records)
+    return Benchmark(tuple(records), (*files.values(), *sidecar), evaluate, MEANS, groups, kind=COMPOSITION)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -60,5 +54,7 @@ def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Ite
 
 def by_kind(items: Mapping[str, Items]) -> dict[str, Items]:
     """Return `<kind>_pooled` over the records of all subsets of a kind; absent where one was not scored."""
-    complete = {kind: names for kind, names in KINDS.items() if all(name in items for name in names)}
-    return {f"{kind}_pooled": pool_items(kind, [items[name] for name in names]) for kind, names in complete.items()}
+    pooled: dict[str, Items] = {}
+    for kind, subset_names in KINDS.items():
+        pooled |= pool_items(f"{kind}_pooled", items, subset_names, kind)
+    return pooled

@@ -14,9 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from compclip.benchmarks._files import check_unique, images_folder, read_field, read_groups, read_rows, subsets
+from compclip.benchmarks._files import (
+    check_unique,
+    images_folder,
+    read_field,
+    read_fields,
+    read_groups,
+    read_items,
+    subsets,
+)
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -35,23 +43,24 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
     Raises UserError for a missing file, or a record without a field.
     """
-    folder = Path(path)
-    pictures = images_folder(Path(path), images)
-    files = subsets(folder, SUBSETS, split)
-    records = tuple(r for subset, file in files.items() for r in _records(subset, file, pictures))
-    group_ids, sidecar = read_groups(folder, records)
-    texts_alone = tuple(f"{subset}_tot" for subset in SUBSETS)
+    folder = images_folder(Path(path), images)
+    files = subsets(Path(path), SUBSETS, split)
+    records: list[Record] = []
+    for subset, file in files.items():
+        records += _records(subset, file, folder)
+    groups, sidecar = read_groups(Path(path), records)
     return Benchmark(
-        records, (*files.values(), *sidecar), evaluate, MEANS, group_ids, texts_alone=texts_alone, kind=COMPOSITION
-    )
+        tuple(records), (*files.values(), *sidecar), evaluate, MEANS, groups, texts_alone=MEANS["average_tot"],
+        kind=COMPOSITION,
+    )  # fmt: skip
 
 
-def _records(subset: str, file: Path, pictures: Path) -> tuple[Record, ...]:
+def _records(subset: str, file: Path, folder: Path) -> tuple[Record, ...]:
     records = []
-    for index, row in enumerate(read_rows(file, list)):
-        key = str(read_field(file, f"at index {index}", row, "id", (int, str)))
-        texts = tuple(read_field(file, key, row, name) for name in TEXTS)
-        records.append(Record(subset, key, (str(pictures / read_field(file, key, row, "filename")),), texts))
+    for position, row in read_items(file):
+        key = str(read_field(file, f"at index {position}", row, "id", (int, str)))
+        picture = folder / read_field(file, key, row, "filename")
+        records.append(Record(subset, key, (str(picture),), read_fields(file, key, row, TEXTS)))
     return check_unique(file, records)
 
 
@@ -74,7 +83,7 @@ def _scores(records: Sequence[Record], seen_N: np.ndarray, embeddings: Embedding
     image_3N = np.full((3, len(records)), np.nan)
     if seen_N.any():
         seen_records = readable(records, embeddings)
-        pictures = [record.images[0] for record in seen_records]
-        image_3N[:, seen_N] = [embeddings.matches(pictures, column(seen_records, text)) for text in (0, 1, 2)]
+        for text in (0, 1, 2):
+            image_3N[text, seen_N] = embeddings.matches(pictures(seen_records), column(seen_records, text))
     similar = embeddings.similarities
     return *image_3N, similar(p1, p2), similar(p1, n), similar(p2, n)

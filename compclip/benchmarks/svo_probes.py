@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables
-from compclip.benchmarks._files import images_folder, selected_names
+from compclip.benchmarks._files import check_name, images_folder, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -39,16 +38,19 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     missing file, an unknown kind, or a row without a column or with an unreadable one.
     """
     folder = Path(path)
-    pictures = images_folder(Path(path), images)
+    pictures = images_folder(folder, images)
     file = folder / FILE
     kinds = selected_names(folder, KINDS, split)
-    table = _tables.read_columns(file, ("sentence", *IMAGES, *KINDS))
-    kind_rows = [(_kind(file, key, row), key, row) for key, row in table]
-    records = tuple(_record(file, kind, key, row, pictures) for kind, key, row in kind_rows if kind in kinds)
-    dropped = {"not_one_kind": sum(not kind for kind, _, _ in kind_rows)}
+    records = []
+    dropped = {"not_one_kind": 0}
+    for key, row in _tables.read_columns(file, ("sentence", *IMAGES, *KINDS)):
+        kind = _kind(file, key, row)
+        dropped["not_one_kind"] += not kind
+        if kind in kinds:
+            records.append(_record(file, kind, key, row, pictures))
     return Benchmark(
-        records, (file,), partial(_choice.choose_images, strict=True), MEANS, dropped=dropped, first_picture=True,
-        kind=COMPOSITION,
+        tuple(records), (file,), partial(_choice.choose, strict=True), MEANS, dropped=dropped,
+        first_picture=True, kind=COMPOSITION,
     )  # fmt: skip
 
 
@@ -56,10 +58,7 @@ def _kind(file: Path, key: str, row: Row) -> str:
     """Return the part in which the pictures differ, "" unless it is exactly one."""
     kinds = []
     for name in KINDS:
-        if row[name].lower() not in ("true", "false"):
-            fault = f"{name}={row[name]!r}: neither True nor False"
-            raise UserError(f"{file}: record {key}: {fault}; fetch the official file")
-        if row[name].lower() == "true":
+        if check_name(name, row[name].lower(), ("true", "false"), f"{file}: record {key}") == "true":
             kinds.append(name)
     return kinds[0] if len(kinds) == 1 else ""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from compclip.base.files import read_text
 from compclip.benchmarks import _captioned, retrieval
-from compclip.benchmarks._files import refuse_split
+from compclip.benchmarks._files import first_folder, refuse_split
 from compclip.evaluate.benchmark import Benchmark
 from compclip.runs.item_outcomes import RETRIEVAL
 
@@ -53,7 +53,7 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
 
 def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...], list[_captioned.Captioned]]:
     """Return pictures and captions in a file each. Raises UserError where there are none."""
-    base = next((parent for parent in (folder, folder / UNPACKED) if (parent / CAPTIONS).is_dir()), folder)
+    base = folder if (folder / CAPTIONS).is_dir() else first_folder(folder, UNPACKED)
     files = tuple(sorted((base / CAPTIONS).glob("*.txt")))
     if not files:
         raise UserError(f"{base / CAPTIONS}: holds no captions (<n>.txt); give the folder of {CAPTIONS}/ and image/")
@@ -66,5 +66,4 @@ def _authors(folder: Path, images: str | Path | None) -> tuple[tuple[Path, ...],
 
 
 def _pictures(folder: Path, images: str | Path | None) -> Path:
-    base = Path(images) if images else folder
-    return next((base / name for name in PICTURES if (base / name).is_dir()), base)
+    return first_folder(Path(images or folder), *PICTURES)

@@ -14,25 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import first_existing, images_folder, read_field, read_rows, subsets
+from compclip.benchmarks._files import first_existing, images_folder, read_field, read_fields, read_rows, subsets
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
 PIECES = (
-    "existence",
-    "plurals",
-    "counting-hard",
-    "counting-small-quant",
-    "counting-adversarial",
-    "relations",
-    "action-replacement",
-    "actant-swap",
-    "coreference-standard",
-    "coreference-hard",
-    "foil-it",
-)
+    "existence", "plurals", "counting-hard", "counting-small-quant", "counting-adversarial", "relations",
+    "action-replacement", "actant-swap", "coreference-standard", "coreference-hard", "foil-it",
+)  # fmt: skip
 PHENOMENA = {  # those of several pieces
     "counting": ("counting-hard", "counting-small-quant", "counting-adversarial"),
     "actions": ("action-replacement", "actant-swap"),
@@ -65,30 +57,24 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     A picture is `<image_file>` in `images`, or in its folder `<dataset>` or one of FOLDERS. Raises UserError for a
     missing file, or a record without a field.
     """
-    folder = Path(path)
     pictures = images_folder(Path(path), images)
-    files = subsets(folder, PIECES, split)
-    validated = {piece: _records(piece, file, pictures) for piece, file in files.items()}
-    records = tuple(record for piece_records in validated.values() for record, valid in piece_records if valid)
-    dropped = {"invalid": sum(not valid for piece_records in validated.values() for _, valid in piece_records)}
-    return Benchmark(
-        records,
-        tuple(files.values()),
-        partial(_choice.choose_texts, strict=True),
-        MEANS,
-        dropped=dropped,
-        kind=COMPOSITION,
-    )
-
-
-def _records(piece: str, file: Path, pictures: Path) -> list[tuple[Record, bool]]:
-    """Read each record, and whether the annotators found it valid."""
+    files = subsets(Path(path), PIECES, split)
     records = []
-    for key, row in read_rows(file, dict).items():
-        name = read_field(file, key, row, "image_file")
-        source = read_field(file, key, row, "dataset")
-        image = first_existing(pictures / folder / name for folder in (source, "", *FOLDERS.get(source, ())))
-        texts = read_field(file, key, row, "caption"), read_field(file, key, row, "foil")
-        votes = read_field(file, key, read_field(file, key, row, "mturk", Mapping), "caption", int)
-        records.append((Record(piece, key, (image,), texts), votes >= VALID))
-    return records
+    dropped = {"invalid": 0}
+    for piece, file in files.items():
+        for key, row in read_rows(file, dict).items():
+            record, is_valid = _read_record(piece, file, key, row, pictures)
+            if is_valid:
+                records.append(record)
+            else:
+                dropped["invalid"] += 1
+    evaluate = partial(_choice.choose, strict=True)
+    return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
+
+
+def _read_record(piece: str, file: Path, key: str, row: Any, pictures: Path) -> tuple[Record, bool]:
+    """Read a record, and whether the annotators found it valid."""
+    name, source = read_fields(file, key, row, ("image_file", "dataset"))
+    image = first_existing(pictures / folder / name for folder in (source, "", *FOLDERS.get(source, ())))
+    votes = read_field(file, key, read_field(file, key, row, "mturk", Mapping), "caption", int)
+    return Record(piece, key, (image,), read_fields(file, key, row, ("caption", "foil"))), votes >= VALID

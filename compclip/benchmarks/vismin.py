@@ -19,7 +19,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _tables, winoground
-from compclip.benchmarks._files import images_folder, read_field, selected_names
+from compclip.benchmarks._files import images_folder, read_field, read_fields, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -55,7 +55,9 @@ def _check_straight(solution: Path) -> None:
     if not solution.is_file():
         return
     answers = _tables.read_columns(solution, tuple(STRAIGHT))
-    crossed = sum(any(answer[name].split() != rule.split() for name, rule in STRAIGHT.items()) for _, answer in answers)
+    crossed = 0
+    for _, answer in answers:
+        crossed += any(answer[name].split() != rule.split() for name, rule in STRAIGHT.items())
     if crossed:
         raise UserError(
             f"{solution}: {crossed} of {len(answers)} answers are crossed: they are of November 2024, when the rows "
@@ -67,6 +69,6 @@ def _record(file: Path, key: str, row: Any, pictures: Path) -> Record:
     category = read_field(file, key, row, "category")
     if not CATEGORY.fullmatch(category):
         raise UserError(f"{file}: record {key}: category {category!r} is no category; fetch the official file")
-    texts = tuple(read_field(file, key, row, f"text_{i}") for i in (0, 1))
-    images = tuple(_tables.find_picture(pictures, read_field(file, key, row, f"image_{i}")) for i in (0, 1))
+    texts = read_fields(file, key, row, ("text_0", "text_1"))
+    images = _tables.find_pictures(pictures, read_fields(file, key, row, ("image_0", "image_1")))
     return Record(category.replace(" ", "_"), key, images, texts)

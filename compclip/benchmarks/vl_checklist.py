@@ -21,7 +21,7 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, selected_names
+from compclip.benchmarks._files import existing_file, images_folder, read_field, read_items, selected_names
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -70,23 +70,20 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     folder = Path(path)
     pictures = images_folder(Path(path), images)
-    corpora_files = [(f"{task}_{corpus}", existing_file(folder / name), pictures / FOLDERS[source])
-             for task in selected_names(folder, TASKS, split)
-             for source, corpora in TASKS[task].items() for corpus, name in corpora.items()]  # fmt: skip
-    records = []
-    beyond_limit = 0
-    for subset, file, corpus_pictures in corpora_files:
-        rows = read_rows(file, list)
-        beyond_limit += max(0, len(rows) - LIMIT)
-        records += [_record(subset, file, str(index), row, corpus_pictures) for index, row in enumerate(rows[:LIMIT])]
-    return Benchmark(
-        tuple(records),
-        tuple(file for _, file, _ in corpora_files),
-        partial(_choice.choose_texts, strict=True),
-        MEANS,
-        dropped={"beyond_limit": beyond_limit},
-        kind=COMPOSITION,
-    )
+    files = []
+    records: list[Record] = []
+    dropped = {"beyond_limit": 0}
+    for task in selected_names(folder, TASKS, split):
+        for source, corpora in TASKS[task].items():
+            for corpus, name in corpora.items():
+                file = existing_file(folder / name)
+                rows = read_items(file)
+                files.append(file)
+                dropped["beyond_limit"] += max(0, len(rows) - LIMIT)
+                for key, row in rows[:LIMIT]:
+                    records.append(_record(f"{task}_{corpus}", file, key, row, pictures / FOLDERS[source]))
+    evaluate = partial(_choice.choose, strict=True)
+    return Benchmark(tuple(records), tuple(files), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
 
 
 def _means() -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import existing_file, images_folder, read_field, read_rows, read_texts, selected_names
+from compclip.benchmarks._files import are_texts, images_folder, read_field, read_items, read_texts, subsets
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -49,23 +49,27 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     Pictures lie in `controlled_images`, `controlled_clevr`, `val2017` (COCO) and `vg_images` below `images`. Raises
     UserError for a missing file, an unknown subset, or a record of another form.
     """
-    folder = Path(path)
     pictures = images_folder(Path(path), images)
-    files = {subset: existing_file(folder / FILES[subset]) for subset in selected_names(folder, FILES, split)}
-    records = tuple(record for subset, file in files.items() for record in _records(subset, file, pictures))
-    return Benchmark(records, tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
+    files = subsets(Path(path), FILES, split)
+    records = []
+    for subset, file in files.items():
+        read_row = _controlled if subset in PLACES else _question
+        for key, row in read_items(file):
+            image, texts = read_row(file, key, row)
+            records.append(Record(subset, key, (str(pictures / image),), texts))
+    return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
     """Return outcomes of single pictures, and of their pairs and sets in Controlled_Images."""
-    items = _choice.choose_texts(records, embeddings)
+    items = _choice.choose(records, embeddings)
     name_of = {(record.subset, record.id): Path(record.images[0]).stem for record in records if record.subset in PLACES}
     together = {}
-    for subset in (subset for subset in PLACES if subset in items):
-        right = _by_objects(items[subset], [name_of[subset, key] for key in items[subset].ids])
-        pairs = PLACES[subset]
-        together[f"{subset}_pair"] = _all_right(right, pairs, f"{subset}_pair")
-        together[f"{subset}_set"] = _all_right(right, (pairs[0] + pairs[1],), f"{subset}_set")
+    for subset, pairs in PLACES.items():
+        if subset in items:
+            right = _by_objects(items[subset], [name_of[subset, key] for key in items[subset].ids])
+            together[f"{subset}_pair"] = _all_right(right, pairs, f"{subset}_pair")
+            together[f"{subset}_set"] = _all_right(right, (pairs[0] + pairs[1],), f"{subset}_set")
     return items | together
 
 
@@ -81,23 +85,12 @@ def _by_objects(items: Items, names: Sequence[str]) -> dict[str, dict[str, float
 
 def _all_right(right: Mapping[str, Mapping[str, float]], groups: Sequence[tuple[str, ...]], subset: str) -> Items:
     """Return 1 for each group of places of the same objects whose pictures are all right."""
-    group_outcomes = {
-        f"{objects}/{'+'.join(group)}": float(all(outcome_at[position] for position in group))
-        for objects, outcome_at in right.items()
-        for group in groups
-        if all(position in outcome_at for position in group)
-    }
+    group_outcomes = {}
+    for objects, outcome_at in right.items():
+        for group in groups:
+            if outcome_at.keys() >= set(group):
+                group_outcomes[f"{objects}/{'+'.join(group)}"] = min(outcome_at[place] for place in group)
     return Items(tuple(group_outcomes), np.array(list(group_outcomes.values())), subset)
-
-
-def _records(subset: str, file: Path, pictures: Path) -> list[Record]:
-    """Read records. Ids are positions, since the files have none."""
-    read_row = _controlled if subset.startswith("Controlled") else _question
-    records = []
-    for index, row in enumerate(read_rows(file, list)):
-        image, texts = read_row(file, str(index), row)
-        records.append(Record(subset, str(index), (str(pictures / image),), texts))
-    return records
 
 
 def _controlled(file: Path, key: str, row: Any) -> tuple[Path, tuple[str, ...]]:
@@ -108,8 +101,7 @@ def _controlled(file: Path, key: str, row: Any) -> tuple[Path, tuple[str, ...]]:
 
 def _question(file: Path, key: str, row: Any) -> tuple[Path, tuple[str, ...]]:
     """Read [number of the picture, right caption, wrong caption]; COCO's file names have twelve digits."""
-    if not (isinstance(row, list) and len(row) == 3 and str(row[0]).isdigit() and isinstance(row[1], str)
-            and isinstance(row[2], str)):  # fmt: skip
+    if not (isinstance(row, list) and len(row) == 3 and str(row[0]).isdigit() and are_texts(row[1:])):
         raise UserError(f"{file}: record {key}: expected [image id, right, wrong], not {row}; fetch the official file")
     coco = file.name.startswith("coco")
     return Path(f"val2017/{row[0]:0>12}.jpg" if coco else f"vg_images/{row[0]}.jpg"), (row[1], row[2])

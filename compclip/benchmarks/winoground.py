@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from compclip.benchmarks import _tables
-from compclip.benchmarks._files import check_unique, images_folder, read_field, read_groups, refuse_split
+from compclip.benchmarks._files import check_unique, images_folder, read_field, read_fields, read_groups, refuse_split
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, by_subset, column, flagged_ids, ids, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
 
@@ -35,20 +35,17 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     """
     refuse_split("winoground", split)
     files, rows = _tables.lines_or_rows(Path(path), FILE)
-    pictures = images_folder(files[0].parent, images)
-    records = check_unique(files[0], [_record(files[0], number, row, pictures) for number, row in rows])
+    folder = images_folder(files[0].parent, images)
+    records = check_unique(files[0], [_record(files[0], number, row, folder) for number, row in rows])
     group_ids, sidecar = read_groups(files[0].parent, records)
     return Benchmark(records, (*files, *sidecar), evaluate, groups=group_ids, kind=COMPOSITION)
 
 
-def _record(file: Path, number: int, row: Any, pictures: Path) -> Record:
+def _record(file: Path, number: int, row: Any, folder: Path) -> Record:
     key = str(read_field(file, f"at line {number}", row, "id", (int, str)))
-    names = [read_field(file, key, row, f"image_{i}") for i in (0, 1)]
-    return Record(
-        SUBSET, key,
-        tuple(_tables.named_picture(pictures, name, ".png") for name in names),
-        tuple(read_field(file, key, row, f"caption_{i}") for i in (0, 1)),
-    )  # fmt: skip
+    names = read_fields(file, key, row, ("image_0", "image_1"))
+    images = tuple(_tables.named_picture(folder, name, ".png") for name in names)
+    return Record(SUBSET, key, images, read_fields(file, key, row, ("caption_0", "caption_1")))
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:
@@ -71,8 +68,8 @@ def items_by_subset(
         scores_N22 = np.empty((len(subset_records), 2, 2))
         for caption in (0, 1):
             for image in (0, 1):
-                pictures = [record.images[image] for record in subset_records]
-                scores_N22[:, caption, image] = embeddings.matches(pictures, column(subset_records, caption))
+                texts = column(subset_records, caption)
+                scores_N22[:, caption, image] = embeddings.matches(pictures(subset_records, image), texts)
         tied = flagged_ids(keys, metrics.tied_items(outcomes, scores_N22))
         for name, outcome_N in outcomes(scores_N22).items():
             items[f"{subset}_{name}"] = Items(keys, outcome_N, subset, tied)

@@ -27,19 +27,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import scipy.special
 
-from compclip.base.errors import UserError, unknown
-from compclip.base.files import read_text
+from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _tables
 from compclip.benchmarks._class_sets import ClassSet
-from compclip.benchmarks._files import read_groups
+from compclip.benchmarks._files import check_name, first_folder, read_groups
 from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
 from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
-from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, readable
+from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import CLASSIFICATION, Items
 
@@ -55,6 +56,7 @@ ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it count
 METRICS = (*ELEVATER, "top_5", "elevater")
 HEADLINE = ("top_1",)  # `elevater` instead where the set has one
 BENCHMARK_GROUP = "zeroshot"
+Classes = Mapping[str, tuple[int, ...]]  # id of a picture -> what it shows
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Config:
             raise UserError(f"sample={self.sample}: must be >= 0; 0 scores all pictures")
         if not 0 <= self.seed < SEEDS:
             raise UserError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
-        if self.metric and self.metric not in ELEVATER:
-            raise unknown("metric", self.metric, ELEVATER, "metric")
+        if self.metric:
+            check_name("metric", self.metric, ELEVATER, "metric")
 
 
 def load(
@@ -100,20 +102,16 @@ def load(
     if config.sample:
         lost["not_drawn"] = len(labelled) - len(sampled)
     metric = config.metric or class_set.metric
-    prompts = tuple(
-        tuple(template.replace("{c}", name) for template in class_set.templates) for name in class_set.names
-    )
+    prompts = [[template.replace("{c}", name) for template in class_set.templates] for name in class_set.names]
+    scored = tuple(records[i] for i in sampled)
+    all_files = (*files, *label_files, *sidecar)
+    evaluation = _evaluation([labelled[i] for i in sampled], prompts, metric)
+    shared_texts = tuple(chain.from_iterable(prompts))
+    means = {"elevater": (metric,)} if metric else {}
     return Benchmark(
-        tuple(records[i] for i in sampled),
-        (*files, *label_files, *sidecar),
-        _evaluation([labelled[i] for i in sampled], prompts, metric),
-        {"elevater": (metric,)} if metric else {},
-        group_ids,
-        dict(lost),
-        shared_texts=tuple(p for texts in prompts for p in texts),
-        headline=("elevater",) if metric else HEADLINE,
+        scored, all_files, evaluation, means, group_ids, dict(lost), shared_texts, headline=(*means,) or HEADLINE,
         kind=CLASSIFICATION,
-    )
+    )  # fmt: skip
 
 
 def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
@@ -121,7 +119,8 @@ def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
     if name:
         return _class_sets.load_class_set(name), (_class_sets.file(name),)
     files = folder / CLASSES, folder / TEMPLATES
-    names, templates = ([line.strip() for line in read_text(file).rstrip().split("\n")] for file in files)
+    names = _class_sets.read_names(files[0])
+    templates = _class_sets.read_names(files[1])
     if names.count("") > 1:
         raise UserError(f"{files[0]}: {names.count('')} lines are empty; write one class a line")
     for template in templates:
@@ -134,7 +133,7 @@ def _labelled(
     folder: Path, images: str | Path | None, split: str, class_set: ClassSet, lost: Counter[str]
 ) -> tuple[list[Labelled], tuple[Path, ...]]:
     """Read pictures and classes in any of the layouts, and return also the files that name the classes."""
-    base = Path(images) if images else folder / "images" if (folder / "images").is_dir() else folder
+    base = Path(images) if images else first_folder(folder, "images")
     folder_of_split = base / split if split else base
     if split.endswith((".txt", ".json")):
         return in_index(folder / split, base, class_set)
@@ -162,11 +161,10 @@ def _evaluation(
     labelled: Sequence[Labelled], prompts: Sequence[Sequence[str]], metric: str
 ) -> Callable[[Sequence[Record], Embeddings], dict[str, Items]]:
     """Choose the evaluation: pictures of several classes are ranked class by class; others choose their own."""
-    if metric == "map_11" or any(len(picture.classes) > 1 for picture in labelled):
-        return partial(
-            evaluate_several, shown_classes={picture.id: picture.classes for picture in labelled}, prompts=prompts
-        )
-    labels = {picture.id: picture.classes[0] for picture in labelled}
+    shown_classes = {picture.id: picture.classes for picture in labelled}
+    if metric == "map_11" or max(map(len, shown_classes.values()), default=0) > 1:
+        return partial(evaluate_several, shown_classes=shown_classes, prompts=prompts)
+    labels = {key: number for key, (number,) in shown_classes.items()}
     return partial(evaluate_two if metric == "roc_auc" else evaluate, labels=labels, prompts=prompts)
 
 
@@ -217,7 +215,7 @@ def _scores(
 ) -> np.ndarray:
     """Compute cosines of pictures and classes, shape [N, C]; those of equal classes are equal to the last bit."""
     class_UD, class_C = class_vectors
-    return embeddings.against([record.images[0] for record in records], class_UD)[:, class_C]
+    return embeddings.against(pictures(records), class_UD)[:, class_C]
 
 
 def balanced(outcome_N: np.ndarray, label_N: np.ndarray) -> np.ndarray:
@@ -245,10 +243,7 @@ def evaluate_two(
 
 
 def evaluate_several(
-    records: Sequence[Record],
-    embeddings: Embeddings,
-    shown_classes: Mapping[str, tuple[int, ...]],
-    prompts: Sequence[Sequence[str]],
+    records: Sequence[Record], embeddings: Embeddings, shown_classes: Classes, prompts: Sequence[Sequence[str]]
 ) -> dict[str, Items]:
     """Return `map_11`, whose items are the classes that a picture shows: their 11-point average precision."""
     readable_records = readable(records, embeddings)
@@ -258,9 +253,10 @@ def evaluate_several(
     for row, record in enumerate(readable_records):
         shown_NC[row, list(shown_classes[record.id])] = True
     probability_NC = probabilities(_scores(readable_records, embeddings, _class_vectors(embeddings, prompts)))
-    classes = np.flatnonzero(shown_NC.any(0)).tolist()
-    precisions = [precision_11(probability_NC[:, c], shown_NC[:, c]) for c in classes]
-    return {"map_11": Items(tuple(map(str, classes)), np.array(precisions), "classes")}
+    precision_of = {}
+    for c in np.flatnonzero(shown_NC.any(0)).tolist():
+        precision_of[str(c)] = precision_11(probability_NC[:, c], shown_NC[:, c])
+    return {"map_11": Items(tuple(precision_of), np.array(list(precision_of.values())), "classes")}
 
 
 # --- ELEVATER's metrics that are not top-1 (Li et al., NeurIPS 2022, arXiv:2204.08790), as its toolkit computes them
@@ -268,9 +264,7 @@ def evaluate_several(
 
 def probabilities(scores_NC: np.ndarray) -> np.ndarray:
     """Compute the softmax over the classes, float64 [N, C]."""
-    logit_NC = TEMPERATURE * scores_NC.astype(np.float64)
-    power_NC = np.exp(logit_NC - logit_NC.max(1, keepdims=True))
-    return power_NC / power_NC.sum(1, keepdims=True)
+    return scipy.special.softmax(TEMPERATURE * scores_NC.astype(np.float64), axis=1)
 
 
 def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:
@@ -300,5 +294,6 @@ def area_outcomes(score_N: np.ndarray, shown_N: np.ndarray) -> np.ndarray:
 def above_negatives(positive_P: np.ndarray, negative_N: np.ndarray) -> np.ndarray:
     """Return for each positive the share of negatives below it, equal ones half; the mean is the area under the ROC."""
     ordered_N = np.sort(negative_N)
-    below_P, not_above_P = (np.searchsorted(ordered_N, positive_P, side=side) for side in ("left", "right"))
+    below_P = np.searchsorted(ordered_N, positive_P, side="left")
+    not_above_P = np.searchsorted(ordered_N, positive_P, side="right")
     return (below_P + not_above_P) / (2 * len(negative_N))

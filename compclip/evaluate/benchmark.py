@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -172,14 +173,19 @@ class Benchmark:
         return len(self.records)
 
     @property
+    def with_texts(self) -> list[Record]:
+        """The records that are scored: those without an empty text."""
+        return [record for record in self.records if record.has_text]
+
+    @property
     def images(self) -> list[str]:
         """Every different image that is scored, in the order of the records."""
-        return list(dict.fromkeys(image for record in self.records if record.has_text for image in record.images))
+        return list(dict.fromkeys(chain.from_iterable(record.images for record in self.with_texts)))
 
     @property
     def texts(self) -> list[str]:
         """Every different text that is scored, in the order of the records."""
-        record_texts = (text for record in self.records if record.has_text for text in record.texts)
+        record_texts = chain.from_iterable(record.texts for record in self.with_texts)
         return list(dict.fromkeys((*record_texts, *self.shared_texts)))
 
     @functools.cached_property
@@ -221,19 +227,22 @@ class Benchmark:
 
         A headline of which a metric was not measured is none: another mean must not stand for the benchmark.
         """
-        base_of = {metric: metric.partition("/")[0] for metric in metrics}  # a part's metric is as the whole is
-        lower, scores = ([m for m, name in base_of.items() if name in those] for those in (self.lower, self.scores))
+        # a part's metric is as the whole is
+        lower = [metric for metric in metrics if metric.partition("/")[0] in self.lower]
+        scores = [metric for metric in metrics if metric.partition("/")[0] in self.scores]
         headline = list(self.headline) if set(self.headline) <= set(metrics) else []
         return {"kind": self.kind, "lower": lower, "scores": scores, "headline": headline}
 
     def score(self, embeddings: Embeddings, without: Sequence[str] = ()) -> Outcomes:
         """Return all metrics from the embeddings of `images` and `texts`, but for those in `without`."""
-        records = [record for record in self.records if record.has_text]
+        records = self.with_texts
         measured = self.evaluate(records, embeddings.as_long_texts() if self.long_texts else embeddings)
-        items = {name: i for name, i in measured.items() if len(i.ids) and name not in without}
-        items |= _group_items(items, self.groups)
-        items = {name: replace(i, units=_item_units(i, self.units, self.units_by_id)) for name, i in items.items()}
-        metrics = {name: float(i.values.mean()) for name, i in items.items()}
+        whole = {name: of_metric for name, of_metric in measured.items() if of_metric.ids and name not in without}
+        items = {}
+        metrics = {}
+        for name, of_metric in (whole | _group_items(whole, self.groups)).items():
+            items[name] = replace(of_metric, units=_item_units(of_metric, self.units, self.units_by_id))
+            metrics[name] = float(of_metric.values.mean())
         means = {}
         for name, members in self._all_means().items():
             if metrics.keys() >= set(members):  # an average over fewer subsets must not bear the same name
@@ -256,20 +265,15 @@ class Benchmark:
 
         A metric that looks at no picture is scored where the picture is missing. A group's part is as the whole metric.
         """
-        subsets: dict[str | None, Sequence[Record]] = {None: self.records}
-        subsets.update(by_subset(self.records))
-        texts = {}
-        with_pictures = {}
-        for name, records in subsets.items():
-            with_text = [record for record in records if record.has_text]
-            texts[name] = len(with_text)
-            with_pictures[name] = len(readable(with_text, embeddings))
+        sizes = Counter(record.subset for record in self.records)
+        with_texts = Counter(record.subset for record in self.with_texts)
+        with_pictures = Counter(record.subset for record in readable(self.with_texts, embeddings))
         coverage = {}
         for metric, of_metric in items.items():
             if "/" not in metric:
-                name = of_metric.subset if of_metric.subset in subsets else None
-                scored = texts[name] if metric in self.texts_alone else with_pictures[name]
-                coverage[metric] = (scored, len(subsets[name]))
+                scored = with_texts if metric in self.texts_alone else with_pictures
+                subsets = [of_metric.subset] if of_metric.subset in sizes else list(sizes)
+                coverage[metric] = (sum(scored[subset] for subset in subsets), sum(sizes[subset] for subset in subsets))
         return coverage
 
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
@@ -279,18 +283,24 @@ class Benchmark:
         """
         reasons: Counter[str] = Counter()
         for record in records:
-            failures = [embeddings.failed[image] for image in record.images if image in embeddings.failed]
-            reasons[failures[0] if failures else "scored"] += 1
+            failures = filter(None, map(embeddings.failed.get, record.images))
+            reasons[next(failures, "scored")] += 1
+        tied: set[tuple[str, str]] = set()
+        parts = {}
+        for name, of_metric in items.items():
+            tied.update((of_metric.subset, key) for key in of_metric.tied)
+            if "/" in name:
+                parts[name] = len(of_metric.ids)
         return {
             "records": len(self),
             "scored": reasons["scored"],
             "missing_image": reasons["missing"],
             "unreadable_image": reasons["unreadable"],
             "empty_text": len(self) - len(records),
-            "tied": len({(i.subset, key) for i in items.values() for key in i.tied}),
+            "tied": len(tied),
             **({"unusable_box": reasons["box"]} if reasons["box"] else {}),
             **self.dropped,
-            **{name: len(i.ids) for name, i in items.items() if "/" in name},
+            **parts,
         }
 
 
@@ -312,6 +322,11 @@ def column(records: Sequence[Record], text: int) -> list[str]:
     return [record.texts[text] for record in records]
 
 
+def pictures(records: Sequence[Record], number: int = 0) -> list[str]:
+    """Return the image number `number` of every record."""
+    return [record.images[number] for record in records]
+
+
 def ids(records: Sequence[Record]) -> tuple[str, ...]:
     """Return the ids of records."""
     return tuple(record.id for record in records)
@@ -322,10 +337,18 @@ def flagged_ids(keys: Sequence[str], flag_N: np.ndarray) -> tuple[str, ...]:
     return tuple(keys[index] for index in np.flatnonzero(flag_N).tolist())
 
 
-def pool_items(subset: str, subsets: Sequence[Items]) -> Items:
-    """Return the items of several subsets as one, each id behind the name of its own."""
-    keys = tuple(f"{items.subset}/{key}" for items in subsets for key in items.ids)
-    return Items(keys, np.concatenate([items.values for items in subsets]), subset)
+def pool_items(name: str, items: Mapping[str, Items], members: Sequence[str], subset: str) -> dict[str, Items]:
+    """Return `name`: the items of the metrics `members` as one, each id behind its subset's name.
+
+    {} where a member was not measured.
+    """
+    if not set(members) <= items.keys():
+        return {}
+    keys: list[str] = []
+    for member in members:
+        keys += [f"{items[member].subset}/{key}" for key in items[member].ids]
+    values_N = np.concatenate([items[member].values for member in members])
+    return {name: Items(tuple(keys), values_N, subset)}
 
 
 def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int], unit_of_id: Mapping[str, int]) -> tuple[int, ...]:
@@ -353,10 +376,10 @@ def _group_items(items: Mapping[str, Items], groups: Groups) -> dict[str, Items]
     grouped = {}
     for name, metric_items in items.items():
         for group, members in groups.get(metric_items.subset, {}).items():
-            keep = [i for i, key in enumerate(metric_items.ids) if key in members]
-            if keep:
-                ids_kept = tuple(metric_items.ids[i] for i in keep)
-                grouped[f"{name}/{group}"] = Items(ids_kept, metric_items.values[keep], metric_items.subset)
+            member_N = np.array([key in members for key in metric_items.ids])
+            if member_N.any():
+                keys = flagged_ids(metric_items.ids, member_N)
+                grouped[f"{name}/{group}"] = Items(keys, metric_items.values[member_N], metric_items.subset)
     return grouped
 
 

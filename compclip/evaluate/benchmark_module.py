@@ -11,9 +11,11 @@ report joins with outcomes. Pillow is imported where a benchmark is read.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +26,8 @@ from compclip.base.errors import UserError, unknown
 from compclip.config import columns
 from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
-from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, parse_reference, with_box
-from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, ids, parse_reference, with_box
+from compclip.evaluate.embeddings import Embeddings, number_keys
 from compclip.evaluate.metrics import Ranks
 from compclip.prepare import sample_cleaning
 from compclip.text.caption_cleaning import has_special_token
@@ -131,20 +133,22 @@ def _rename_pictures(benchmark: Benchmark, renamed: dict[str, str]) -> Benchmark
 
 
 def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
-    records = benchmark.records
     if not section.images_outside:
-        places = ((f"{r.subset}/{r.id}", file_of(parse_reference(image)[0])) for r in records for image in r.images)
         tables = set(map(str, benchmark.files))  # pictures inside of these lie nowhere else
-        pictures = [(key, place) for key, place in places if parquet_cells.file_of(place) not in tables]
+        pictures = []
+        for record in benchmark.records:
+            for image in record.images:
+                place = file_of(parse_reference(image)[0])
+                if parquet_cells.file_of(place) not in tables:
+                    pictures.append((f"{record.subset}/{record.id}", place))
         sample_cleaning.check_images(pictures, section.images, section.path)
-    group_names = [group for groups in benchmark.groups.values() for group in groups]
-    for key in [record.id for record in records] + group_names:
+    for key in chain(ids(benchmark.records), *benchmark.groups.values()):
         if files.has_lone(key):
             raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")
 
 
 def _repair_texts(benchmark: Benchmark) -> Benchmark:
-    texts = [text for record in benchmark.records for text in record.texts]
+    texts = list(chain.from_iterable(record.texts for record in benchmark.records))
     marked = sum(map(has_special_token, texts))
     if marked:
         benchmark = replace(benchmark, dropped={**benchmark.dropped, SPECIAL_TOKENS: marked})
@@ -160,12 +164,12 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
-    paths = [parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images]
-    exists = {path: os.path.isfile(path) for path in dict.fromkeys(paths)}
+    images = Counter(parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images)
+    missing = [count for path, count in images.items() if not os.path.isfile(path)]
     return {
         "records": len(benchmark),
-        "images": len(paths),
-        "missing_images": sum(not exists[path] for path in paths),
+        "images": images.total(),
+        "missing_images": sum(missing),
         "texts": len(benchmark.texts),
         **benchmark.dropped,
         "fingerprint": benchmark.fingerprint(),
@@ -187,10 +191,11 @@ def score_made_vectors(benchmark: Benchmark) -> Outcomes:
             no_text = np.zeros((len(refs), 0), np.int64)
             return Ranks(np.zeros((len(refs), 3)), np.zeros((len(texts), 3)), no_text, no_text)
 
-    keys = (benchmark.images, benchmark.texts)
+    image_row = number_keys(benchmark.images)
+    text_row = number_keys(benchmark.texts)
     generator = np.random.default_rng(0)
-    image_ID, text_TD = (generator.standard_normal((len(names), 2), dtype=np.float32) for names in keys)
-    image_row, text_row = ({key: row for row, key in enumerate(names)} for names in keys)
+    image_ID = generator.standard_normal((len(image_row), 2), dtype=np.float32)
+    text_TD = generator.standard_normal((len(text_row), 2), dtype=np.float32)
     return benchmark.score(Unranked(image_ID, text_TD, image_row, text_row, {}))
 
 

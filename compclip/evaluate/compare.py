@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def _collect_items(document: Mapping[str, Any], metric: str) -> list[ItemDiffere
     """Return a metric's items, or those of the metrics that it is the mean of; empty where one of them has too few."""
     if metric in document.get("means", {}):
         members = [_collect_items(document, member) for member in document["means"][metric]]
-        all_items = [items for member_items in members for items in member_items] if all(members) else []
+        all_items = chain.from_iterable(members) if all(members) else ()
         return [replace(items, weight=items.weight / len(members)) for items in all_items]
     outcomes = document["items"][metric]
     items = Items(tuple(outcomes["ids"]), np.array(outcomes["outcomes"], float))
@@ -168,7 +169,8 @@ def _csv_values(text: str, path: str | Path) -> Iterator[tuple[str, Any]]:
     for name in ("metric", "value"):
         if name not in (rows.fieldnames or ()):
             raise UserError(f"{path}: no column {name!r}; the first line must name metric and value")
-    yield from ((row["metric"] or "", row["value"]) for row in rows)
+    for row in rows:
+        yield row["metric"] or "", row["value"]
 
 
 def _json_values(content: Any, path: str | Path) -> Iterator[tuple[str, Any]]:
@@ -181,17 +183,18 @@ def _json_values(content: Any, path: str | Path) -> Iterator[tuple[str, Any]]:
     elif isinstance(content.get("metrics"), dict):
         benchmark = content.get("benchmark")
         data_set = content.get("dataset")
-        if isinstance(benchmark, str):
-            yield from ((f"{benchmark}/{metric}", value) for metric, value in content["metrics"].items())
-        elif isinstance(data_set, str):
-            named = ((_our_name(data_set, metric), value) for metric, value in content["metrics"].items())
-            yield from ((name, value) for name, value in named if value is not None)
-        else:
+        if not isinstance(benchmark, str) and not isinstance(data_set, str):
             raise UserError(f"{path}: has metrics, but neither 'benchmark' nor 'dataset' says of what; add one")
+        for metric, value in content["metrics"].items():
+            if isinstance(benchmark, str):
+                yield f"{benchmark}/{metric}", value
+            elif value is not None:
+                yield _our_name(str(data_set), metric), value
     else:
         for name, value in content.items():
             if isinstance(value, dict):
-                yield from ((f"{name}/{metric}", number) for metric, number in value.items())
+                for metric, number in value.items():
+                    yield f"{name}/{metric}", number
             else:
                 yield name, value
 
@@ -228,7 +231,8 @@ def comparison_table(comparison: NumberComparison) -> str:
     ]
     for line in comparison.lines:
         items = "" if line.items is None else f"{line.items:+.1f}"
-        ours, theirs = (format_share(value, line.score) for value in (line.ours, line.theirs))
+        ours = format_share(line.ours, line.score)
+        theirs = format_share(line.theirs, line.score)
         lines.append(f"{line.metric:<48} {ours:>8} {theirs:>8} {line.difference:>+8.2f} {items:>8}")
     worst = max(comparison.lines, key=lambda line: abs(line.difference))
     compared = format_count(len(comparison.lines), "metric")
@@ -268,12 +272,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("results", metavar="RESULTS", help="a folder of result files")
     parser.add_argument("theirs", metavar="THEIRS", help="numbers of somebody's: JSON or CSV")
-    parser.add_argument(
-        "--within",
-        type=float,
-        metavar="POINTS",
-        help="allowed percentage points; default: any",
-    )
+    parser.add_argument("--within", type=float, metavar="POINTS", help="allowed percentage points; default: any")
     return parser
 
 

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.benchmark import parse_reference
-from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.embeddings import Embeddings, number_keys
 from compclip.model import inference_towers, towers
 from compclip.model.inference_towers import ReplicaPool
 
@@ -71,7 +72,7 @@ def encode_all(
     texts = sorted(set(texts))
     clip = models[0].clip
     replicas = ReplicaPool([models, *copies], how.threads)
-    modules = [m.clip for group in replicas.replicas for m in group]
+    modules = [m.clip for m in chain.from_iterable(replicas.replicas)]
     with evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
         size = inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
@@ -114,7 +115,9 @@ def _embeddings(
     text_row, text_TD = _join_batches(lines, number)
     if not (np.isfinite(image_ID).all() and np.isfinite(text_TD).all()):
         raise UserError(f"{model.source}: gives embeddings that are not numbers; it diverged: train it with a lower lr")
-    failed = {ref: reason for batch in images for ref, reason in batch.failed.items()}
+    failed: dict[str, str] = {}
+    for batch in images:
+        failed |= batch.failed
     return Embeddings(image_ID, text_TD, image_row, text_row, failed)
 
 
@@ -165,9 +168,14 @@ def _image_batch(
     replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, pictures: PreparedPictures, refs: Sequence[str]
 ) -> _VectorBatch:
     model = replicas.replicas[0][0]
-    picture_of = {ref: pictures.prepare(ref, model, how.upright) for ref in refs}
-    failed = {ref: reason for ref, reason in picture_of.items() if isinstance(reason, str)}
-    readable = {ref: picture for ref, picture in picture_of.items() if not isinstance(picture, str)}
+    failed: dict[str, str] = {}
+    readable = {}
+    for ref in refs:
+        picture = pictures.prepare(ref, model, how.upright)
+        if isinstance(picture, str):
+            failed[ref] = picture
+        else:
+            readable[ref] = picture
     if not readable:
         return _VectorBatch((), (), failed)
     pixels_B3HW = model.pixels(list(readable.values()))
@@ -227,10 +235,9 @@ def precision(how: Scoring) -> torch.autocast:
 
 def _join_batches(batches: Sequence[_VectorBatch], number: int) -> tuple[dict[str, int], np.ndarray]:
     """Return the rows of keys, and their vectors by model `number`."""
-    keys = [key for batch in batches for key in batch.keys]
+    keys = chain.from_iterable(batch.keys for batch in batches)
     vectors = [batch.vector_MBD[number] for batch in batches if len(batch.keys)]
-    vector_ND = np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
-    return {key: row for row, key in enumerate(keys)}, vector_ND
+    return number_keys(keys), np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
 
 
 def _token_batches(clip: ClipModule, texts: list[str], ids_TL: Tensor, size: int) -> Iterator[tuple[list[str], Tensor]]:

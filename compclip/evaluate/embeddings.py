@@ -121,5 +121,10 @@ class Paired(Embeddings):
         return metrics.table_blocks(self.table(refs, texts))
 
 
+def number_keys(keys: Iterable[str]) -> dict[str, int]:
+    """Return the row of each of the vectors' different keys."""
+    return {key: row for row, key in enumerate(keys)}
+
+
 def _rows(keys: Sequence[str], row: dict[str, int]) -> np.ndarray:
     return np.array([row[key] for key in keys], dtype=np.int64)

@@ -29,6 +29,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ from compclip.data.images import ImageError
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import parse_reference
 from compclip.evaluate.embed import crop_to_box, evaluation_mode
-from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores
+from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores, number_keys
 from compclip.evaluate.score import LoadedBenchmarks
 
 if TYPE_CHECKING:
@@ -94,10 +95,7 @@ FAMILIES = {
         'Does this figure show "{}"? Please answer yes or no.', "Yes", ANSWER_LIKELIHOOD, VICUNA, SQUARE_PADDED
     ),
     "instructblip": VqaQuestion(
-        'Question: Does this figure show "{}"? Please answer yes or no.',
-        "yes",
-        ANSWER_LIKELIHOOD,
-        pictures=SQUARE_CUT,
+        'Question: Does this figure show "{}"? Please answer yes or no.', "yes", ANSWER_LIKELIHOOD, pictures=SQUARE_CUT
     ),
 }
 
@@ -121,10 +119,12 @@ def scores_by_model(
             length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
         scores_P = np.empty(len(pairs))
         for batch in show_batches(_equal_length_batches(length_P, batch_size), len(pairs)):
-            pictures = [
-                make_square(load_picture(pairs[index][0], upright), asking.pictures, processor) for index in batch
-            ]
-            batch_prompts = [prompts[index] for index in batch]
+            pictures = []
+            batch_prompts = []
+            for index in batch:
+                picture = load_picture(pairs[index][0], upright)
+                pictures.append(make_square(picture, asking.pictures, processor))
+                batch_prompts.append(prompts[index])
             with _answering(model):
                 scores_B = likelihood(processor, model, pictures, batch_prompts, asking.answer, asking.dialogue)
             scores_P[batch] = scores_B.numpy()
@@ -224,7 +224,7 @@ def vqascore_documents(
     """
     start = time.perf_counter()
     ask, made_with = open_scorer(model, device, words, loaded.how)
-    references = (ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images)
+    references = chain.from_iterable(benchmark.images for benchmark in loaded.benchmarks.values())
     targets = replace(score_targets(references, ask), ties=loaded.how.ties)
     scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
     return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
@@ -271,10 +271,13 @@ def score_model(model: Any, loaded: LoadedBenchmarks, made_with: Mapping[str, st
     Raises UserError, with the model's own error as its cause where there is one.
     """
     start = time.perf_counter()
-    refs = sorted({ref for benchmark in loaded.benchmarks.values() for ref in benchmark.images})
-    texts = sorted({text for benchmark in loaded.benchmarks.values() for text in benchmark.texts})
+    refs: set[str] = set()
+    texts: set[str] = set()
+    for benchmark in loaded.benchmarks.values():
+        refs.update(benchmark.images)
+        texts.update(benchmark.texts)
     with using(model):
-        targets = replace(embed(model, refs, texts, loaded.how), ties=loaded.how.ties)
+        targets = replace(embed(model, sorted(refs), sorted(texts), loaded.how), ties=loaded.how.ties)
         scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
     score.check_outcomes(scored)
     return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
@@ -321,7 +324,7 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
     if len(image_ID) and len(text_TD) and image_ID.shape[1] != text_TD.shape[1]:
         widths = f"{image_ID.shape[1]} and {text_TD.shape[1]} numbers"
         raise UserError(f"{type(model).__name__}: vectors of pictures and texts have {widths}; give those of one space")
-    return Embeddings(image_ID, text_TD, image_row, {text: row for row, text in enumerate(texts)}, failed)
+    return Embeddings(image_ID, text_TD, image_row, number_keys(texts), failed)
 
 
 def _batches(values: Sequence[str], size: int, what: str) -> Iterator[Sequence[str]]:
@@ -361,24 +364,19 @@ def _to_units(model: Any, way: str, values: Any, count: int) -> np.ndarray:
 
 def _pair_scores(model: Any, how: Scoring) -> Scores:
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        scores_of_batches = []
-        for start in range(0, len(pairs), how.batch_size):
-            scores_of_batches.append(_score_batch(model, pairs[start : start + how.batch_size], how.upright))
-        return np.concatenate(scores_of_batches)
+        batches = [pairs[start : start + how.batch_size] for start in range(0, len(pairs), how.batch_size)]
+        return np.concatenate([_score_batch(model, batch, how.upright) for batch in batches])
 
     return scores
 
 
 def _score_batch(model: Any, pairs: Sequence[Pair], upright: bool) -> np.ndarray:
-    pictures: dict[str, Image] = {}
-    for ref, _ in pairs:
-        if ref not in pictures:
-            pictures[ref] = load_picture(ref, upright)
-    score_P = _to_array(model.score_pairs([pictures[ref] for ref, _ in pairs], [text for _, text in pairs]))
+    refs, texts = zip(*pairs, strict=True)
+    picture_of = {ref: load_picture(ref, upright) for ref in dict.fromkeys(refs)}
+    score_P = _to_array(model.score_pairs([picture_of[ref] for ref in refs], list(texts)))
     if score_P.shape != (len(pairs),) or not np.isfinite(score_P).all():
-        name = type(model).__name__
-        shape = list(score_P.shape)
-        raise UserError(f"{name}.{PAIRS}: gave {shape} for {len(pairs)} pairs; give as many finite numbers")
+        fault = f"gave {list(score_P.shape)} for {len(pairs)} pairs"
+        raise UserError(f"{type(model).__name__}.{PAIRS}: {fault}; give as many finite numbers")
     return score_P
 
 

@@ -18,7 +18,7 @@ import torch
 
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed
-from compclip.evaluate.embeddings import Embeddings, Pair, Paired
+from compclip.evaluate.embeddings import Embeddings, Pair, Paired, number_keys
 from compclip.model import towers
 from compclip.model.inference_towers import ReplicaPool
 
@@ -45,7 +45,8 @@ class HeadScores(Paired):
 
     def similarities(self, texts: Sequence[str], other_texts: Sequence[str]) -> np.ndarray:
         """Return the cosine of text n with other text n, shape N."""
-        text_ND, other_ND = (self.texts(names)[:, : self.text_numbers] for names in (texts, other_texts))
+        text_ND = self.texts(texts)[:, : self.text_numbers]
+        other_ND = self.texts(other_texts)[:, : self.text_numbers]
         return np.einsum("nd,nd->n", text_ND, other_ND)
 
     def against(self, refs: Sequence[str], text_TD: np.ndarray) -> np.ndarray:
@@ -67,9 +68,9 @@ class PatchStore:
         self._patches: dict[str, torch.Tensor] = {}
         self._lock = threading.Lock()
 
-    def get(self, ref: str) -> torch.Tensor | None:
-        """Return the patches [N, D] of a picture; None where they are not kept."""
-        return self._patches.get(ref)
+    def get(self, refs: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Return the patches [N, D] of those pictures whose patches are kept."""
+        return {ref: self._patches[ref] for ref in refs if ref in self._patches}
 
     def add(self, ref: str, patch_ND: torch.Tensor) -> None:
         """Keep the patches of a picture if there is room."""
@@ -108,11 +109,12 @@ def _score_pairs(embeddings: Embeddings, compare: Compare, pairs: Sequence[Pair]
     score_of = dict[Pair, float]()
     for start in range(0, len(pictures), PICTURES):
         block = pictures[start : start + PICTURES]
-        block_texts = sorted({text for ref in block for text in texts_of[ref]})
-        column = {text: number for number, text in enumerate(block_texts)}
+        block_texts = sorted(set[str]().union(*map(texts_of.__getitem__, block)))
+        column = number_keys(block_texts)
         score_BT = compare(block, embeddings.texts(block_texts))
         for ref, score_T in zip(block, score_BT, strict=True):
-            score_of |= {(ref, text): score_T[column[text]] for text in texts_of[ref]}
+            for text in texts_of[ref]:
+                score_of[ref, text] = score_T[column[text]]
     return np.array([score_of[pair] for pair in pairs])
 
 
@@ -151,7 +153,7 @@ def _find_patches(
     model: ClipModel, how: Scoring, pictures: embed.PreparedPictures, store: PatchStore, refs: Sequence[str]
 ) -> torch.Tensor:
     """Return the patches of different pictures, on the model's device; those that are not kept are encoded together."""
-    patches = {ref: patch_ND for ref in refs if (patch_ND := store.get(ref)) is not None}
+    patches = store.get(refs)
     missing = [ref for ref in refs if ref not in patches]
     device = embed.device(model)
     if missing:

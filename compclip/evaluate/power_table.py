@@ -17,6 +17,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,9 @@ def _plan_result(name: str, params: Params) -> Result:
     benchmark = benchmark_module.load_benchmark(name, params.benchmarks[name]).counted(params.evaluate.ties)
     outcomes = benchmark_module.score_made_vectors(benchmark)
     pictures = benchmark.unit_pictures
-    items = {
-        metric: make_items(of_metric.ids, of_metric.values, benchmark.kind, of_metric.units, pictures)  # type: ignore[arg-type]
-        for metric, of_metric in outcomes.items.items()
-    }
+    items = {}
+    for metric, of_metric in outcomes.items.items():
+        items[metric] = make_items(of_metric.ids, of_metric.values, benchmark.kind, of_metric.units, pictures)  # type: ignore[arg-type]
     declared: dict[str, Any] = benchmark.declared(outcomes.metrics)
     return Result(
         name, name, declared["kind"], outcomes.metrics, frozenset(declared["lower"]), frozenset(declared["scores"]),
@@ -112,7 +112,8 @@ def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: A
     by_unit = []
     for group in statistics.group_by_source(differences):
         weight_I = np.concatenate([np.full(len(d.ids), d.weight / len(d.ids)) for d in group])
-        unit_I = np.unique([str(unit) for d in group for unit in d.units], return_inverse=True)[1].reshape(-1)
+        units = chain.from_iterable(d.units for d in group)
+        unit_I = np.unique(list(map(str, units)), return_inverse=True)[1].reshape(-1)
         weight_U = np.bincount(unit_I, weight_I)
         independent = float(weight_I @ weight_I)
         together = float(weight_U @ weight_U)
@@ -133,11 +134,13 @@ def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) ->
     for column in columns:
         differences = tables.collect_item_differences(column, [(run, run)])
         if differences:
-            units = len({(d.benchmark if isinstance(u, str) else "", u) for d in differences for u in d.units})
+            units: set[tuple[str, str | int]] = set()
+            for d in differences:
+                units.update((d.benchmark if isinstance(unit, str) else "", unit) for unit in d.units)
             spreads = {n: assume_spread(differences, n, assumed) for n in seeds}
             least = {n: float(decisions.least_difference(spread, level)) for n, spread in spreads.items()}
             items = sum(len(d.ids) for d in differences)
-            powers.append(ColumnPower(column, items, units, least))
+            powers.append(ColumnPower(column, items, len(units), least))
     return powers
 
 

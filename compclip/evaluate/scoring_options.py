@@ -40,9 +40,10 @@ def parse(parser: CommandParser, argv: Sequence[str], *lists: str) -> tuple[argp
     args = parser.parse_intermixed_args(argv)
     overrides = list(args.overrides)
     for name in ("benchmarks", *lists):
-        values = getattr(args, name)
-        overrides += [value for value in values if _is_parameter(value)]
-        setattr(args, name, [value for value in values if not _is_parameter(value)])
+        values: list[str] = []
+        for value in getattr(args, name):
+            (overrides if _is_parameter(value) else values).append(value)
+        setattr(args, name, values)
     return args, overrides
 
 
@@ -95,10 +96,12 @@ def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError
     """Print the numbers of several models, a row each; what one ended in goes to stderr."""
     from compclip.evaluate import score
 
-    scored = {name: documents for name, documents in documents_by_name.items() if not isinstance(documents, UserError)}
+    scored = {}
     for name, documents in documents_by_name.items():
         if isinstance(documents, UserError):
             print(f"error: {name}: {documents}", file=sys.stderr)
+        else:
+            scored[name] = documents
     for documents in list(scored.values())[:1]:  # all were scored on the same files
         score.print_warnings(documents)
     if as_json:

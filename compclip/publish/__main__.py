@@ -37,17 +37,18 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"--licence {args.licence}: must be an identifier of the hub, as apache-2.0, mit or other")
     if args.public and not args.to.startswith(SCHEME):
         raise UserError(f"--public: is for a repository; give --to {SCHEME}OWNER/NAME")
-    if args.to.startswith(SCHEME):
-        name = parse_repository(args.to)
+    name = parse_repository(args.to) if args.to.startswith(SCHEME) else ""
+    if name:
         check_repository(name)
-        source = model_card.find_source_run(args.cell, Path())
+    else:
+        model_card.check_target(Path(args.to))
+    source = model_card.find_source_run(args.cell, Path())
+    if name:
         with tempfile.TemporaryDirectory() as folder:
             publish_run(source, Path(folder) / "publication", args.licence)
             message = f"{source.run.cell.name} by compclip {metadata.version('compclip')}"
             target = upload_folder(Path(folder) / "publication", name, message, args.public)
     else:
-        model_card.check_target(Path(args.to))
-        source = model_card.find_source_run(args.cell, Path())
         publish_run(source, Path(args.to), args.licence)
         target = args.to
     print(f"{target}: {source.run.cell.name}")
@@ -89,13 +90,8 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("cell", metavar="CELL", help="a published cell, or a run's folder")
     parser.add_argument("--to", required=True, metavar="TARGET", help="FOLDER, or hf:OWNER/NAME to upload")
-    parser.add_argument(
-        "--licence",
-        "--license",
-        default="",
-        metavar="ID",
-        help="of the weights, as the hub names it; default: none is stated",
-    )
+    licence = "of the weights, as the hub names it; default: none is stated"
+    parser.add_argument("--licence", "--license", default="", metavar="ID", help=licence)
     parser.add_argument("--public", action="store_true", help="a new repository is public instead of private")
     return parser
 

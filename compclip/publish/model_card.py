@@ -129,8 +129,12 @@ def find_base_model(backbone: Mapping[str, Any]) -> str:
 def find_offers(data: Mapping[str, Any]) -> list[Offer]:
     """Find the entries of the catalogue whose folders hold files that a data set names."""
     paths = [PurePosixPath(value) for value in yaml_text.flatten(data).values() if isinstance(value, str) and value]
-    entries = [offer for offer in catalogue.load_catalogue().values() if offer.section.folder]
-    return [offer for offer in entries if any(path.is_relative_to(offer.section.folder) for path in paths)]
+    offers = []
+    for offer in catalogue.load_catalogue().values():
+        folder = offer.section.folder
+        if folder and any(path.is_relative_to(folder) for path in paths):
+            offers.append(offer)
+    return offers
 
 
 def describe_marks(source: SourceRun, numbers: list[CardNumber]) -> list[str]:
@@ -236,21 +240,15 @@ def make_model_index(numbers: list[CardNumber], source: SourceRun) -> list[Any]:
     from huggingface_hub import EvalResult
 
     entries = []
-    for number in (number for number in numbers if not number.mark):
-        column = number.column
-        task, title = TASKS.get(source.run.results[column.benchmark].kind, TASKS[COMPOSITION])
-        unit = "" if column.score else " (%)"
-        entries.append(
-            EvalResult(
-                task_type=task,
-                task_name=title,
-                dataset_type=column.benchmark,
-                dataset_name=column.benchmark,
-                metric_type=column.metric,
-                metric_name=f"{column.metric}{unit}",
-                metric_value=round(column.scale * number.value, 2 if unit else 4),
-            )
-        )
+    for number in numbers:
+        if not number.mark:
+            column = number.column
+            task, title = TASKS.get(source.run.results[column.benchmark].kind, TASKS[COMPOSITION])
+            unit = "" if column.score else " (%)"
+            value = round(column.scale * number.value, 2 if unit else 4)
+            dataset: dict[str, Any] = {"dataset_type": column.benchmark, "dataset_name": column.benchmark}
+            metric: dict[str, Any] = {"metric_type": column.metric, "metric_name": f"{column.metric}{unit}"}
+            entries.append(EvalResult(task_type=task, task_name=title, metric_value=value, **dataset, **metric))
     return entries
 
 
@@ -280,8 +278,11 @@ def find_source_run(reference: str, root: Path) -> SourceRun:
     run = result_files.read_finished_run(trained, results)
     if not load_method(run.cell.method).TRAINS or not run.checkpoint:
         raise UserError(f"{reference}: has no weights of its own; give a cell of a method that was trained")
-    siblings = [sibling for sibling in _read_siblings(run, root) if _settings(sibling) == _settings(run)]
-    by_seed = {sibling.cell.seed: sibling for sibling in siblings} | {run.cell.seed: run}
+    by_seed = {}
+    for sibling in _read_siblings(run, root):
+        if _settings(sibling) == _settings(run):
+            by_seed[sibling.cell.seed] = sibling
+    by_seed[run.cell.seed] = run
     seeds = tuple(by_seed[seed] for seed in sorted(by_seed))
     source = SourceRun(run, seeds, _read_pretrained(run, root), root)
     tables.check_same_files([*source.seeds, *source.pretrained])
@@ -292,11 +293,10 @@ def _locate(reference: str, root: Path) -> tuple[Trained, Path, Path]:
     """Return the files of training, the folder of results, and the root of the project."""
     folder = Path(reference)
     if not folder.is_dir():
-        cells = {
-            f"{path.parent.name}-{path.name}": path for path in run_folder.published_folders(root / run_folder.RUNS)
-        }
+        runs = root / run_folder.RUNS
+        cells = {f"{path.parent.name}-{path.name}": path for path in run_folder.published_folders(runs)}
         if reference not in cells:
-            raise unknown("run", reference, cells, str(root / run_folder.RUNS))
+            raise unknown("run", reference, cells, str(runs))
         folder = cells[reference]
     if (folder / "final").is_dir():  # of the store
         store_entry = RunFolder(folder)
@@ -320,7 +320,7 @@ def _read_siblings(run: FinishedRun, root: Path) -> Iterator[FinishedRun]:
 
 def _settings(run: FinishedRun) -> dict[str, Any]:
     """Return what decides a run's numbers besides its seed, as its config.yaml says."""
-    values = yaml_text.flatten({name: section for name, section in run.config.items() if name != "cell"})
+    values = yaml_text.flatten(dict(run.config) | {"cell": None})
     return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
 
 
@@ -328,8 +328,8 @@ def _read_pretrained(run: FinishedRun, root: Path) -> tuple[FinishedRun, ...]:
     """Return the pretrained model's results, of this seed or else of the first that has any."""
     _, backbone, data, seed = run.cell
     folders = sorted((root / run_folder.RESULTS / PRETRAINED).glob(f"{backbone}-{data}-*"))
-    names = [path.name.rpartition("-")[2] for path in folders]
-    for number in [seed, *(int(name) for name in names if name.isdecimal())]:
+    names = [str(seed), *(path.name.rpartition("-")[2] for path in folders)]
+    for number in map(int, filter(str.isdecimal, names)):
         published = Published(root, Cell(PRETRAINED, backbone, data, number))
         base, _ = run_details.read_cell(published, list(run.results))
         if base:

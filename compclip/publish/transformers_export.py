@@ -240,9 +240,8 @@ def write_vision_tower(model: ClipModel, folder: Path) -> None:
 
 def _tower_tensors(model: ClipModel) -> dict[str, Tensor]:
     state = model.clip.state_dict()
-    return rename_to_transformers(
-        {name: state[name] for name in state if name.startswith("visual.") and name != "visual.proj"}
-    )
+    state.pop("visual.proj", None)
+    return rename_to_transformers({name: state[name] for name in state if name.startswith("visual.")})
 
 
 def write_tokenizer(folder: Path, context_length: int) -> None:
@@ -250,9 +249,9 @@ def write_tokenizer(folder: Path, context_length: int) -> None:
     import open_clip
 
     code = open_clip.SimpleTokenizer()
-    words = [word for word, _ in sorted(code.encoder.items(), key=lambda entry: entry[1])]
+    words = sorted(code.encoder, key=code.encoder.__getitem__)
     vocabulary = {word: number for number, word in enumerate([*words[:-2], START, END])}
-    merges = [" ".join(pair) for pair, _ in sorted(code.bpe_ranks.items(), key=lambda entry: entry[1])]
+    merges = map(" ".join, sorted(code.bpe_ranks, key=code.bpe_ranks.__getitem__))
     special = {"bos_token": START, "eos_token": END, "pad_token": END, "unk_token": END}
     write_json(folder / "vocab.json", vocabulary)
     write_atomic(folder / "merges.txt", "\n".join(["#version: 0.2", *merges, ""]))

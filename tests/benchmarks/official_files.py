@@ -1,9 +1,30 @@
 """Small official files of the benchmarks, by file: values for JSON, texts as they are; and the split that reads them."""
 
+import csv
+import io
 import json
 from typing import Any
 
+import numpy as np
+
 from compclip.benchmarks import aro
+from compclip.evaluate.benchmark import Benchmark
+from compclip.evaluate.embeddings import Embeddings
+
+
+def table(*rows: Any) -> str:
+    """A CSV file."""
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def alike(benchmark: Benchmark, ties: str = "wrong") -> Embeddings:
+    """Embeddings with which all pictures, and all texts, are the same."""
+    image_row, text_row = ({key: row for row, key in enumerate(keys)} for keys in (benchmark.images, benchmark.texts))
+    vectors = (np.ones((len(rows), 2), np.float32) for rows in (image_row, text_row))
+    return Embeddings(*vectors, image_row, text_row, {}, ties)
+
 
 PAIR = {"filename": "a.png", "caption": "x", "caption2": "y", "negative_caption": "z", "id": 0}
 SAMPLE = {"image0": "eqbensd/a.png", "image1": "eqbensd/b.png", "caption0": "x", "caption1": "y"}
@@ -66,11 +87,7 @@ TO_THE_FIRST = {  # files, the split, and the outcomes of each metric where ties
         "count",
         {"count_i2t": [1, 0], "count_t2i": [1, 0]},
     ),
-    "negbench": (
-        {"COCO_val_mcq_llama3.1_rephrased.csv": NEGATED},
-        "coco_mcq",
-        {"coco_mcq": [1, 0]},
-    ),
+    "negbench": ({"COCO_val_mcq_llama3.1_rephrased.csv": NEGATED}, "coco_mcq", {"coco_mcq": [1, 0]}),
     "whatsup": ({"coco_qa_one_obj.json": [[1, "x", "y"]]}, "COCO_QA_one_obj", {"COCO_QA_one_obj": [1]}),
     "imagecode": ({"valid_data.json": {"video_1": {"0": "x", "3": "y"}}}, "", {"video": [1, 0]}),
 }

@@ -10,14 +10,8 @@ BOX = {"bbox_x": 1, "bbox_y": 2, "bbox_w": 3, "bbox_h": 4}
 
 
 def relation(name: str = "riding", texts: tuple[str, str] = RIGHT) -> dict:
-    return {
-        "image_id": "1",
-        "image_path": "1.jpg",
-        **BOX,
-        "relation_name": name,
-        "true_caption": texts[0],
-        "false_caption": texts[1],
-    }
+    captions = {"true_caption": texts[0], "false_caption": texts[1]}
+    return {"image_id": "1", "image_path": "1.jpg", **BOX, "relation_name": name, **captions}
 
 
 def attribution(pair: tuple[str, str] = ("red", "old"), texts: tuple[str, str] = RIGHT) -> dict:

@@ -14,6 +14,7 @@ from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.prepare import record_writer
 from compclip.runs.item_outcomes import COMPOSITION
+from tests.benchmarks.official_files import REGION
 
 OUTSIDE = "../outside/o.png"
 
@@ -27,15 +28,7 @@ def coco(name):
     return {"images": [{"id": 1, "file_name": name}], "annotations": [{"image_id": 1, "caption": "x"}]}
 
 
-GENOME = {
-    "bbox_x": 0,
-    "bbox_y": 0,
-    "bbox_w": 4,
-    "bbox_h": 4,
-    "relation_name": "on",
-    "true_caption": "x",
-    "false_caption": "y",
-}
+GENOME = REGION | {"bbox_x": 0, "bbox_y": 0, "bbox_w": 4, "bbox_h": 4}
 FILES = {  # of each module: file, content with the picture's name, and what else its section says
     "sugarcrepe": lambda name: ("swap_att.json", {"0": choice(name)}, "swap_att"),
     "sugarcrepe_pp": lambda name: ("swap_att.json", [{**choice(name), "id": 1, "caption2": "x"}], "swap_att"),

@@ -17,7 +17,7 @@ TEXTS = {"t0": [1.0, 0.0], "t1": [0.0, 1.0], "t2": [0.8, 0.6]}
 def test_an_image_chooses_among_texts(embeddings):
     records = [Record("a", "0", ("i0",), ("t0", "t1", "t2")), Record("a", "1", ("i1",), ("t2", "t1")),
                Record("b", "2", ("i0",), ("t0", "t0")), Record("b", "3", ("gone",), ("t0", "t1"))]  # fmt: skip
-    result = _choice.choose_texts(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
+    result = _choice.choose(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
     assert result["a"].values.tolist() == [1, 0] and result["a"].ids == ("0", "1")
     assert result["b"].values.tolist() == [0] and result["b"].ids == ("2",)
 
@@ -25,7 +25,7 @@ def test_an_image_chooses_among_texts(embeddings):
 def test_a_text_chooses_among_images(embeddings):
     records = [Record("a", "0", ("i1", "i0", "i2"), ("t1",)), Record("a", "1", ("i2", "i0"), ("t0",)),
                Record("a", "2", ("i0", "gone"), ("t0",))]  # fmt: skip
-    result = _choice.choose_images(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
+    result = _choice.choose(records, embeddings(IMAGES, TEXTS, {"gone": "missing"}))
     assert result["a"].values.tolist() == [1, 0] and result["a"].ids == ("0", "1")
 
 
@@ -80,16 +80,14 @@ def test_ties_go_to_the_first_unless_the_authors_compare_strictly(embeddings):
         (first, False, [1, 0, 1, 0]),
         (first, True, [0, 0, 1, 0]),
     ):
-        result = _choice.choose_texts(records, embedded, strict)["a"]
+        result = _choice.choose(records, embedded, strict)["a"]
         assert result.values.tolist() == values and result.tied == ("0", "1")
 
 
 def test_a_text_s_ties_go_to_the_first_picture(embeddings):
     records = [Record("a", str(ahead), ("i1", "i0", "same", "i2"), ("t1",), ahead) for ahead in (1, 2)]
     embedded = replace(embeddings(IMAGES | {"same": IMAGES["i1"]}, TEXTS), ties="first")
-    assert _choice.choose_images(records, embedded)["a"].values.tolist() == [1, 0], (
-        "same is behind i1, then ahead of it"
-    )
+    assert _choice.choose(records, embedded)["a"].values.tolist() == [1, 0], "same is behind i1, then ahead of it"
 
 
 def test_wrong_texts_that_repeat_the_caption_are_left_out():
@@ -102,7 +100,7 @@ def test_wrong_texts_that_repeat_the_caption_are_left_out():
 
 def test_where_ties_go_to_the_first_the_authors_records_count():
     records = (Record("a", "0", ("i",), ("A man's hat.", "a man 's hat.")), Record("a", "1", ("i",), ("t0", "t1")))
-    authors = Benchmark(records, (), _choice.choose_texts, dropped={"other": 2}, kind=COMPOSITION)
+    authors = Benchmark(records, (), _choice.choose, dropped={"other": 2}, kind=COMPOSITION)
     ours = _choice.without_repeats(authors)
     assert ours.counted("wrong") is ours and ours.counted("first") is authors
     assert [record.id for record in ours.records] == ["1"] and authors.dropped == {"other": 2}

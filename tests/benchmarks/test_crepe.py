@@ -1,12 +1,10 @@
 """CREPE-Productivity: official CSV files, boxes, complexities together and apart."""
 
-import csv
-import io
-
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import crepe
+from tests.benchmarks import official_files
 
 HEADER = ["image_id", "caption", "n", "n_objects", "n_relations", "n_attributes", "n_connected_components",
           "hard_negs", "x", "y", "width", "height"]  # fmt: skip
@@ -15,23 +13,14 @@ AT = "VG_100K_2/13.jpg#box=237,391,402,208"
 
 
 def row(caption: str = "good", hard_negs: object = ("bad", "poor"), **columns: str) -> dict:
-    negatives = (
-        hard_negs
-        if isinstance(hard_negs, str)
-        else repr(list(hard_negs) if isinstance(hard_negs, tuple) else hard_negs)
-    )
+    negatives = list(hard_negs) if isinstance(hard_negs, tuple) else hard_negs
+    fields = {"image_id": "13", "caption": caption, "hard_negs": str(negatives)}
     numbers = {"x": "237.0", "y": "391.0", "width": "402.0", "height": "208.0"}
-    return (
-        dict.fromkeys(HEADER, "1") | numbers | {"image_id": "13", "caption": caption, "hard_negs": negatives} | columns
-    )
+    return dict.fromkeys(HEADER, "1") | numbers | fields | columns
 
 
 def table(*rows: dict, header: list[str] = HEADER) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, header, extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return official_files.table(header, *([row[column] for column in header] for row in rows))
 
 
 def name(kind: str, n: int) -> str:

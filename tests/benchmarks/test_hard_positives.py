@@ -8,13 +8,8 @@ TEXTS = {"c": [0.8, 0.1], "p": [0.6, 0.1], "n": [0.4, 0.1], "low": [0.2, 0.1]}
 
 
 def row(caption: str, negative: str = "n", **overrides: object) -> dict:
-    return {
-        "image_id": "1",
-        "true_caption": caption,
-        "false_caption": negative,
-        "image_path": "data/VG/1.png",
-        **overrides,
-    }
+    captions = {"true_caption": caption, "false_caption": negative}
+    return {"image_id": "1", "image_path": "data/VG/1.png", **captions, **overrides}
 
 
 @pytest.fixture

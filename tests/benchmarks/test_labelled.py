@@ -131,12 +131,12 @@ def test_elevaters_index_files_like_cocos(names, dump, picture):
 
 IMAGE = {"bytes": RED, "path": None}
 DAMAGED = [  # a file, its content, the split that reads it, and what must be named
-    ("0.tar", sample("a", 2), "", "0/a: class 2 of 2"),
+    ("0.tar", sample("a", 2), "", "0/a.cls: class 2 of 2"),
     ("0.tar", sample("a", "red"), "", "0/a.cls: .*b'red'"),
     ("0.tar", sample("a", "9" * 40), "", "0/a.cls"),
     ("0.tar", [*sample("a", 1), *sample("b", 0), *sample("a", 1)], "", "0.tar: .*'a'"),
-    ("test.parquet", [{"image": IMAGE, "label": 5}], "", "row 0: class 5 of 2"),
-    ("test.parquet", [{"image": IMAGE, "label": "x"}], "", "row 0: label='x'"),
+    ("test.parquet", [{"image": IMAGE, "label": 5}], "", "row 0: label: class 5 of 2"),
+    ("test.parquet", [{"image": IMAGE, "label": "x"}], "", "row 0: label: class 'x'"),
     ("test.parquet", [{"image": IMAGE}], "", "label or fine_label.*image"),
     ("test.parquet", [{"label": 0}], "", "image or img.*label"),
     ("test.txt", "test.zip@a.png\n", "test.txt", "test.txt: line 1"),

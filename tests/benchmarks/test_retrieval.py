@@ -117,10 +117,7 @@ def test_lavis_lists(dump, picture):
     file = dump("r/coco_karpathy_test.json", LAVIS)
     at = picture("r/images/b.png")
     benchmark = load_section(file)
-    assert shape(benchmark) == [
-        ("val2014/a.png", "a.png", ("a1", "a2")),
-        ("val2014/b.png", "b.png", ("b1",)),
-    ]
+    assert shape(benchmark) == [("val2014/a.png", "a.png", ("a1", "a2")), ("val2014/b.png", "b.png", ("b1",))]
     assert benchmark.images == [str(at.parent / "val2014/a.png"), str(at)]
     assert (benchmark.dropped["empty_caption"], benchmark.dropped["image_without_caption"]) == (1, 1)
 

@@ -1,7 +1,5 @@
 """Where all scores are equal, each benchmark's rule for ties shows: wrong, or the first candidate's."""
 
-import csv
-import io
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,14 +14,7 @@ from compclip.config.sections import Scoring
 from compclip.evaluate import score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings
-from tests.benchmarks.official_files import REGION, SHUFFLED, STRICT, TO_THE_FIRST
-
-
-def equal(benchmark, ties="wrong"):
-    """Embeddings in which everything is equal to everything."""
-    images, texts = benchmark.images, benchmark.texts
-    vectors = (np.ones((len(keys), 2), np.float32) for keys in (images, texts))
-    return Embeddings(*vectors, {k: i for i, k in enumerate(images)}, {k: i for i, k in enumerate(texts)}, {}, ties)
+from tests.benchmarks.official_files import REGION, SHUFFLED, STRICT, TO_THE_FIRST, alike, table
 
 
 def scored(name, files, split, dump, ties):
@@ -32,7 +23,7 @@ def scored(name, files, split, dump, ties):
         dump(f"{name}/{file}", content)
     folder = dump(f"{name}/none.txt", "").parent
     benchmark = plugins.load_plugin(plugins.BENCHMARKS, name).load(folder, split=split).counted(ties)
-    return benchmark.score(equal(benchmark, ties))
+    return benchmark.score(alike(benchmark, ties))
 
 
 @pytest.mark.parametrize("ties", ["wrong", "first"])
@@ -70,10 +61,8 @@ def test_aro_s_cases_that_a_tie_alone_decides(dump):
 
 def test_crepe_s_rows_whose_foil_is_the_caption(dump):
     """Left out, or right where ties go to the first; complexities hold them then."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerows([crepe.COLUMNS, [1, "x", '["y"]', 0, 0, 4, 4], [1, "x", '["X"]', 0, 0, 4, 4]])
-    files = {f"atom/prod_vg_hard_negs_atom_complexity_{n}.csv": text.getvalue() for n in crepe.COMPLEXITIES}
+    text = table(crepe.COLUMNS, [1, "x", '["y"]', 0, 0, 4, 4], [1, "x", '["X"]', 0, 0, 4, 4])
+    files = {f"atom/prod_vg_hard_negs_atom_complexity_{n}.csv": text for n in crepe.COMPLEXITIES}
     wrong, first = (scored("crepe", files, "atom", dump, ties) for ties in ("wrong", "first"))
     assert (wrong.metrics["atom"], wrong.counts["records"], wrong.counts["without_foil"]) == (0.0, 9, 9)
     assert (first.metrics["atom"], first.counts["records"], first.metrics["atom/complexity_4"]) == (1.0, 18, 1.0)
@@ -90,7 +79,7 @@ def test_retrieval_finds_the_first_of_equals(module, dump):
     ]
     folder = dump("a/examples.jsonl", "\n".join(map(json.dumps, pairs))).parent
     benchmark = module.load(folder)
-    wrong, first = (benchmark.score(equal(benchmark, ties)) for ties in ("wrong", "first"))
+    wrong, first = (benchmark.score(alike(benchmark, ties)) for ties in ("wrong", "first"))
     for way in ("i2t", "t2i"):
         assert [first.metrics[f"{way}_recall_at_{k}"] for k in (1, 5, 10)] == [1 / 12, 5 / 12, 10 / 12]
         assert wrong.metrics[f"{way}_recall_at_10"] == 0.0
@@ -108,7 +97,7 @@ def twins(dump, picture):
 
 def test_classes_of_one_name_are_one(twins):
     """Their pictures are right where the name is; they tie with the cat no more than with themselves."""
-    embedded = replace(equal(twins), text_TD=np.array([[1, 0.2], [1, 0.2], [0, 1], [0, 1]], np.float32))
+    embedded = replace(alike(twins), text_TD=np.array([[1, 0.2], [1, 0.2], [0, 1], [0, 1]], np.float32))
     result = twins.score(embedded)
     assert result.metrics["top_1"] == pytest.approx(2 / 3) and result.metrics["mean_per_class"] == pytest.approx(2 / 3)
     assert result.counts["tied"] == 0
@@ -120,8 +109,8 @@ def test_classes_of_one_name_are_one(twins):
 
 
 def test_a_class_that_is_equal_to_another_loses_or_comes_first(twins):
-    assert twins.score(equal(twins)).metrics["top_1"] == 0.0
-    assert twins.score(equal(twins, "first")).items["top_1"].values.tolist() == [1, 0, 0]
+    assert twins.score(alike(twins)).metrics["top_1"] == 0.0
+    assert twins.score(alike(twins, "first")).items["top_1"].values.tolist() == [1, 0, 0]
 
 
 def test_equal_classes_have_equal_scores_to_the_last_bit():
@@ -143,7 +132,7 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
     section = {"aro": Section(path=folder, images=folder, split="coco_order")}
     for ties, records, outcomes in (("wrong", 1, [0]), ("first", 2, [1, 1])):
         loaded = score.load_benchmarks(section, ["aro"], Scoring(ties=ties))
-        embedded = equal(loaded.benchmarks["aro"])
+        embedded = alike(loaded.benchmarks["aro"])
         monkeypatch.setattr(score.embed, "encode_all", lambda *_, embeddings=embedded: [embeddings])
         (result,) = score.score_models([SimpleNamespace(head=None)], loaded.benchmarks, loaded.how)
         assert (result["aro"].counts["records"], result["aro"].items["coco_order"].values.tolist()) == (

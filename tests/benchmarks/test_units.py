@@ -10,10 +10,9 @@ from compclip.benchmarks import eqben, imagecode, sugarcrepe, sugarcrepe_pp, svo
 from compclip.config.sections import DEFAULT_SCORING
 from compclip.evaluate import result_store, score
 from compclip.evaluate.benchmark import Benchmark, Record, bytes_of_file, number_picture, number_units, with_box
-from compclip.evaluate.embeddings import Embeddings
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items
-from tests.benchmarks.official_files import STRICT, TO_THE_FIRST
+from tests.benchmarks.official_files import STRICT, TO_THE_FIRST, alike
 
 
 def records(*images, subset="s"):
@@ -51,13 +50,6 @@ def test_the_real_files_show_a_fifth_as_many_pictures(module, pictures, shared_d
     for record in benchmark.records:
         assert unit_of_images.setdefault(record.images, benchmark.units[record.subset, record.id]) == \
             benchmark.units[record.subset, record.id]  # fmt: skip
-
-
-def alike(benchmark):
-    """Embeddings with which all pictures, and all texts, are the same."""
-    refs = {ref: row for row, ref in enumerate(benchmark.images)}
-    places = {text: row for row, text in enumerate(benchmark.texts)}
-    return Embeddings(np.ones((len(refs), 2), np.float32), np.ones((len(places), 2), np.float32), refs, places, {})
 
 
 TWO = {"0": {"filename": "a.png", "caption": "x", "negative_caption": "y"}}

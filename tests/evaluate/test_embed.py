@@ -176,13 +176,7 @@ def test_a_picture_within_an_archive_is_the_picture(model, tmp_path):
         benchmark.bytes_of_file(str(pack), 4, len(raw) + 1),
     )
     box = (16.0, 0.0, 16.0, 16.0)
-    refs = [
-        str(alone),
-        inside,
-        benchmark.with_box(str(alone), box),
-        benchmark.with_box(inside, box),
-        late,
-    ]
+    refs = [str(alone), inside, benchmark.with_box(str(alone), box), benchmark.with_box(inside, box), late]
     embedded = embed.encode(model, [*refs, benchmark.bytes_of_file(str(pack), 0, 8)], [])
     assert np.array_equal(embedded.images([inside]), embedded.images([str(alone)]))
     assert np.array_equal(embedded.images([refs[3]]), embedded.images([refs[2]]))

@@ -168,11 +168,7 @@ def test_memory_bounds_how_many_share_a_pass(checkpoints):
     size = weight_files.find_weights(Path(checkpoints[0])).stat().st_size
     alike = [checkpoints[0], checkpoints[1], checkpoints[3]]
     assert score.group_by_inputs(checkpoints, str) == [alike, [checkpoints[2]]]
-    assert score.group_by_inputs(checkpoints, str, budget=2 * size) == [
-        alike[:2],
-        alike[2:],
-        [checkpoints[2]],
-    ]
+    assert score.group_by_inputs(checkpoints, str, budget=2 * size) == [alike[:2], alike[2:], [checkpoints[2]]]
     assert score.group_by_inputs(alike, str, budget=1) == [[one] for one in alike]
     assert score.group_by_inputs(["ViT-B-32::a", "ViT-B-32::b"], str) == [["ViT-B-32::a"], ["ViT-B-32::b"]]
 

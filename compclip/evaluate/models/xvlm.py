@@ -124,7 +124,8 @@ def load(ref: str, device: str) -> CrossModel:
 def build_tower(weights: Mapping[str, Tensor]) -> Any:
     """Return timm's Swin, whose sizes are the weights' own."""
     swin = importlib.import_module("timm.models.swin_transformer")  # open_clip brings timm
-    state = {n.removeprefix("vision_encoder."): w for n, w in weights.items() if n.startswith("vision_encoder.")}
+    prefix = "vision_encoder."
+    state = {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
     width = len(state["patch_embed.proj.weight"])
     window = (round(len(state["layers.0.blocks.0.attn.relative_position_bias_table"]) ** 0.5) + 1) // 2
     depths = [len({n.split(".")[3] for n in state if n.startswith(f"layers.{i}.blocks.")}) for i in range(4)]

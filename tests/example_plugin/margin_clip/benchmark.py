@@ -22,4 +22,4 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for i, row in enumerate(read_rows(file, list)):
         image, right, wrong = (read_field(file, str(i), row, name) for name in FIELDS)
         records.append(Record("pairs", str(i), (str(folder / image),), (right, wrong)))
-    return Benchmark(tuple(records), (file,), _choice.choose_texts, kind=COMPOSITION)
+    return Benchmark(tuple(records), (file,), _choice.choose, kind=COMPOSITION)
