@@ -181,8 +181,8 @@ class RegionColumn:
     def __getitem__(self, row: int) -> tuple[Region, ...]:
         regions = []
         for number in range(*self._ends[row : row + 2].tolist()):
-            box = [float(edge[number]) for edge in self._edges]
-            regions.append(Region(*box, self._captions[number], self._negatives[number]))
+            left, upper, right, lower = (float(edge[number]) for edge in self._edges)
+            regions.append(Region(left, upper, right, lower, self._captions[number], self._negatives[number]))
         return tuple(regions)
 
 

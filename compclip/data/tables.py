@@ -213,8 +213,8 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> tuple[list[str], 
     if not first.strip():
         raise UserError(f"{path}: holds no row; write it again")
     separator = form.separator or ("\t" if "\t" in first else max(",;|", key=first.count))
-    quoting = csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE
-    reader = csv.reader(itertools.chain([first], lines), delimiter=separator, quoting=quoting)
+    text_lines = itertools.chain([first], lines)
+    reader = csv.reader(text_lines, delimiter=separator, quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE)
     rows = _number_rows(reader, path, skipped)
     if form.header:
         return next(rows)[1] or [], rows

@@ -91,7 +91,7 @@ def test_what_is_no_such_file_is_counted(tmp_path):
     assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
     with pytest.raises(UserError, match="set texts.column to one of 'other'"):
         read_texts(texts(tmp_path, on="key"))
-    with pytest.raises(UserError, match=".txt and .json from a folder alone"):
+    with pytest.raises(UserError, match="a.json: no such list"):
         read_texts(texts(tmp_path / "a.json", on="key"))
 
 
