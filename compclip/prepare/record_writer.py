@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from compclip.data import images
 from compclip.data.sample import ImageLocation
 from compclip.data.shard_files import read_batch
 from compclip.prepare import sample_cleaning
-from compclip.prepare.shard_writer import build_columns, write_batch
+from compclip.prepare.shard_writer import build_columns, make_column, write_batch
 from compclip.runs.item_outcomes import CAPTION
 from compclip.text.annotation_columns import to_numpy
 
@@ -49,9 +49,10 @@ def write_records(path: Path, records: Sequence[StoredRecord], fingerprints: Seq
     for number, indices in enumerate(slices.values()):
         for index in indices:
             slices_of[index].append(number)
-    columns: dict[str, Any] = build_columns(records, map(SCHEMA.field, ("subset", "id", "texts")))
-    columns["pictures"] = [list(map(json.dumps, record.pictures)) for record in records]
-    columns["slices"] = slices_of
+    columns = build_columns(records, map(SCHEMA.field, ("subset", "id", "texts")))
+    pictures = [list(map(json.dumps, record.pictures)) for record in records]
+    columns["pictures"] = make_column(pictures, SCHEMA.field("pictures").type)
+    columns["slices"] = make_column(slices_of, SCHEMA.field("slices").type)
     schema = SCHEMA.with_metadata({FINGERPRINTS: json.dumps(list(fingerprints)), SLICES: json.dumps(list(slices))})
     write_batch(path, pa.RecordBatch.from_pydict(columns, schema), compressed=True)
 
