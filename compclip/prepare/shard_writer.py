@@ -123,7 +123,7 @@ def build_columns(rows: Sequence[Any], schema: Iterable[pa.Field]) -> dict[str, 
 
 
 def make_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of texts, numbers, or lists of them. `pyarrow.array` would import pandas, for half a second."""
+    """Return a column of texts, integers, or lists of them. `pyarrow.array` would import pandas, for half a second."""
     if pa.types.is_list(kind):
         edges = np.cumsum([0, *map(len, values)])
         entries = list(itertools.chain.from_iterable(values))
@@ -132,7 +132,7 @@ def make_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         texts = [text.encode() for text in values]
         edges = np.cumsum([0, *map(len, texts)]).astype(np.int32)
         return pa.StringArray.from_buffers(len(texts), pa.py_buffer(edges), pa.py_buffer(b"".join(texts)))
-    numbers = np.asarray(values, kind.to_pandas_dtype())
+    numbers = np.asarray(values, str(kind))  # "int32" is its name in both
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
