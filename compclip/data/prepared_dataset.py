@@ -103,7 +103,13 @@ class PreparedDataset:
 
         A caption's number counts all captions of the data set; `locate_caption` says whose it is.
         """
-        return self._nouns.captions(noun, wide)
+        nouns, lists = self._nouns
+        key = noun.encode()
+        count = len(nouns.lows)
+        row = bisect.bisect_left(range(count), key, key=nouns.__getitem__)
+        if row == count or nouns[row] != key:
+            return np.empty(0, np.uint32)
+        return lists[wide][row][0]
 
     def locate_caption(self, caption: int) -> tuple[int, int]:
         """Return the sample of a caption's number, and which of the sample's captions it is."""
@@ -113,8 +119,10 @@ class PreparedDataset:
         return self._first_sample[number] + row, int(caption - self._first_caption[number] - starts[row])
 
     @cached_property
-    def _nouns(self) -> _NounIndex:
-        return _NounIndex(read_batch(self.folder / NOUNS_FILE, STAGE, mapped=True))
+    def _nouns(self) -> tuple[StringColumn, list[ListColumn]]:
+        """The nouns, sorted, and for tall and for wide pictures the captions of each."""
+        batch = read_batch(self.folder / NOUNS_FILE, STAGE, mapped=True)
+        return StringColumn(batch["noun"]), [ListColumn(batch[shape]) for shape in SHAPES]
 
     def _locate(self, index: int) -> tuple[_OpenShard, int]:
         number = bisect.bisect_right(self._first_sample, index) - 1
@@ -195,23 +203,6 @@ class _TextLists:
 
     def __getitem__(self, row: int) -> tuple[str, ...]:
         return tuple(text.decode() for text in self._texts.take(np.arange(*self._ends[row : row + 2].tolist())))
-
-
-class _NounIndex:
-    """The captions of each noun."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._nouns = StringColumn(batch["noun"])
-        self._count = len(batch)
-        self._captions = [ListColumn(batch[shape]) for shape in SHAPES]
-
-    def captions(self, noun: str, wide: bool) -> np.ndarray:
-        """Return the captions that have `noun`, of wide or of tall pictures, in ascending order."""
-        key = noun.encode()
-        row = bisect.bisect_left(range(self._count), key, key=self._nouns.__getitem__)
-        if row == self._count or self._nouns[row] != key:
-            return np.empty(0, np.uint32)
-        return self._captions[wide][row][0]
 
 
 def map_neighbours(path: Path) -> np.ndarray:

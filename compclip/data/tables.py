@@ -112,10 +112,8 @@ def list_tables(names: str | Iterable[str]) -> list[Path]:
         for path in map(Path, expand_paths(name)):
             tables.update(dict.fromkeys(_list_folder(path) if path.is_dir() else [path]))
     for path in tables:
-        if not path.exists():
-            raise UserError(f"{path}: no such table; correct the path or the pattern")
-        if format_suffix(path) not in SUFFIXES:
-            raise UserError(f"{path}: no table that is read; give {', '.join(SUFFIXES)}, or a folder with some")
+        if not path.exists() or format_suffix(path) not in SUFFIXES:
+            raise UserError(f"{path}: no such table; correct the name, or give {', '.join(SUFFIXES)}, or their folder")
     return list(tables)
 
 

@@ -151,8 +151,8 @@ def _parse_offer(text: str, raw: Any, path: str) -> Offer:
     )  # fmt: skip
     is_empty = not (offer.files or section.patterns or section.note)
     _refuse((is_empty, f"{where}: has no files; add files, or patterns of a repository, or a note"))
-    for file_name, file in offer.files.items():
-        _refuse((section.cache and file.unpack, f"{where}: nothing is unpacked in the hub's cache; give a folder"))
+    for file_name, rule in offer.files.items():
+        _refuse((section.cache and rule.unpack, f"{where}: nothing is unpacked in the hub's cache; give a folder"))
         _check_address(offer, file_name, f"{where}.files.{file_name}.source")
     return offer
 

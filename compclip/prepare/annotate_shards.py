@@ -170,11 +170,8 @@ def _list_masked_texts(
         words = dict(rewrite.masked)
         bare_words[text] = words.pop(mask_filling.BARE, ())
         packed_words[text] = "\n".join(SEPARATOR.join([str(start), *likeliest]) for start, likeliest in words.items())
-    texts_by_kind: dict[str, list[tuple[str, ...]]] = {BARE: [], DENSE_MASKED: []}
-    for caption in captions:
-        texts_by_kind[BARE].append(bare_words.get(caption, ()))
-    for texts in dense:
-        texts_by_kind[DENSE_MASKED].append(tuple(packed_words.get(text, "") for text in texts))
+    texts_by_kind: dict[str, list[tuple[str, ...]]] = {BARE: [bare_words.get(caption, ()) for caption in captions]}
+    texts_by_kind[DENSE_MASKED] = [tuple(packed_words.get(text, "") for text in texts) for texts in dense]
     return {kind: texts for kind, texts in texts_by_kind.items() if any(map(any, texts))}
 
 

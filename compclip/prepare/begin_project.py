@@ -61,11 +61,8 @@ def find_section(path: Path, images: str) -> dict[str, Any]:
     file = path if path.is_file() else next(lists, path)
     source = _find_source(file)
     around = path if path.is_dir() else path.parent
-    section: dict[str, Any] = {
-        "source": source,
-        "path": os.path.abspath(file),
-        "images": os.path.abspath(images or around),
-    }
+    section: dict[str, Any] = {"source": source, "path": os.path.abspath(file)}
+    section["images"] = os.path.abspath(images or around)
     if source in COLUMNED:
         section["layout"] = _find_columns(file)
     section["captioner"] = "none"

@@ -74,10 +74,7 @@ class CaptionJoin:
         """
         samples = list(samples)
         texts_of_sample = self.find(_join_key(sample, self._on) for sample in samples)
-        joined = []
-        for sample, texts in zip(samples, texts_of_sample, strict=True):
-            if texts:
-                joined.append(replace(sample, captions=texts))
+        joined = [replace(s, captions=texts) for s, texts in zip(samples, texts_of_sample, strict=True) if texts]
         return joined, Counter(samples_matched=len(joined), samples_unmatched=len(samples) - len(joined))
 
     def find_texts(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:

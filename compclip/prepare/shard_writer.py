@@ -26,21 +26,11 @@ from compclip.data.shard_files import SAMPLES, VERSION, Manifest, Shard, read_ba
 from compclip.text.annotation_columns import to_numpy
 
 ROWS = 4096  # samples of a shard where the source does not come in shards
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("image", pa.string()),
-        ("captions", pa.list_(pa.string())),
-        ("split", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("offset", pa.int64()),
-        ("length", pa.int64()),
-        ("url", pa.string()),
-        ("sha256", pa.string()),
-        ("head", pa.uint64()),
-    ]
-)
+SCHEMA = pa.schema([
+    ("id", pa.string()), ("image", pa.string()), ("captions", pa.list_(pa.string())), ("split", pa.string()),
+    ("width", pa.int32()), ("height", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
+    ("url", pa.string()), ("sha256", pa.string()), ("head", pa.uint64()),
+])  # fmt: skip
 LOCATION = [("offset", pa.int64()), ("length", pa.int64())]
 LIST_COLUMNS = {  # a shard has them where one of its samples has a value
     "members": pa.list_(pa.struct([("name", pa.string()), *LOCATION])),
@@ -122,7 +112,7 @@ def build_columns(rows: Sequence[Any], schema: Iterable[pa.Field]) -> dict[str, 
     return {field.name: make_column(list(map(attrgetter(field.name), rows)), field.type) for field in schema}
 
 
-def make_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def make_column(values: Sequence[Any] | np.ndarray, kind: pa.DataType) -> pa.Array:
     """Return a column of texts, integers, or lists of them. `pyarrow.array` would import pandas, for half a second."""
     if pa.types.is_list(kind):
         edges = np.cumsum([0, *map(len, values)])

@@ -159,10 +159,7 @@ def project(tmp_path, monkeypatch) -> Data:
     )
     put(Path("dense/a.png.json"), '["A dog.", "A cat."]')
     put(Path("dense/b.png.json"), '["A hound."]')
-    lists = {
-        "negative": {"file": "n.jsonl", "on": "caption", "column": "n"},
-        "dense": {"file": "dense", "on": "image"},
-    }
+    lists = {"negative": {"file": "n.jsonl", "on": "caption", "column": "n"}, "dense": {"file": "dense", "on": "image"}}
     return Data("coco", "coco.json", ".", captioner="none", texts=lists)
 
 

@@ -69,9 +69,8 @@ def opened(data: Data, cfg: Config) -> Iterator[Caption]:
 @torch.inference_mode()
 def describe_pictures(processor: Any, model: Any, cfg: Config, pictures: list[Image.Image]) -> list[Answer]:
     """Return a caption of each picture, decoded greedily."""
-    inputs = _build_inputs(processor, pictures, [choose_prompt(processor, cfg)] * len(pictures)).to(
-        model.device, dtype=model.dtype
-    )
+    prompts = [choose_prompt(processor, cfg)] * len(pictures)
+    inputs = _build_inputs(processor, pictures, prompts).to(model.device, dtype=model.dtype)
     tokens_BL = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=choose_max_tokens(processor, cfg))
     if not uses_chat(processor):
         return [Answer(text) for text in processor.batch_decode(tokens_BL, skip_special_tokens=True)]
@@ -177,21 +176,18 @@ def _build_inputs(
         return processor(images=pictures, return_tensors="pt", **options)
     texts = [chat + ending for chat in _write_chats(processor, prompts, dialogue)]
     has_bos = bool(processor.tokenizer.bos_token) and texts[0].startswith(processor.tokenizer.bos_token)
-    return processor(
-        text=texts,
-        images=[[picture] for picture in pictures],
-        padding=True,
-        add_special_tokens=not has_bos,
-        return_tensors="pt",
-    )
+    options = {"padding": True, "add_special_tokens": not has_bos, "return_tensors": "pt"}
+    return processor(text=texts, images=[[picture] for picture in pictures], **options)
 
 
 def _write_chats(processor: Any, prompts: Sequence[str], dialogue: str) -> list[str]:
     """Return prompts as chats. Raises UserError for a template, which may hold any loop, that does not end."""
+
+    def write() -> list[str]:
+        return [_write_chat(processor, prompt, dialogue) for prompt in prompts]
+
     try:
-        return worker_processes.run_within(
-            TEMPLATE_S, lambda: [_write_chat(processor, prompt, dialogue) for prompt in prompts]
-        )
+        return worker_processes.run_within(TEMPLATE_S, write)
     except TimeoutError:
         raise UserError(
             f"the chat template of the model's folder is not through after {TEMPLATE_S:g} s; take the template that "
