@@ -42,15 +42,20 @@ def read_karpathy(file: str | Path, content: Any, split: str) -> list[CaptionedP
     An id is the file's name, with its folder where that stands twice. Raises UserError for an unknown split and a
     record without a field.
     """
-    entries = read_field(file, "(whole file)", content, "images", list)
-    splits = [read_field(file, str(index), row, "split") for index, row in enumerate(entries)]
     accepted = MERGED.get(split, (split,))
-    rows = [(str(index), row) for index, row in enumerate(entries) if splits[index] in accepted]
+    splits = set[str]()
+    count = Counter[str]()
+    rows = []
+    for index, row in enumerate(read_field(file, "(whole file)", content, "images", list)):
+        row_split = read_field(file, str(index), row, "split")
+        splits.add(row_split)
+        if row_split in accepted:
+            rows.append(row)
+            count[read_field(file, str(index), row, "filename")] += 1
     if not rows:
-        raise unknown("split", split, set(splits), str(file))
-    count = Counter(read_field(file, where, row, "filename") for where, row in rows)
+        raise unknown("split", split, splits, str(file))
     pictures = []
-    for _, row in rows:
+    for row in rows:
         name = row["filename"]
         folder = read_field(file, name, row, "filepath") if "filepath" in row else ""
         path = f"{folder}/{name}" if folder else name
@@ -76,8 +81,9 @@ def read_coco(file: str | Path, content: Any, counts: Counter[str]) -> list[Capt
         if key in names:
             raise UserError(f"{file}: id {key!r} stands twice; remove one of the images")
         names[key] = read_field(file, key, row, "file_name")
-    counts["caption_without_image"] += sum(len(captions[key]) for key in captions.keys() - names.keys())
-    return [CaptionedPicture(key, name, captions.get(key, [])) for key, name in names.items()]
+    pictures = [CaptionedPicture(key, name, captions.pop(key, [])) for key, name in names.items()]
+    counts["caption_without_image"] += sum(map(len, captions.values()))
+    return pictures
 
 
 def has_caption_lines(file: Path) -> bool:
@@ -125,9 +131,9 @@ def _find_parser(file: str | Path, lines: Sequence[bytes], counts: Counter[str])
     if str(file).endswith(UNQUOTED):
         counts["caption_in_first_line"] += b".jpg," in b"".join(lines[:1])
         return 1, _parse_unquoted
-    number, header = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (0, b""))
+    header = next(filter(bytes.strip, lines), b"")
     if header.strip().replace(b'"', b"") == b"image,caption":
-        return number, _parse_quoted
+        return lines.index(header) + 1, _parse_quoted
     if ".token" in Path(file).suffixes or any(map(TOKEN.match, lines)):
         return 0, _parse_token
     found = header.strip()[:100].decode(errors="replace")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,11 +46,9 @@ FORMER_COLUMNS = {PICTURES: (*LOCATION_COLUMNS, HEAD), NEGATIVES: ("negatives",)
 def hash_shard(path: Path, samples: Path) -> dict[str, str]:
     """Return the hash of each column of a shard, which is mapped; `samples` has the checksums of its pictures."""
     batch = read_batch(path, STAGE, mapped=True)
-    columns = {name: batch[name] for name in batch.schema.names if name != CAPTIONS}
-    captions = batch[CAPTIONS]
-    columns[CAPTIONS] = captions.value_lengths()
-    caption_rows = captions.flatten()
-    columns |= {field.name: caption_rows.field(index) for index, field in enumerate(caption_rows.type)}
+    captions = pa.RecordBatch.from_struct_array(batch[CAPTIONS].flatten())
+    columns = _list_columns(batch) | _list_columns(captions)
+    columns[CAPTIONS] = batch[CAPTIONS].value_lengths()
     checksums: dict[tuple, int] = {}
     if samples.is_file():
         sample_rows = read_batch(samples, "recaption")
@@ -73,8 +70,13 @@ def hash_shard(path: Path, samples: Path) -> dict[str, str]:
     return hashes
 
 
+def _list_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
 def _list_locations(pictures: pa.RecordBatch) -> list[tuple[str, int, int]]:
-    return list(zip(*(pictures[name].to_pylist() for name in LOCATION_COLUMNS), strict=True))
+    columns = pictures.select(list(LOCATION_COLUMNS)).to_pydict()
+    return list(zip(*columns.values(), strict=True))
 
 
 def _find_checksums(pictures: pa.RecordBatch, checksums: Mapping[tuple, int]) -> pa.Array:
@@ -112,9 +114,11 @@ def _add_values(digest: Any, column: pa.Array) -> None:
 
 def join_shards(hashes: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the hash of each column of a data set from those of its shards, in their order; a shard may lack one."""
-    names = sorted(set().union(*hashes))
-    texts = {name: "\n".join(shard.get(name, "") for shard in hashes) for name in names}
-    return {name: hashlib.sha256(text.encode()).hexdigest()[:32] for name, text in texts.items()}
+    columns = {}
+    for name in sorted(set().union(*hashes)):
+        text = "\n".join(shard.get(name, "") for shard in hashes)
+        columns[name] = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return columns
 
 
 def write_columns(folder: Path, manifest: Manifest, hashes: Sequence[Mapping[str, str]]) -> None:
@@ -124,8 +128,8 @@ def write_columns(folder: Path, manifest: Manifest, hashes: Sequence[Mapping[str
 
 def read_columns(folder: Path) -> Mapping[str, str]:
     """Return the hash of each column of data/<name>/. Raises UserError where it was not prepared, or is damaged."""
-    paths = (folder / MANIFEST, _record_path(folder))
-    stamps = tuple((stat.st_mtime_ns, stat.st_size) for path in paths if path.is_file() and (stat := path.stat()))
+    paths = filter(Path.is_file, (folder / MANIFEST, _record_path(folder)))
+    stamps = tuple((status.st_mtime_ns, status.st_size) for status in map(Path.stat, paths))
     return _read_columns(folder.absolute(), stamps)
 
 
@@ -136,17 +140,21 @@ def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
     record = read_mapping(path) if path.is_file() else {}
     if record.get("prepared") == manifest.fingerprint and PICTURES in record.get("columns", {}):
         return record["columns"]
-    files = [f"{shard.name}.arrow" for shard in manifest.shards]
-    return join_shards([hash_shard(folder / SHARDS / file, folder / SAMPLES / file) for file in files])
+    hashes = []
+    for shard in manifest.shards:
+        file = f"{shard.name}.arrow"
+        hashes.append(hash_shard(folder / SHARDS / file, folder / SAMPLES / file))
+    return join_shards(hashes)
 
 
 def list_names(hashes: Mapping[str, str], columns: Iterable[str], former: bool = False) -> list[str]:
     """Return which hashes the key of a run has that reads `columns`, EVERY for all; `former`: those that it had."""
-    replaced = {name for names in FORMER_COLUMNS.values() for name in names}
     if EVERY in columns:
-        return sorted(hashes.keys() - (FORMER_COLUMNS.keys() if former else replaced))
-    names = [FORMER_COLUMNS.get(name, (name,)) if former else (name,) for name in columns]
-    return sorted(itertools.chain.from_iterable(names))
+        return sorted(hashes.keys() - (FORMER_COLUMNS.keys() if former else set().union(*FORMER_COLUMNS.values())))
+    names = list[str]()
+    for name in columns:
+        names += FORMER_COLUMNS.get(name, (name,)) if former else (name,)
+    return sorted(names)
 
 
 def _record_path(folder: Path) -> Path:

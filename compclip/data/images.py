@@ -107,10 +107,8 @@ def read_bytes(path: ImageSource, length: int = -1) -> bytes:
         else:
             with open(location.path, "rb", buffering=0) as archive:
                 content = os.pread(archive.fileno(), count, location.offset)
-    except FileNotFoundError as error:
-        raise ImageError(path, "missing", "no such picture") from error
     except OSError as error:
-        raise ImageError(path, "unreadable", str(error.strerror or error)) from error
+        raise _explain_file_error(path, error) from error
     if len(content) != count:
         raise ImageError(path, "unreadable", "the archive ends within this picture")
     return content
@@ -132,19 +130,20 @@ def _open_image(path: ImageSource, file: IO[bytes] | None = None) -> Iterator[Im
         with Image.open(file or str(path), formats=FORMATS) as picture:
             width, height = picture.size
             if width * height > MAX_PIXELS:
-                raise ImageError(path, "unreadable", f"{width} x {height} is more than {MAX_PIXELS} pixels")
+                raise Image.DecompressionBombError(f"{width} x {height}")
             if is_too_narrow(width, height):
                 detail = f"{width} x {height}: one side is over {MAX_ASPECT_RATIO} times the other"
                 raise ImageError(path, "unreadable", detail)
             yield picture
     except ImageError:
         raise
-    except Image.DecompressionBombError as error:
-        raise ImageError(path, "unreadable", f"more than {MAX_PIXELS} pixels") from error
-    except UnidentifiedImageError as error:
-        raise ImageError(path, "unreadable", f"not a picture of a known format ({', '.join(FORMATS)})") from error
     except Exception as error:  # Pillow's decoders raise anything, MemoryError and struct.error among them
-        raise ImageError(path, "unreadable", f"cannot be decoded ({type(error).__name__}: {error})") from error
+        detail = f"cannot be decoded ({type(error).__name__}: {error})"
+        if isinstance(error, Image.DecompressionBombError):
+            detail = f"more than {MAX_PIXELS} pixels ({error})"
+        elif isinstance(error, UnidentifiedImageError):
+            detail = f"not a picture of a known format ({', '.join(FORMATS)})"
+        raise ImageError(path, "unreadable", detail) from error
 
 
 def _check_file(path: str) -> None:
@@ -152,15 +151,20 @@ def _check_file(path: str) -> None:
     try:
         path.encode()
         mode = os.stat(path).st_mode
-    except UnicodeEncodeError as error:
-        raise ImageError(path, "unreadable", "its name is not UTF-8") from error
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-        raise ImageError(path, "missing", "no such picture") from error
-    except OSError as error:
-        raise ImageError(path, "unreadable", str(error.strerror)) from error
+    except (OSError, ValueError) as error:
+        raise _explain_file_error(path, error) from error
     if not stat.S_ISREG(mode):
         reason = "missing" if stat.S_ISDIR(mode) else "unreadable"
         raise ImageError(path, reason, "no such picture, but something else of its name")
+
+
+def _explain_file_error(path: ImageSource, error: OSError | ValueError) -> ImageError:
+    """Return what an error of the file system means for a picture."""
+    if isinstance(error, UnicodeEncodeError):
+        return ImageError(path, "unreadable", "its name is not UTF-8")
+    if isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
+        return ImageError(path, "missing", "no such picture")
+    return ImageError(path, "unreadable", str(error.strerror or error))
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:

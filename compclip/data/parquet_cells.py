@@ -53,10 +53,10 @@ def read_cell(path: str, row: int) -> bytes:
 def measure_group(path: str) -> int:
     """Return how many bytes are decoded to read one cell of a column: those of its largest row group."""
     file, _ = _open_file(file_of(path))
-    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    name = path.partition(MARK)[2]
-    return max(column.total_uncompressed_size for column in columns if column.path_in_schema == name)
+    names = [file.schema.column(number).path for number in range(len(file.schema))]
+    column = names.index(path.partition(MARK)[2])
+    groups = map(file.metadata.row_group, range(file.num_row_groups))
+    return max(group.column(column).total_uncompressed_size for group in groups)
 
 
 @functools.lru_cache(FILES)

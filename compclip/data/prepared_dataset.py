@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from compclip.base.errors import UserError
 from compclip.data.sample import ImageLocation, Region, Sample
-from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest
+from compclip.data.shard_files import MANIFEST, SHARDS, Shard, read_batch, read_manifest, written_by
 from compclip.text.annotation import Annotation
 from compclip.text.annotation_columns import AnnotationRows, ListColumn, StringColumn, to_numpy
 
@@ -30,17 +30,15 @@ NEIGHBOURS_STAGE = "neighbours"
 NOUNS_FILE = "nouns.arrow"
 OPEN_SHARDS = 1024  # that stay open, of 31 KiB each; opening one takes half a millisecond
 SHAPES = ("tall", "wide")  # indexed by the boolean `wide`
-NOUNS_SCHEMA = pa.schema([("noun", pa.string()), *((shape, pa.large_list(pa.uint32())) for shape in SHAPES)])
+NOUNS_SCHEMA = pa.schema({"noun": pa.string()} | dict.fromkeys(SHAPES, pa.large_list(pa.uint32())))
 NEGATIVE_COLUMN = "negatives"  # in a shard where a data set names negative images
 NEGATIVE_TYPE = pa.list_(pa.struct([("image", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]))
 
 REGION_COLUMN = "regions"  # in a shard where a data set names regions
 EDGES = ("left", "upper", "right", "lower")
-REGION_TYPE = pa.list_(
-    pa.struct(
-        [(edge, pa.float64()) for edge in EDGES] + [(n, pa.list_(pa.string())) for n in ("captions", "negatives")]
-    )
-)
+REGION_TEXTS = ("captions", "negatives")
+REGION_FIELDS = dict.fromkeys(EDGES, pa.float64()) | dict.fromkeys(REGION_TEXTS, pa.list_(pa.string()))
+REGION_TYPE = pa.list_(pa.struct(REGION_FIELDS))
 
 
 class PreparedDataset:
@@ -49,7 +47,7 @@ class PreparedDataset:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.manifest = read_manifest(folder / MANIFEST, STAGE)
-        self._first_sample = [0, *accumulate(shard.samples for shard in self.manifest.shards)]
+        self._first_sample = [0, *accumulate(self.sizes)]
         self._first_caption = [0, *accumulate(shard.captions for shard in self.manifest.shards)]
         self._shard = functools.lru_cache(OPEN_SHARDS)(self._open_shard)
 
@@ -105,7 +103,13 @@ class PreparedDataset:
 
         A caption's number counts all captions of the data set; `locate_caption` says whose it is.
         """
-        return self._nouns.captions(noun, wide)
+        nouns, lists = self._nouns
+        key = noun.encode()
+        count = len(nouns.lows)
+        row = bisect.bisect_left(range(count), key, key=nouns.__getitem__)
+        if row == count or nouns[row] != key:
+            return np.empty(0, np.uint32)
+        return lists[wide][row][0]
 
     def locate_caption(self, caption: int) -> tuple[int, int]:
         """Return the sample of a caption's number, and which of the sample's captions it is."""
@@ -115,8 +119,10 @@ class PreparedDataset:
         return self._first_sample[number] + row, int(caption - self._first_caption[number] - starts[row])
 
     @cached_property
-    def _nouns(self) -> _NounIndex:
-        return _NounIndex(read_batch(self.folder / NOUNS_FILE, STAGE, mapped=True))
+    def _nouns(self) -> tuple[StringColumn, list[ListColumn]]:
+        """The nouns, sorted, and for tall and for wide pictures the captions of each."""
+        batch = read_batch(self.folder / NOUNS_FILE, STAGE, mapped=True)
+        return StringColumn(batch["noun"]), [ListColumn(batch[shape]) for shape in SHAPES]
 
     def _locate(self, index: int) -> tuple[_OpenShard, int]:
         number = bisect.bisect_right(self._first_sample, index) - 1
@@ -151,16 +157,7 @@ class _OpenShard:
         """Return one sample."""
         key, image, split = (column[row].decode() for column in self._texts)
         width, height, offset, length = (int(column[row]) for column in self._numbers)
-        return Sample(
-            id=key,
-            image=image,
-            captions=(),
-            split=split,
-            width=width,
-            height=height,
-            offset=offset,
-            length=length,
-        )
+        return Sample(key, image, (), split, width, height, offset, length)
 
 
 class NegativeImageColumn:
@@ -169,13 +166,15 @@ class NegativeImageColumn:
     def __init__(self, column: pa.ListArray) -> None:
         self._ends = to_numpy(column.offsets)
         self._images = StringColumn(column.values.field("image"))
-        self._numbers = [to_numpy(column.values.field(name)) for name in ("offset", "length")]
+        self._offsets = to_numpy(column.values.field("offset"))
+        self._lengths = to_numpy(column.values.field("length"))
 
     def __getitem__(self, row: int) -> tuple[ImageLocation, ...]:
-        low, high = self._ends[row : row + 2].tolist()
-        names = self._images.take(np.arange(low, high))
-        offsets, lengths = (column[low:high].tolist() for column in self._numbers)
-        return tuple(ImageLocation(name.decode(), *at) for name, *at in zip(names, offsets, lengths, strict=True))
+        locations = []
+        for number in range(*self._ends[row : row + 2].tolist()):
+            name = self._images[number].decode()
+            locations.append(ImageLocation(name, int(self._offsets[number]), int(self._lengths[number])))
+        return tuple(locations)
 
 
 class RegionColumn:
@@ -184,15 +183,15 @@ class RegionColumn:
     def __init__(self, column: pa.ListArray) -> None:
         self._ends = to_numpy(column.offsets)
         self._edges = [to_numpy(column.values.field(edge)) for edge in EDGES]
-        self._texts = [_TextLists(column.values.field(name)) for name in ("captions", "negatives")]
+        self._captions = _TextLists(column.values.field("captions"))
+        self._negatives = _TextLists(column.values.field("negatives"))
 
     def __getitem__(self, row: int) -> tuple[Region, ...]:
-        low, high = self._ends[row : row + 2].tolist()
-        edges = zip(*(column[low:high].tolist() for column in self._edges), strict=True)
-        return tuple(
-            Region(*box, *(texts[number] for texts in self._texts))
-            for number, box in zip(range(low, high), edges, strict=True)
-        )
+        regions = []
+        for number in range(*self._ends[row : row + 2].tolist()):
+            left, upper, right, lower = (float(edge[number]) for edge in self._edges)
+            regions.append(Region(left, upper, right, lower, self._captions[number], self._negatives[number]))
+        return tuple(regions)
 
 
 class _TextLists:
@@ -206,31 +205,10 @@ class _TextLists:
         return tuple(text.decode() for text in self._texts.take(np.arange(*self._ends[row : row + 2].tolist())))
 
 
-class _NounIndex:
-    """The captions of each noun."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._nouns = StringColumn(batch["noun"])
-        self._count = len(batch)
-        self._captions = [ListColumn(batch[shape]) for shape in SHAPES]
-
-    def captions(self, noun: str, wide: bool) -> np.ndarray:
-        """Return the captions that have `noun`, of wide or of tall pictures, in ascending order."""
-        key = noun.encode()
-        row = bisect.bisect_left(range(self._count), key, key=self._nouns.__getitem__)
-        if row == self._count or self._nouns[row] != key:
-            return np.empty(0, np.uint32)
-        return self._captions[wide][row][0]
-
-
 def map_neighbours(path: Path) -> np.ndarray:
     """Map each sample's nearest neighbours by number, nearest first: uint32 [samples, neighbours].
 
     Raises UserError where the file is missing or damaged.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: not there; run `dvc repro {NEIGHBOURS_STAGE}` first")
-    try:
+    with written_by(NEIGHBOURS_STAGE, path):
         return np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({error}); remove it and run `dvc repro {NEIGHBOURS_STAGE}`") from error

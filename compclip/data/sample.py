@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -97,6 +98,11 @@ class Sample:
     def picture(self) -> ImageLocation:
         """The picture's location."""
         return ImageLocation(self.image, self.offset, self.length)
+
+
+def list_captions(samples: Iterable[Sample]) -> list[str]:
+    """Return the captions of samples, one after the other."""
+    return [caption for sample in samples for caption in sample.captions]
 
 
 # --- names of pictures ----------------------------------------------------------------------------------------------

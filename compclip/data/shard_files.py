@@ -9,6 +9,8 @@ A manifest lists each shard's name, counts, size and SHA-256. Whatever depends o
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,10 +74,16 @@ def read_batch(path: Path, stage: str, mapped: bool = False) -> pa.RecordBatch:
 
     Raises UserError, naming the `stage` that writes the file, where it is missing or damaged.
     """
+    with written_by(stage, path), pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
+        return pa.ipc.open_file(source).get_batch(0)
+
+
+@contextmanager
+def written_by(stage: str, path: Path) -> Iterator[None]:
+    """Name the `stage` that writes a file in a UserError where the file is missing or damaged."""
     try:
-        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
-            return pa.ipc.open_file(source).get_batch(0)
+        yield
     except FileNotFoundError as error:
         raise UserError(f"{path}: not there; run `dvc repro {stage}` first") from error
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise UserError(f"{path}: damaged; run `dvc repro {stage}` again") from error
+        raise UserError(f"{path}: damaged; remove it and run `dvc repro {stage}`") from error

@@ -50,6 +50,7 @@ LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
 OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+NumberedRows = Iterator[tuple[int, list[str] | None]]  # with the number of the first line of each
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,14 @@ def list_tables(names: str | Iterable[str]) -> list[Path]:
         for path in map(Path, expand_paths(name)):
             tables.update(dict.fromkeys(_list_folder(path) if path.is_dir() else [path]))
     for path in tables:
-        if not path.exists():
-            raise UserError(f"{path}: no such table; correct the path or the pattern")
-        if format_suffix(path) not in SUFFIXES:
-            raise UserError(f"{path}: no table that is read; give {', '.join(SUFFIXES)}, or a folder with some")
+        if not path.exists() or format_suffix(path) not in SUFFIXES:
+            raise UserError(f"{path}: no such table; correct the name, or give {', '.join(SUFFIXES)}, or their folder")
     return list(tables)
 
 
 def _list_folder(folder: Path) -> list[Path]:
     paths = [path for path in sorted(folder.rglob("*")) if format_suffix(path) in SUFFIXES and path.is_file()]
-    formats = {format_suffix(path) for path in paths}
+    formats = set(map(format_suffix, paths))
     if len(formats) != 1:
         kinds = f"tables of several formats ({', '.join(sorted(formats))})" if formats else "no table"
         raise UserError(f"{folder}: holds {kinds}; give the file, or a pattern as {folder}/*.csv")
@@ -134,7 +133,7 @@ def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
         return list(read_schema(path).names)
     if suffix in SEPARATED:
         with _open_text(path) as file:
-            return _open_reader(path, file, form).names
+            return _open_reader(path, file, form)[0]
     with _open_text(path) as file:
         for line in iterate_lines(file):
             record = _parse_record(line)
@@ -187,13 +186,11 @@ def read_rows(path: Path, columns: Sequence[str], counts: Counter, form: TableFo
 @contextmanager
 def _open_text(path: Path) -> Iterator[TextIO]:
     """Open a text; bytes that are not UTF-8 become halves of surrogate pairs, which a row is counted for."""
-    try:
+    with _damage_named(path):
         with pa.input_stream(files.check_regular(path)) as stream:
             encoding = "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8-sig"
         with pa.input_stream(str(path)) as stream:
             yield io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read ({one_line(str(error))[:200]}); fetch it again") from error
 
 
 def iterate_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
@@ -202,14 +199,8 @@ def iterate_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-class _SeparatedReader(NamedTuple):
-    """An opened CSV: the names of its columns, and its rows with the number of each one's first line."""
-
-    names: list[str]
-    rows: Iterator[tuple[int, list[str] | None]]
-
-
-def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
+def _open_reader(path: Path, file: TextIO, form: TableForm) -> tuple[list[str], NumberedRows]:
+    """Return the names of a CSV's columns, and its rows."""
     lines = iterate_lines(file)
     skipped = 0
     first = ""
@@ -219,25 +210,18 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> _SeparatedReader:
         skipped += 1
     if not first.strip():
         raise UserError(f"{path}: holds no row; write it again")
-    separator = form.separator or _find_separator(first)
-    reader = csv.reader(
-        itertools.chain([first], lines),
-        delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE,
-    )
+    separator = form.separator or ("\t" if "\t" in first else max(",;|", key=first.count))
+    text_lines = itertools.chain([first], lines)
+    reader = csv.reader(text_lines, delimiter=separator, quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE)
     rows = _number_rows(reader, path, skipped)
-    if not form.header:
-        first_row = next(rows)
-        names = [str(number) for number in range(1, len(first_row[1] or ()) + 1)]
-        return _SeparatedReader(names, itertools.chain([first_row], rows))
-    return _SeparatedReader(next(rows)[1] or [], rows)
+    if form.header:
+        return next(rows)[1] or [], rows
+    first_row = next(rows)
+    names = list(map(str, range(1, len(first_row[1] or ()) + 1)))
+    return names, itertools.chain([first_row], rows)
 
 
-def _find_separator(line: str) -> str:
-    return "\t" if "\t" in line else max(",;|", key=line.count)
-
-
-def _number_rows(reader: Any, path: Path, skipped: int) -> Iterator[tuple[int, list[str] | None]]:
+def _number_rows(reader: Any, path: Path, skipped: int) -> NumberedRows:
     """Give rows with the numbers of their first lines; None for one that the reader refuses."""
     while True:
         first = reader.line_num + skipped + 1
@@ -265,7 +249,7 @@ def _read_separated(path: Path, columns: Sequence[str], faults: RowFaults, form:
                 faults.add("empty_rows", number)
                 continue
             values = [row[position] for position in slices]
-            if any(files.has_lone(text) for texts in values for text in texts):
+            if any(map(files.has_lone, itertools.chain.from_iterable(values))):
                 faults.add("not_utf8_rows", number)
             elif not all(values):
                 faults.add("damaged_rows", number)
@@ -340,7 +324,8 @@ def _to_texts(value: Any) -> Any:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, list):
-        return [text for item in value if item is not None for text in [_to_texts(item)] if isinstance(text, str)]
+        values = [_to_texts(item) for item in value if item is not None]
+        return [text for text in values if isinstance(text, str)]
     if isinstance(value, TablePicture):
         return value
     raise ValueError("no text")
@@ -385,25 +370,26 @@ def _read_arrays(path: Path, columns: Sequence[str], faults: RowFaults) -> Itera
     schema = read_schema(path)
     for name in columns:
         _check_type(schema.field(_check_column(name, schema.names, path)), path)
-    number = 0
-    with _damage_named(path):
-        for batch, base in _iterate_batches(path, columns):
-            values = [_column_values(batch.column(name), f"{path}", name, number, base) for name in columns]
-            for row in zip(*values, strict=True):
-                number += 1
-                yield from _build_row(number, columns, row, faults)
+    for number, row in enumerate(_iterate_values(path, columns), 1):
+        yield from _build_row(number, columns, row, faults)
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """Give every row of a Parquet or Arrow file by column, its values as they are, and of pictures their places."""
     names = read_schema(path).names
+    for values in _iterate_values(path, names, is_checked=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _iterate_values(path: Path, columns: Sequence[str], is_checked: bool = False) -> Iterator[tuple[Any, ...]]:
+    """Give the values of every row; `is_checked`: a text that is not UTF-8 is a fault of the whole file."""
     number = 0
     with _damage_named(path):
-        for batch, base in _iterate_batches(path, names):
-            batch.validate(full=True)  # Arrow does not check by itself that texts are UTF-8
-            columns = [_column_values(batch.column(name), str(path), name, number, base) for name in names]
-            for values in zip(*columns, strict=True):
-                yield dict(zip(names, values, strict=True))
+        for batch, base in _iterate_batches(path, columns):
+            if is_checked:
+                batch.validate(full=True)  # Arrow does not check by itself that texts are UTF-8
+            values = [_column_values(batch.column(name), str(path), name, number, base) for name in columns]
+            yield from zip(*values, strict=True)
             number += len(batch)
 
 

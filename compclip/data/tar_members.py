@@ -113,14 +113,12 @@ def iterate_members(path: str) -> Iterator[TarMember]:
                 tar.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
                 if header.isreg() and not header.issparse():
                     if not 0 <= header.offset_data <= header.offset_data + header.size <= length:
-                        raise DamagedTar(f"{path}: ends within {header.name!a}")
+                        raise tarfile.ReadError(f"ends within {header.name!a}")
                     yield TarMember(header.name, header.offset_data, header.size)
             with open(path, "rb") as file:  # tarfile takes a header that it cannot read for the end
                 file.seek(tar.offset)
                 if any(file.read(BLOCK)):
-                    raise DamagedTar(f"{path}: no header at byte {tar.offset} of {length}")
-    except DamagedTar:
-        raise
+                    raise tarfile.ReadError(f"no header at byte {tar.offset} of {length}")
     except Exception as error:  # of a forged header tarfile raises anything, RecursionError among them
         raise DamagedTar(f"{path}: {type(error).__name__}: {error}") from error
 

@@ -27,7 +27,11 @@ UNKNOWN = "-"
 
 def main(argv: list[str]) -> int:
     """Fetch entries of the catalogue, or list them; return 2 where one failed, after the others were fetched."""
-    args = _parser().parse_args(argv)
+    parser = CommandParser(prog="compclip fetch", description=__doc__, example="sugarcrepe")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
+    parser.add_argument("--list", action="store_true", help="what there is")
+    parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")
+    args = parser.parse_args(argv)
     entries = catalogue.load_catalogue(args.catalogue)
     root = Path()
     if args.list or not args.names:
@@ -37,14 +41,6 @@ def main(argv: list[str]) -> int:
         if name not in entries:
             raise unknown("name", name, entries, "fetch")
     return max(_fetch_offer(entries[name], entries, root) for name in dict.fromkeys(args.names))
-
-
-def _parser() -> CommandParser:
-    parser = CommandParser(prog="compclip fetch", description=__doc__, example="sugarcrepe")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what `--list` names, or a group")
-    parser.add_argument("--list", action="store_true", help="what there is")
-    parser.add_argument("--catalogue", default=catalogue.FILE, metavar="FILE", help="another catalogue than ours")
-    return parser
 
 
 def _fetch_offer(offer: Offer, entries: Mapping[str, Offer], root: Path) -> int:
@@ -86,8 +82,8 @@ def format_listing(entries: Mapping[str, Offer], root: Path) -> str:
         size = format_size(offer.size) or UNKNOWN
         licence = section.licence or UNKNOWN
         rows.append((offer.name, section.kind, size, here, licence, what))
-    wide = [max(len(row[i]) for row in rows) for i in range(len(HEADER) - 1)]
-    lines = ["  ".join((*(text.ljust(n) for text, n in zip(row, wide, strict=False)), row[-1])) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if any(offer.section.unchecked for offer in entries.values()):
         lines.append("? nobody has fetched it for this catalogue: an address may have moved")
     return "\n".join(lines)

@@ -44,12 +44,14 @@ class OfferFile:
     into: str = ""
 
     def __post_init__(self) -> None:
-        if self.sha256 and not SHA256.fullmatch(self.sha256):
-            raise UserError(f"sha256={self.sha256!r}: must be 64 digits of 0-9a-f, or nothing where it is not known")
+        is_digest = not self.sha256 or SHA256.fullmatch(self.sha256)
+        has_rule = self.members or self.strip or self.into
+        _refuse(
+            (not is_digest, f"sha256={self.sha256!r}: must be 64 digits of 0-9a-f, or nothing where it is not known"),
+            (has_rule and not self.unpack, "members, strip and into belong to an archive; add unpack: true"),
+        )
         if self.into:
             relative_path(self.into, "into")
-        if (self.members or self.strip or self.into) and not self.unpack:
-            raise UserError("members, strip and into belong to an archive; add unpack: true")
 
 
 @dataclass(frozen=True)
@@ -87,18 +89,18 @@ class OfferSection:
     unchecked: bool = False  # the addresses are from papers and others' scripts; nobody fetched them for this file
 
     def __post_init__(self) -> None:
-        if bool(self.folder) == self.cache:
-            raise UserError("folder: must be given, or cache: true instead")
+        is_repository = not self.hub or REPOSITORY.fullmatch(self.hub)
+        is_revision = not self.revision or (REVISION.fullmatch(self.revision) and ".." not in self.revision)
+        wants_hub = self.patterns or self.cache
+        _refuse(
+            (bool(self.folder) == self.cache, "folder: must be given, or cache: true instead"),
+            (self.http and self.hub, "http and hub: an entry has one source; make two entries of it"),
+            (not is_repository, f"hub={self.hub!r}: must be OWNER/NAME or datasets/OWNER/NAME"),
+            (not is_revision, f"revision={self.revision!r}: must be a commit, tag or branch"),
+            (wants_hub and not self.hub, "patterns and cache belong to a repository; add hub: OWNER/NAME"),
+        )
         if self.folder:
             data_path(self.folder, "folder")
-        if self.http and self.hub:
-            raise UserError("http and hub: an entry has one source; make two entries of it")
-        if self.hub and not REPOSITORY.fullmatch(self.hub):
-            raise UserError(f"hub={self.hub!r}: must be OWNER/NAME or datasets/OWNER/NAME")
-        if self.revision and (not REVISION.fullmatch(self.revision) or ".." in self.revision):
-            raise UserError(f"revision={self.revision!r}: must be a commit, tag or branch")
-        if (self.patterns or self.cache) and not self.hub:
-            raise UserError("patterns and cache belong to a repository; add hub: OWNER/NAME")
 
 
 @dataclass(frozen=True)
@@ -147,27 +149,33 @@ def _parse_offer(text: str, raw: Any, path: str) -> Offer:
         {key: load_section(OfferFile, value, f"{where}.files.{key}") for key, value in files.items()},
         None if pictures is None else load_section(PictureList, pictures, f"{where}.pictures"),
     )  # fmt: skip
-    _check_addresses(offer, where)
+    is_empty = not (offer.files or section.patterns or section.note)
+    _refuse((is_empty, f"{where}: has no files; add files, or patterns of a repository, or a note"))
+    for file_name, rule in offer.files.items():
+        _refuse((section.cache and rule.unpack, f"{where}: nothing is unpacked in the hub's cache; give a folder"))
+        _check_address(offer, file_name, f"{where}.files.{file_name}.source")
     return offer
 
 
-def _check_addresses(offer: Offer, where: str) -> None:
-    if not (offer.files or offer.section.patterns or offer.section.note):
-        raise UserError(f"{where}: has no files; add files, or patterns of a repository, or a note")
-    if offer.section.cache and any(file.unpack for file in offer.files.values()):
-        raise UserError(f"{where}: nothing is unpacked in the hub's cache; give a folder")
-    for name in offer.files:
-        source = f"{where}.files.{name}.source"
-        if offer.section.hub:
-            relative_path(offer.address(name), source)
-            continue
-        address = urls.check_url(offer.address(name), source)
-        url = urlsplit(address)
-        shown_url = urls.mask_url(address)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise UserError(f"{source}={shown_url!r}: must be an http or https address; give one, or http:")
-        if url.username is not None:
-            raise UserError(f"{source}={shown_url!r}: must be without user and password")
+def _check_address(offer: Offer, name: str, source: str) -> None:
+    if offer.section.hub:
+        relative_path(offer.address(name), source)
+        return
+    address = urls.check_url(offer.address(name), source)
+    url = urlsplit(address)
+    shown_url = urls.mask_url(address)
+    is_web = url.scheme in ("http", "https") and url.hostname
+    _refuse(
+        (not is_web, f"{source}={shown_url!r}: must be an http or https address; give one, or http:"),
+        (url.username is not None, f"{source}={shown_url!r}: must be without user and password"),
+    )
+
+
+def _refuse(*faults: tuple[Any, str]) -> None:
+    """Raise UserError with the text of the first fault that holds."""
+    for holds, text in faults:
+        if holds:
+            raise UserError(text)
 
 
 def relative_path(text: str, what: str) -> PurePosixPath:

@@ -6,6 +6,7 @@ checksum is right; marks in `.fetch` say which archives were unpacked.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -121,7 +122,7 @@ def _with_advice(offer: Offer, advice: str) -> Iterator[None]:
 def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each downloaded file, complete, but with its checksum not compared."""
     if offer.section.hub and names:
-        sources = [offer.address(name) for name in names]
+        sources = list(map(offer.address, names))
         with _with_advice(offer, _page_advice(offer)):
             staging = _download_from_hub(offer, _list_hub_files(offer, sources), folder / STATE / f"{offer.name}.hub")
         yield from ((name, staging / source) for name, source in zip(names, sources, strict=True))
@@ -130,23 +131,20 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
     for name in names:
         part_file = _state_file(folder, name, ".part")
         address = offer.address(name)
-        with _with_advice(offer, f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"):
-            file = offer.files[name]
-            # members of a plain tar have no checksums of their content
-            is_compared = bool(file.sha256) or (file.unpack and not name.endswith(".tar"))
-            _download(Download(address, file.size, MOST, is_compared), name, part_file)
+        file = offer.files[name]
+        # members of a plain tar have no checksums of their content
+        is_compared = bool(file.sha256) or (file.unpack and not name.endswith(".tar"))
+        advice = f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"
+        with _with_advice(offer, advice), ProgressLine(f"MB of {name}") as progress:
+            tell = functools.partial(_show_progress, progress)
+            download_file(Download(address, file.size, MOST, is_compared), part_file, tell)
         yield name, part_file
         part_file.unlink(missing_ok=True)
 
 
-def _download(download: Download, name: str, part_file: Path) -> None:
-    with ProgressLine(f"MB of {name}") as progress:
-
-        def tell(have: int, total: int) -> None:
-            progress.total = total // MB
-            progress.update(have // MB - progress.n)
-
-        download_file(download, part_file, tell)
+def _show_progress(progress: ProgressLine, have: int, total: int) -> None:
+    progress.total = total // MB
+    progress.update(have // MB - progress.n)
 
 
 def _put_in_place(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[str]) -> None:
@@ -175,11 +173,10 @@ def _unpack(offer: Offer, name: str, path: Path, folder: Path, counts: Counter[s
 
 def _check(path: Path, target: Path, file: OfferFile, says: str = "the catalogue") -> None:
     """Raise UserError where size or checksum differ from what the catalogue, or the hub, says."""
-    if not path.is_file():
-        raise UserError(f"{target}: no regular file; remove it and fetch it again")
-    size = path.stat().st_size
-    if file.size and size != file.size:
-        raise UserError(f"{target}: {size:,} bytes, {says} says {file.size:,}; remove it and fetch it again")
+    size = path.stat().st_size if path.is_file() else -1
+    if size < 0 or (file.size and size != file.size):
+        found = "no regular file" if size < 0 else f"{size:,} bytes, {says} says {file.size:,}"
+        raise UserError(f"{target}: {found}; remove it and fetch it again")
     if not file.sha256:
         return
     with open(path, "rb") as opened:
@@ -242,7 +239,7 @@ def _fetch_patterns(offer: Offer, folder: Path, counts: Counter[str]) -> None:
 def _fetch_into_cache(offer: Offer) -> Counter[str]:
     """Fetch into the hub's cache, where open_clip looks for a tag's weights."""
     with _with_advice(offer, _page_advice(offer)):
-        hub_files = _list_hub_files(offer, [offer.address(name) for name in offer.files], offer.section.patterns)
+        hub_files = _list_hub_files(offer, list(map(offer.address, offer.files)), offer.section.patterns)
         folder = _download_from_hub(offer, hub_files, None)
     for name, file in offer.files.items():
         _check_or_remove(folder, offer.address(name), name, file, "the catalogue")
@@ -442,12 +439,11 @@ def repository_name(section: OfferSection) -> tuple[str, str]:
     return ("dataset", repository_name) if kind == "datasets" else ("model", section.hub)
 
 
-def page_address(section: OfferSection, name: str = "") -> str:
-    """Return the address of the repository's page, or of one of its files."""
+def page_address(section: OfferSection) -> str:
+    """Return the address of the repository's page."""
     from huggingface_hub import constants
 
-    page = f"{constants.ENDPOINT}/{section.hub}"
-    return f"{page}/resolve/{section.revision or 'main'}/{name}" if name else page
+    return f"{constants.ENDPOINT}/{section.hub}"
 
 
 def _list_hub_files(offer: Offer, sources: Sequence[str], patterns: Sequence[str] = ()) -> dict[str, OfferFile]:
@@ -549,11 +545,11 @@ def picture_command(pictures: PictureList, folder: Path) -> str:
 
     Its packages need old versions of ours, so that it is in an environment of its own: `pipx install img2dataset`.
     """
-    options = {
-        "url_list": folder / pictures.list, "input_format": pictures.format, "url_col": pictures.url,
-        "output_folder": pictures.into, "output_format": "webdataset",
-        "image_size": PICTURE_PIXELS, "resize_mode": "keep_ratio", "resize_only_if_bigger": True,
-    }  # fmt: skip
+    options = [
+        f"--url_list={folder / pictures.list}", f"--input_format={pictures.format}", f"--url_col={pictures.url}",
+        f"--output_folder={pictures.into}", "--output_format=webdataset",
+        f"--image_size={PICTURE_PIXELS}", "--resize_mode=keep_ratio", "--resize_only_if_bigger=True",
+    ]  # fmt: skip
     if pictures.caption:
-        options["caption_col"] = pictures.caption
-    return shlex.join(["img2dataset", *(f"--{name}={value}" for name, value in options.items())])
+        options.append(f"--caption_col={pictures.caption}")
+    return shlex.join(["img2dataset", *options])

@@ -30,7 +30,7 @@ from compclip.config.released_lists import DENSE, NEGATIVE, BalancedTexts, texts
 from compclip.config.sections import Data
 from compclip.data import images
 from compclip.data.prepared_dataset import NEGATIVE_COLUMN, NEGATIVE_TYPE, REGION_COLUMN, REGION_TYPE
-from compclip.data.sample import ImageLocation, Sample
+from compclip.data.sample import ImageLocation, Sample, list_captions
 from compclip.data.shard_files import SAMPLES, SHARDS, Manifest
 from compclip.data.tar_members import BLOCK
 from compclip.prepare import (
@@ -66,7 +66,6 @@ def annotation_tasks(folder: Path, samples: Manifest, rewrites: Manifest, code: 
 
     Raises UserError where the pictures of a benchmark that `cfg` excludes were not written.
     """
-    excluded = {name: str(benchmark_overlap.benchmark_file(folder.parent, name)) for name in cfg.exclude}
     texts = texts_config(cfg)
     decided_by: dict = {"code": code, "about": versions()}
     if cfg.relatives:
@@ -75,8 +74,11 @@ def annotation_tasks(folder: Path, samples: Manifest, rewrites: Manifest, code: 
         decided_by["short_side"] = cfg.short_side
     if cfg.replacement_captions:
         decided_by["vocabulary"] = [cfg.replacement_captions, samples.fingerprint]
-    if excluded:
-        decided_by["excluded"] = {name: benchmark_overlap.fingerprint(Path(path)) for name, path in excluded.items()}
+    excluded = {}
+    for name in cfg.exclude:
+        path = benchmark_overlap.benchmark_file(folder.parent, name)
+        excluded[name] = str(path)
+        decided_by.setdefault("excluded", {})[name] = benchmark_overlap.fingerprint(path)
     if texts:
         decided_by["texts"] = stored_lists.describe_lists(texts)
     language = []
@@ -114,7 +116,7 @@ def open_annotator(cfg: Data) -> Iterator[WriteShard]:
         excluded = {name: benchmark_overlap.read_benchmark_images(Path(file)) for name, file in benchmarks}
         samples, counts = benchmark_overlap.exclude_images(load_samples(Path(task.inputs["samples"])), excluded)
         rewrites = rewrite_shards.load_rewrites(Path(task.inputs["rewrites"])) if task.inputs["rewrites"] else {}
-        captions = [caption for sample in samples for caption in sample.captions]
+        captions = list_captions(samples)
         balance = None
         if isinstance(balanced, BalancedTexts):
             balance = balanced_negatives.ShardBalance(balanced, task.inputs["language"])
@@ -168,7 +170,7 @@ def _list_masked_texts(
         words = dict(rewrite.masked)
         bare_words[text] = words.pop(mask_filling.BARE, ())
         packed_words[text] = "\n".join(SEPARATOR.join([str(start), *likeliest]) for start, likeliest in words.items())
-    texts_by_kind = {BARE: [bare_words.get(caption, ()) for caption in captions]}
+    texts_by_kind: dict[str, list[tuple[str, ...]]] = {BARE: [bare_words.get(caption, ()) for caption in captions]}
     texts_by_kind[DENSE_MASKED] = [tuple(packed_words.get(text, "") for text in texts) for texts in dense]
     return {kind: texts for kind, texts in texts_by_kind.items() if any(map(any, texts))}
 
@@ -203,8 +205,8 @@ _WORD = re.compile(r"[a-z]+")
 @functools.lru_cache(maxsize=1)
 def read_vocabulary(files: tuple[str, ...], captions: int) -> frozenset[str]:
     """Return the words, in lower case, that at least so many captions of some shards have."""
-    samples = itertools.chain.from_iterable(load_samples(Path(file)) for file in files)
-    return count_words((caption for sample in samples for caption in sample.captions), captions)
+    texts_of_shard = (list_captions(load_samples(Path(file))) for file in files)
+    return count_words(itertools.chain.from_iterable(texts_of_shard), captions)
 
 
 def count_words(texts: Iterable[str], captions: int) -> frozenset[str]:
@@ -259,13 +261,16 @@ def store_small(
     cannot be read, for training to count.
     """
     pictures: dict[ImageLocation, None] = {}
+    names = dict[ImageLocation, str]()
     for sample in samples:
+        # the file's name, or within a tar the sample's
+        names.setdefault(sample.picture, Path(sample.id if sample.length else sample.image).stem)
         pictures[sample.picture] = None
-        pictures.update({negative.picture: None for negative in sample.negatives if negative.image})
+        for negative in sample.negatives:
+            if negative.image:
+                pictures[negative.picture] = None
     counts = Counter[str]()
     copies = dict[ImageLocation, CopiedPicture]()
-    # the file's name, or within a tar the sample's
-    names = {s.picture: Path(s.id if s.length else s.image).stem for s in reversed(samples)}
     with atomic(path) as tmp:
         with open(tmp, "wb") as file:
             for picture, small in _scale_all(list(pictures), short_side):
@@ -324,11 +329,9 @@ def _append(tar: IO[bytes], name: str, picture: SmallPicture) -> CopiedPicture:
 
 def _move(sample: Sample, copies: Mapping[ImageLocation, CopiedPicture], tar: str) -> Sample:
     """Return a sample whose picture and negative images are the copies, where there are any."""
-    negatives = tuple(
-        replace(negative, image=tar, offset=small.offset, length=small.length)
-        if (small := copies.get(negative.picture))
-        else negative
-        for negative in sample.negatives
-    )
-    small = copies.get(sample.picture)
-    return replace(sample, negatives=negatives, **({"image": tar} | vars(small) if small else {}))
+    negatives = []
+    for negative in sample.negatives:
+        copy = copies.get(negative.picture)
+        negatives.append(replace(negative, image=tar, offset=copy.offset, length=copy.length) if copy else negative)
+    copy = copies.get(sample.picture)
+    return replace(sample, negatives=tuple(negatives), **({"image": tar} | vars(copy) if copy else {}))

@@ -99,15 +99,17 @@ class ShardBalance:
 
         Counted are captions `negative_without_candidate`, and `negative_unbalanced`: those that were left out.
         """
-        rows = [(sample, caption) for sample in samples for caption in sample.captions]
-        candidates = [self._untrue(sample, caption) for sample, caption in rows]
-        gaps = [self._gaps(s, caption, texts) for (s, caption), texts in zip(rows, candidates, strict=True)]
-        choices = herd(gaps, self.cfg.seed)
-        negatives: list[tuple[str, ...]] = [
-            (texts[i],) if i >= 0 else () for texts, i in zip(candidates, choices, strict=True)
-        ]
-        empty = sum(not texts for texts in candidates)
-        dropped = len(rows) - sum(map(bool, negatives)) - empty
+        candidates = list[list[str]]()
+        gaps = list[np.ndarray]()
+        for sample in samples:
+            for caption in sample.captions:
+                candidates.append(self._untrue(sample, caption))
+                gaps.append(self._gaps(sample, caption, candidates[-1]))
+        negatives = list[tuple[str, ...]]()
+        for texts, choice in zip(candidates, herd(gaps, self.cfg.seed), strict=True):
+            negatives.append((texts[choice],) if choice >= 0 else ())
+        empty = candidates.count([])
+        dropped = negatives.count(()) - empty
         return negatives, Counter(negative_without_candidate=empty, negative_unbalanced=dropped)
 
     def _untrue(self, sample: Sample, caption: str) -> list[str]:

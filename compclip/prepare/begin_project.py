@@ -11,6 +11,7 @@ them, COCO's or Karpathy's JSON, or Flickr8k's captions.txt. It prints what it f
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -30,7 +31,7 @@ from compclip.config import project_files, read
 from compclip.config.sections import Data, Params, Train
 from compclip.config.validation import load_section
 from compclip.data import tables
-from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample
+from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample, list_captions
 from compclip.prepare.sample_cleaning import ImageFolder
 
 FILES = 20_000  # of a folder whose names are looked at
@@ -56,14 +57,12 @@ def find_section(path: Path, images: str) -> dict[str, Any]:
     """
     if not path.exists():
         raise UserError(f"{path}: no such file or folder; correct the path")
-    file = path if path.is_file() else next((f for p in OFFICIAL_LISTS for f in sorted(path.glob(p))), path)
+    lists = itertools.chain.from_iterable(sorted(path.glob(pattern)) for pattern in OFFICIAL_LISTS)
+    file = path if path.is_file() else next(lists, path)
     source = _find_source(file)
     around = path if path.is_dir() else path.parent
-    section: dict[str, Any] = {
-        "source": source,
-        "path": os.path.abspath(file),
-        "images": os.path.abspath(images or around),
-    }
+    section: dict[str, Any] = {"source": source, "path": os.path.abspath(file)}
+    section["images"] = os.path.abspath(images or around)
     if source in COLUMNED:
         section["layout"] = _find_columns(file)
     section["captioner"] = "none"
@@ -81,8 +80,8 @@ def _find_source(path: Path) -> str:
         return "coco" if isinstance(content, dict) and "annotations" in content else "karpathy"
     if path.is_file():
         return "webdataset" if path.suffix == ".tar" else "table"
-    files = list(itertools.islice((file for file in path.rglob("*") if file.is_file()), FILES))
-    endings = {tables.format_suffix(file) for file in files}
+    files = list(itertools.islice(filter(Path.is_file, path.rglob("*")), FILES))
+    endings = set(map(tables.format_suffix, files))
     if ".tar" in endings:
         return "webdataset"
     if endings & {*tables.PARQUET, *tables.ARROW} or any(file.stem == "metadata" for file in files):
@@ -99,18 +98,24 @@ def _find_columns(path: Path) -> dict[str, Any]:
     files = [path] if path.is_file() else sorted(path.rglob("*"))
     file = next((file for file in files if tables.format_suffix(file) in tables.SUFFIXES), path)
     names = tables.read_columns(file)
-    has_types = tables.format_suffix(file) in tables.PARQUET + tables.ARROW
-    if has_types:
-        rows = list(itertools.islice(tables.read_records(file), ROWS))
+    if tables.format_suffix(file) in tables.PARQUET + tables.ARROW:
+        records = tables.read_records(file)
     else:
-        rows = [row.values for row in itertools.islice(tables.read_rows(file, names, Counter()), ROWS)]
+        records = (row.values for row in tables.read_rows(file, names, Counter()))
+    rows = list(itertools.islice(records, ROWS))
     inside = tables.list_picture_columns(file)
-    pictures = [name for name in names if all(_names_picture(row[name]) for row in rows)]
-    picture = next(iter([*inside, *_list_usual(names, tables.PICTURE_COLUMNS), *pictures]), "")
-    texts = [name for name in names if any(isinstance(row[name], (str, list)) for row in rows)]
-    others = [name for name in texts if name not in (*inside, *pictures, picture)]
-    numbered = [name for name in others if re.fullmatch(r"(caption|title|text|sentence)s?[ _-]?\d+", name.lower())]
-    longest = sorted(others, key=lambda name: -sum(len(str(row[name])) for row in rows))
+    pictures = [*inside, *_list_usual(names, tables.PICTURE_COLUMNS)]
+    lengths = dict[str, int]()  # of columns of texts
+    for name in names:
+        values = [row[name] for row in rows]
+        if all(map(_names_picture, values)):
+            pictures.append(name)
+        elif name not in inside and not {str, list}.isdisjoint(map(type, values)):
+            lengths[name] = sum(map(len, map(str, values)))
+    picture = next(iter(pictures), "")
+    lengths.pop(picture, None)
+    numbered = [name for name in lengths if re.fullmatch(r"(caption|title|text|sentence)s?[ _-]?\d+", name.lower())]
+    longest = sorted(lengths, key=lengths.__getitem__, reverse=True)
     captions = _list_usual(names, tables.CAPTION_COLUMNS)[:1] or numbered or longest[:1]
     if not picture or not captions:
         missing = "captions" if picture else "pictures"
@@ -118,13 +123,14 @@ def _find_columns(path: Path) -> dict[str, Any]:
     layout: dict[str, Any] = {"picture": picture, "captions": captions}
     if all(isinstance(row[captions[0]], str) and row[captions[0]].startswith("[") for row in rows):
         layout["lists"] = True
-    if "train" in {row["split"] for row in rows if "split" in row}:
+    if "train" in [row.get("split") for row in rows]:
         layout["split"] = "split"
     return layout
 
 
 def _list_usual(names: Sequence[str], usual: Sequence[str]) -> list[str]:
-    return [name for candidate in usual for name in names if name.strip().lower() == candidate]
+    by_lower_case = {name.strip().lower(): name for name in reversed(names)}
+    return list(filter(None, map(by_lower_case.get, usual)))
 
 
 def _names_picture(value: Any) -> bool:
@@ -138,9 +144,9 @@ def _find_images(section: dict[str, Any]) -> str:
     """
     root = section["images"]
     samples = list(itertools.islice(_read_samples(section, Counter()), PICTURES))
-    here = [sample for sample in samples if sample.length or os.path.exists(sample.image)]
-    if here:
-        common = os.path.commonpath([os.path.dirname(os.path.abspath(sample.image)) for sample in here])
+    folders = [os.path.dirname(os.path.abspath(s.image)) for s in samples if s.length or os.path.exists(s.image)]
+    if folders:
+        common = os.path.commonpath(folders)
         return root if Path(common).is_relative_to(root) else common
     names = {os.path.basename(sample.image): os.path.relpath(sample.image, root) for sample in samples}
     for folder, _, files in itertools.islice(os.walk(root), FOLDERS):
@@ -170,16 +176,19 @@ def describe(section: dict[str, Any]) -> tuple[int, list[str]]:
     samples = list(itertools.islice(_read_samples(section, counts), PICTURES))
     finder = PictureFinder(section["images"])
     folder = ImageFolder(section["images"])
-    places = [sample.image if sample.length else finder.find(sample.image) for sample in samples]
-    is_there = [sample.length or os.path.isfile(place) for sample, place in zip(samples, places, strict=True)]
-    missing = [place for place, there in zip(places, is_there, strict=True) if not (there and folder.contains(place))]
+    missing = []
+    for sample in samples:
+        file = sample.image if sample.length else finder.find(sample.image)
+        is_there = sample.length or os.path.isfile(file)
+        if not is_there or not folder.contains(file):
+            missing.append(file)
     if len(missing) == len(samples):
         example = f", as {missing[0]}" if missing else ""
         where = f"below {section['images']}{example}"
         raise UserError(f"{section['path']}: no picture is {where}; give their folder with --images")
     first = "the first " if len(samples) == PICTURES else ""
-    captions = sum(len(sample.captions) for sample in samples)
-    lines = [f"{first}{format_count(len(samples), 'picture')}, {format_count(captions, 'caption')}"]
+    captions = format_count(len(list_captions(samples)), "caption")
+    lines = [f"{first}{format_count(len(samples), 'picture')}, {captions}"]
     lines += [f"  {sample.id}: {next(iter(sample.captions), '(no caption)'):.90}" for sample in samples[:SHOWN]]
     if missing:
         lines.append(f"  missing pictures: {len(missing)}, the first {missing[0]}")
@@ -220,12 +229,11 @@ def write_section(folder: Path, name: SafeName, section: dict[str, Any], alone: 
         if Path(section[key]).is_relative_to(folder.absolute()):
             section = section | {key: os.path.relpath(section[key], folder)}
     former = read_text(path)
-    write_atomic(path, add_section(former, name, section, alone))
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(write_atomic, path, former)
+        write_atomic(path, add_section(former, name, section, alone))
         params = read.load_params(path)
-    except UserError:
-        write_atomic(path, former)
-        raise
+        undo.pop_all()
     if name not in params.grid.data:
         messages.note(f"{path}: add {name} to grid.data")
     return params
@@ -235,10 +243,10 @@ def check_schedule(train: Train, pictures: int) -> None:
     """Print a note where a data set is so small that training ends in its warm-up, or soon behind it."""
     steps = train.max_steps or int(train.epochs * pictures / train.batch_size)
     if pictures < PICTURES and steps < 2 * train.warmup_steps:
-        schedule = (
-            f"{format_count(steps, 'step')} of {train.batch_size} pictures, the first {train.warmup_steps} to warm up"
+        messages.note(
+            f"train: {format_count(steps, 'step')} of {train.batch_size} pictures, the first {train.warmup_steps} to "
+            f"warm up; raise train.epochs={train.epochs:g}, or lower train.warmup_steps"
         )
-        messages.note(f"train: {schedule}; raise train.epochs={train.epochs:g}, or lower train.warmup_steps")
 
 
 def _make_name(path: Path) -> SafeName:

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -77,7 +78,7 @@ def coco_number(name: str, bare: bool = True) -> int:
 
 def identify_sample(sample: Sample) -> ImageIdentity:
     """Return what identifies a sample's picture."""
-    return _identify(*(getattr(sample, name) for name in IDENTITY_COLUMNS))
+    return _identify(*attrgetter(*IDENTITY_COLUMNS)(sample))
 
 
 def _identify(key: str, image: str, length: int, url: str, sha256: str, head: int) -> ImageIdentity:
@@ -131,9 +132,9 @@ def read_benchmark_images(path: Path) -> BenchmarkImages:
     """Return the pictures of a benchmark. Raises UserError where its file is missing or damaged."""
     columns = read_batch(path, STAGE).to_pydict()
     return BenchmarkImages(
-        frozenset(number for number in columns["coco_id"] if number >= 0),
-        frozenset(filter(None, columns["bytes"])),
-        frozenset(filter(None, columns["sha256"])),
+        frozenset(columns["coco_id"]) - {NO_NUMBER},
+        frozenset(columns["bytes"]) - {0},
+        frozenset(columns["sha256"]) - {""},
     )
 
 
@@ -164,10 +165,13 @@ def exclude_images(samples: Sequence[Sample], benchmarks: dict[str, BenchmarkIma
         if name:
             counts[f"excluded_{name}"] += 1
             continue
-        names = [_find_benchmark(_identify_negative(image), benchmarks) for image in sample.negatives]
-        counts.update(f"excluded_negative_images_{name}" for name in names if name)
-        negatives = (NO_IMAGE if name else image for name, image in zip(names, sample.negatives, strict=True))
-        remaining.append(replace(sample, negatives=tuple(negatives)) if any(names) else sample)
+        negatives = []
+        for image in sample.negatives:
+            name = _find_benchmark(_identify_negative(image), benchmarks)
+            negatives.append(NO_IMAGE if name else image)
+            if name:
+                counts[f"excluded_negative_images_{name}"] += 1
+        remaining.append(replace(sample, negatives=tuple(negatives)))
     return remaining, counts
 
 
@@ -200,14 +204,17 @@ def count_shared(
     excluded = {name: benchmarks[name] for name in exclude}
     for path in samples:
         batch = read_batch(path, "recaption")
-        rows = zip(*(batch[name].to_pylist() for name in IDENTITY_COLUMNS), strict=True)
+        rows = zip(*batch.select(list(IDENTITY_COLUMNS)).to_pydict().values(), strict=True)
         negatives_of_row = batch[NEGATIVES].to_pylist() if NEGATIVES in batch.schema.names else itertools.repeat(())
         for row, negatives in zip(rows, negatives_of_row, strict=False):
             image = _identify(*row)
             if _find_benchmark(image, excluded):
                 continue
-            identities = [_identify_negative(NegativeImage(**fields)) for fields in negatives if fields["image"]]
-            pictures = [image, *(negative for negative in identities if not _find_benchmark(negative, excluded))]
+            pictures = [image]
+            for fields in negatives:
+                negative = _identify_negative(NegativeImage(**fields))
+                if fields["image"] and not _find_benchmark(negative, excluded):
+                    pictures.append(negative)
             for name, benchmark in benchmarks.items():
                 criterion = next(filter(None, map(benchmark.criterion, pictures)), "")
                 if criterion:

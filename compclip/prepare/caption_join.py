@@ -29,7 +29,7 @@ from compclip.base.files import check_regular, read_bytes, read_mapping, remove_
 from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import BY_CAPTION, Captions
 from compclip.data import tables
-from compclip.data.sample import Sample
+from compclip.data.sample import Sample, list_captions
 from compclip.data.tables import TableForm
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
@@ -39,6 +39,7 @@ FORMAT = 2  # of an index; one of another format is left where it is and not use
 BLOCK = 8192  # rows of a record batch
 MAX_ROWS = 100  # of one key that are read
 SCHEMA = pa.schema([("key", pa.large_binary()), ("texts", pa.large_list(pa.large_binary()))])
+TEXT_SCHEMA = pa.schema([("key", pa.large_string()), ("texts", pa.large_list(pa.large_string()))])
 IndexRows = Iterable[tuple[str, Sequence[str]]]
 
 
@@ -79,7 +80,7 @@ class CaptionJoin:
     def find_texts(self, samples: Sequence[Sample]) -> list[tuple[str, ...]]:
         """Return the list's texts for every caption of the samples. Raises UserError as `replace_captions`."""
         if self._on == BY_CAPTION:
-            return self._index.find([caption for sample in samples for caption in sample.captions])
+            return self._index.find(list_captions(samples))
         return self.find(_join_key(sample, self._on) for sample in samples for _ in sample.captions)
 
 
@@ -120,7 +121,7 @@ def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, 
             key = join_key(key, cfg.on)
             try:
                 if cfg.lists:  # an empty text is an empty list
-                    texts = [text for written in texts if written.strip() for text in parse_texts(written)]
+                    texts = parse_lists(filter(str.strip, texts))
                 captions = _clean_texts(texts, cfg)
             except ValueError:
                 counts["captions_damaged"] += 1
@@ -141,24 +142,24 @@ def list_files(name: str) -> list[Path]:
     """Return the files of a list. Raises UserError where there is none of a format that is read."""
     path = Path(name)
     if path.is_dir():
-        groups = [group for suffix in READERS if (group := sorted(path.glob(f"*{suffix}")))]
-        is_img2dataset = [group[0].suffix for group in groups] == [".txt", ".json"]
-        if len(groups) == 1 or is_img2dataset:
-            return groups[0]
+        groups = {suffix: sorted(path.glob(f"*{suffix}")) for suffix in READERS}
+        suffixes = [suffix for suffix, files in groups.items() if files]
+        if len(suffixes) == 1 or suffixes == [".txt", ".json"]:  # the second are img2dataset's
+            return groups[suffixes[0]]
         raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
-    if not path.exists():
-        raise UserError(f"{name}: no such list of captions or texts; fetch it, or correct `file`")
-    if path.suffix not in READERS or path.suffix in NAMED_BY_KEY:
+    if not path.exists() or path.suffix not in READERS or path.suffix in NAMED_BY_KEY:
         folders = " and ".join(NAMED_BY_KEY)
-        raise UserError(f"{name}: captions are read from a file or a folder of {KINDS}, {folders} from a folder alone")
+        raise UserError(f"{name}: no such list: give a file or a folder of {KINDS}, {folders} in a folder alone")
     return [Path(check_regular(path))]
 
 
 def _clean_texts(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
     """Return the different texts without those of `cfg.skip`; with `cfg.sentences` as one text."""
-    cleaned = tuple(dict.fromkeys(text for text in map(one_line, texts) if text and text not in cfg.skip))
+    cleaned = dict.fromkeys(map(one_line, texts))
+    for unwanted in ("", *cfg.skip):
+        cleaned.pop(unwanted, None)
     if not cfg.sentences or not cleaned:
-        return cleaned
+        return tuple(cleaned)
     return (" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in cleaned),)
 
 
@@ -214,7 +215,7 @@ def _read_text_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
     """Give the first line of a file."""
     text = _read_text(path, counts)
     if text is not None:
-        yield path.stem, [line for line in text.splitlines() if line.strip()][:1]
+        yield path.stem, list(filter(str.strip, text.splitlines()))[:1]
 
 
 def _read_json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]:
@@ -229,7 +230,7 @@ def _read_json_file(path: Path, cfg: Captions, counts: Counter) -> Iterator[List
     if isinstance(content, dict):
         if not cfg.column:
             tables.choose_column(list(content), "", (), f"{cfg.SECTION}.column", path)
-        content = [text for name in cfg.column for text in _as_list(content.get(name))]
+        content = [content.get(name) for name in cfg.column]
     if isinstance(content, list):
         yield from _build_row(path.stem, content, counts)
     else:
@@ -263,6 +264,11 @@ def parse_texts(text: str) -> list[str]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ValueError("no list of texts")
     return [files.replace_lone(text) for text in texts]
+
+
+def parse_lists(lists: Iterable[str]) -> list[str]:
+    """Return the texts of several lists, as `parse_texts`."""
+    return list(itertools.chain.from_iterable(map(parse_texts, lists)))
 
 
 def parse_literal(text: str) -> Any:
@@ -303,31 +309,35 @@ class TextIndex:
 
     def find(self, keys: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the different texts of each key, of at most `MAX_ROWS` rows; none where it has no row."""
-        hashes = np.array([_hash(key) for key in keys], np.uint64)
-        low, high = (np.searchsorted(self._hashes, hashes, side) for side in ("left", "right"))
-        ranges = [self._order[a : min(b, a + MAX_ROWS)] for a, b in zip(low, high, strict=True)]
+        hashes = _hash_keys(keys)
+        low = np.searchsorted(self._hashes, hashes, "left")
+        high = np.minimum(np.searchsorted(self._hashes, hashes, "right"), low + MAX_ROWS)
+        ranges = [self._order[first:end] for first, end in zip(low, high, strict=True)]
         content = self._read(np.unique(np.concatenate([*ranges, np.zeros(0, np.int64)])))
         texts_of_key = []
         for key, rows in zip(keys, ranges, strict=True):
-            records = [content[int(row)] for row in rows]
-            own_texts = [texts for name, texts in records if name == key]  # other keys may have the same hash
-            texts_of_key.append(tuple(dict.fromkeys(itertools.chain.from_iterable(own_texts))))
+            texts: dict[str, None] = {}
+            for row in rows.tolist():
+                record = content[row]
+                if record["key"] == key:  # other keys may have the same hash
+                    texts |= dict.fromkeys(record["texts"])
+            texts_of_key.append(tuple(texts))
         return texts_of_key
 
-    def _read(self, rows: np.ndarray) -> dict[int, tuple[str, list[str]]]:
+    def _read(self, rows: np.ndarray) -> dict[int, dict[str, Any]]:
         """Return key and texts of rows, given in ascending order."""
-        content: dict[int, tuple[str, list[str]]] = {}
+        content: dict[int, dict[str, Any]] = {}
         for block in np.unique(rows // BLOCK):
             numbers = rows[rows // BLOCK == block]
-            records = self._file.get_batch(int(block)).take(pa.array(numbers % BLOCK)).to_pylist()
-            for row, record in zip(numbers, records, strict=True):
-                content[int(row)] = record["key"].decode(), [text.decode() for text in record["texts"]]
+            records = self._file.get_batch(int(block)).take(pa.array(numbers % BLOCK)).cast(TEXT_SCHEMA)
+            content |= zip(numbers.tolist(), records.to_pylist(), strict=True)
         return content
 
 
 def index_folder(names: Iterable[str], settings: Any, folder: Path = FOLDER) -> Path:
     """Return where the index of some files is; it changes with a file's name, size or time, and with `settings`."""
-    listing = [[os.path.abspath(file.path), file.size, file.time] for name in names for file in iterate_files(name)]
+    files = itertools.chain.from_iterable(map(iterate_files, names))
+    listing = [[os.path.abspath(file.path), file.size, file.time] for file in files]
     return folder / hashlib.sha256(json.dumps([FORMAT, listing, settings]).encode()).hexdigest()[:16]
 
 
@@ -372,12 +382,13 @@ def _write_rows(path: Path, rows: IndexRows) -> np.ndarray:
     remaining = iter(rows)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         while block := list(itertools.islice(remaining, BLOCK)):
-            hashes.append(np.array([_hash(key) for key, _ in block], np.uint64))
-            keys = pa.array([key.encode() for key, _ in block], pa.large_binary())
-            texts = pa.array([[text.encode() for text in texts] for _, texts in block], SCHEMA.field("texts").type)
-            writer.write_batch(pa.record_batch([keys, texts], SCHEMA))
+            keys, texts = zip(*block, strict=True)
+            hashes.append(_hash_keys(keys))
+            batch = pa.RecordBatch.from_pydict({"key": keys, "texts": texts}, TEXT_SCHEMA)
+            writer.write_batch(batch.cast(SCHEMA))
     return np.concatenate(hashes)
 
 
-def _hash(key: str) -> int:
-    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+def _hash_keys(keys: Iterable[str]) -> np.ndarray:
+    digests = (hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest() for key in keys)
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)

@@ -37,9 +37,9 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
     """Return the files and folders of each data set of a plan. Raises UserError where the plan is damaged."""
     folders = {}
     for path in sorted(plan.glob("recaption/*.json")):
-        recaption, rewrite, annotate = (
-            read_mapping(plan / s / path.name) for s in ("recaption", "rewrite", "annotate")
-        )
+        recaption = read_mapping(path)
+        rewrite = read_mapping(plan / "rewrite" / path.name)
+        annotate = read_mapping(plan / "annotate" / path.name)
         with reading(path):
             data = recaption["params"]
             rewrites = rewrite["params"]
@@ -47,7 +47,7 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
             paths = [*expand_paths(data["path"]), *expand_paths(data["images"]), data["captions"].get("file")]
             paths += [negatives.get("file"), negatives.get("images"), data["regions"].get("file")]
             if "captions" in rewrites:
-                paths += [rewrites[name] for name in ("captions", "swap", "replace") if name in rewrites]
+                paths += map(rewrites.get, ("captions", "swap", "replace"))
             paths.append(rewrite["masked"].get("model"))
             paths += [texts.get("file") for texts in annotate["params"]["texts"].values()]
             folders[path.stem] = list(dict.fromkeys(os.path.normpath(str(name)) for name in paths if name))

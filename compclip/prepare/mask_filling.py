@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,12 +40,33 @@ SPACES = ("\u0120", "\u2581")  # what a word begins with in vocabularies of BPE 
 
 def fingerprint(cfg: MaskedSection) -> str:
     """Return a hash of the model's files. Raises UserError where there is none."""
-    if not (Path(cfg.model) / "config.json").is_file():
+    check_folder("masked.model", cfg.model, EXAMPLE)
+    return files.fingerprint(*sorted(filter(Path.is_file, Path(cfg.model).iterdir())))
+
+
+def check_folder(option: str, folder: str, example: str) -> None:
+    """Raise UserError, naming the option, for a folder without a model of transformers."""
+    if not (Path(folder) / "config.json").is_file():
         raise UserError(
-            f"masked.model={cfg.model}: no config.json there; download a model where there is a hub, as "
-            f"`hf download {EXAMPLE} --local-dir {cfg.model}`, and copy the folder to this place"
+            f"{option}={folder}: no config.json there; download a model where there is a hub, as "
+            f"`hf download {example} --local-dir {folder}`, and copy the folder to this place"
         )
-    return files.fingerprint(*sorted(path for path in Path(cfg.model).iterdir() if path.is_file()))
+
+
+@contextmanager
+def loading(option: str, folder: str, example: str) -> Iterator[dict[str, Any]]:
+    """Give the options by which transformers loads a folder: no hub, and no code of the folder's.
+
+    Raises UserError, naming the option, where transformers or the folder is absent, and for what it cannot load.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError(f"{option} needs the package transformers; run `pip install compclip[captioners]`")
+    check_folder(option, folder, example)
+    try:
+        yield {"local_files_only": True, "trust_remote_code": False}
+    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
+        reason = one_line(str(error))[:300]
+        raise UserError(f"{option}={folder}: transformers cannot open it: {reason}; give a whole model") from error
 
 
 def open_model(cfg: MaskedSection) -> FillWords:
@@ -166,30 +188,18 @@ class MaskedModel:
 
     @classmethod
     def load(cls, cfg: MaskedSection) -> MaskedModel:
-        """Load the model of a folder, on a GPU where there is one. Raises UserError saying what to install or fetch."""
-        if importlib.util.find_spec("transformers") is None:
-            raise UserError("masked.model needs the package transformers; run `pip install compclip[captioners]`")
-        fingerprint(cfg)
+        """Load the model of a folder, on a GPU where there is one. Raises UserError as `loading`."""
         device = gpus.choose_device()
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
+        with loading("masked.model", cfg.model, EXAMPLE) as options:
+            from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-        # no hub, and no code of the folder's
-        options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        try:
             tokenizer = AutoTokenizer.from_pretrained(cfg.model, **options)
             options |= {"weights_only": True, "output_loading_info": True}
-            model, loading = AutoModelForMaskedLM.from_pretrained(cfg.model, **options)
-            if tokenizer.mask_token is None:
-                raise ValueError("its tokenizer has no mask")
-            missing_weights = sorted(loading["missing_keys"])
-            if missing_weights:  # which transformers draws at random, and says so
-                raise ValueError(f"its weights lack {missing_weights[0]}")
+            model, loaded = AutoModelForMaskedLM.from_pretrained(cfg.model, **options)
+            missing_weights = sorted(loaded["missing_keys"])  # which transformers draws at random
+            if tokenizer.mask_token is None or missing_weights:
+                raise ValueError(f"no masked language model: mask {tokenizer.mask_token}, absent {missing_weights[:1]}")
             return cls(model.eval().to(device), tokenizer, cfg.model)
-        except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-            raise UserError(
-                f"masked.model={cfg.model}: transformers cannot open it: {one_line(str(error))[:300]}; it must be a "
-                "whole masked language model"
-            ) from error
 
     def likeliest(self, blanks: Sequence[MaskedPosition], top: int) -> list[list[str]]:
         """Return the likeliest words for positions, likeliest first; none where the model did not see one."""

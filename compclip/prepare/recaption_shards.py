@@ -27,7 +27,7 @@ from compclip.base.path_lists import iterate_files
 from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.config.servers import Server
-from compclip.data.sample import PictureFinder, Sample
+from compclip.data.sample import PictureFinder, Sample, list_captions
 from compclip.prepare import caption_join, region_lists, sample_cleaning, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
@@ -59,12 +59,12 @@ def recaption_tasks(cfg: Data, options: Any, code: str, blocks: Path) -> tuple[l
     counts = Counter[str]()
     paths = source.parts(cfg) if hasattr(source, "parts") else []
     source_parts = _source_files(source, cfg, paths) if paths else _copy_blocks(source, cfg, blocks, counts)
-    captioner_inputs = getattr(plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner), "reads", None)
-    captions = (file.path for file in iterate_files(cfg.captions["file"])) if cfg.captions else ()
-    negatives = stored_lists.iterate_inputs(released_lists.negative_images_config(cfg))
-    regions = (file.path for file in iterate_files(cfg.regions["file"])) if cfg.regions else ()
-    inputs = itertools.chain(captioner_inputs(cfg, options) if captioner_inputs else (), captions, negatives, regions)
-    decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps(inputs)}
+    captioner = plugins.load_plugin(plugins.CAPTIONERS, cfg.captioner)
+    inputs = captioner.reads(cfg, options) if hasattr(captioner, "reads") else []
+    negatives = cfg.negative_images if "file" in cfg.negative_images else {}
+    lists = (cfg.captions.get("file"), negatives.get("file"), negatives.get("images"), cfg.regions.get("file"))
+    files = itertools.chain.from_iterable(map(iterate_files, filter(None, lists)))
+    decided_by = asdict(cfg) | {"code": code, "reads": _hash_stamps([*inputs, *(file.path for file in files)])}
     # a longer list of files leaves the shards of the others as they are: each has its part's stamp
     for name in (*LATER_STAGES, "path", *getattr(source, "UNREAD", ())):
         decided_by.pop(name)
@@ -112,18 +112,20 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     image_hashes = array("Q")
     finder = PictureFinder(cfg.images, cfg.path)
     while named := list(itertools.islice(samples, shard_writer.ROWS)):
-        block = [replace(sample, image=finder.find(sample.image)) for sample in named]
+        block = []
+        for sample in named:
+            image = finder.find(sample.image)
+            counts["images_named_otherwise"] += image != sample.image
+            if not cfg.images_outside:
+                image_folder.check(sample.id, image)
+            image_hashes.frombytes(hashlib.blake2b(image.encode(), digest_size=8).digest())
+            block.append(replace(sample, image=image))
         for line in finder.find_shared().values():
             raise UserError(line)
-        counts["images_named_otherwise"] += sum(a.image != b.image for a, b in zip(named, block, strict=True))
-        for sample in block if not cfg.images_outside else ():
-            image_folder.check(sample.id, sample.image)
         shard_writer.save_samples(folder / NEW_BLOCK, block)
         content = fingerprint(folder / NEW_BLOCK)
         path = os.path.join(folder, f"{content[:32]}.arrow")
         os.replace(folder / NEW_BLOCK, path)
-        digests = (hashlib.blake2b(sample.image.encode(), digest_size=8).digest() for sample in block)
-        image_hashes.extend(int.from_bytes(digest, "little") for digest in digests)
         yield SourcePart(path), content + _hash_stamps(sample.image for sample in block)
     if image_hashes:
         counts["duplicate_images"] += len(image_hashes) - len(np.unique(np.frombuffer(image_hashes, np.uint64)))
@@ -158,7 +160,7 @@ def open_captioner(cfg: Data, options: Any) -> Iterator[WriteShard]:
             captioned = join_negatives(_caption(measured, caption, task.name, cfg, counts), counts)
             captioned = join_regions(captioned, counts)
             shard_writer.save_samples(path, captioned)
-            return ShardResult(len(captioned), sum(len(s.captions) for s in captioned), dict(counts))
+            return ShardResult(len(captioned), len(list_captions(captioned)), dict(counts))
 
         yield write
 
@@ -171,12 +173,14 @@ def _caption(samples: list[Sample], caption: Any, shard: str, cfg: Data, counts:
     samples, _ = _map_captions(samples, partial(clean_caption, counts=counts))
     samples, openings_dropped = _map_captions(samples, sentences.CLEAN[cfg.openings])
     if cfg.captions_each:
-        counts["captions_left_out"] += sum(max(len(s.captions) - cfg.captions_each, 0) for s in samples)
-        samples = [replace(s, captions=s.captions[: cfg.captions_each]) for s in samples]
-    long_enough = samples
-    if cfg.min_sentences:  # of 4 to 34 words, in all captions together (CLIC B.1)
-        numbers = [sum(len(sentences.training_sentences(caption)) for caption in s.captions) for s in samples]
-        long_enough = [s for s, number in zip(samples, numbers, strict=True) if number >= cfg.min_sentences]
+        total = len(list_captions(samples))
+        samples = [replace(sample, captions=sample.captions[: cfg.captions_each]) for sample in samples]
+        counts["captions_left_out"] += total - len(list_captions(samples))
+    long_enough = []
+    for sample in samples:  # sentences of 4 to 34 words, in all captions together (CLIC B.1)
+        captions = sample.captions if cfg.min_sentences else ()
+        if sum(len(sentences.training_sentences(caption)) for caption in captions) >= cfg.min_sentences:
+            long_enough.append(sample)
     counts.update(captioned=len(samples), kept=len(long_enough))
     counts["openings_dropped"] += openings_dropped
     return long_enough
@@ -206,15 +210,14 @@ def summarize_counts(cfg: Data, counts: Counter) -> dict[str, int]:
     counts = Counter(counts)
     captioned = counts.pop("captioned", 0)
     long_enough = counts.pop("kept", 0)
-    if not counts["samples"]:
-        dropped = [f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images"]
-        raise UserError(
-            f"no sample is left of {counts['images']} ({', '.join(dropped) or 'no records'}); check this data's path, "
-            "images and split"
-        )
-    if not captioned:
-        raise UserError(f"data with source {cfg.source!r}: no sample is left after captioner {cfg.captioner!r}")
     if not long_enough:
-        raise UserError(f"data with source {cfg.source!r}: no picture has min_sentences={cfg.min_sentences}; lower it")
+        fault = f"no picture has min_sentences={cfg.min_sentences}; lower it"
+        if not counts["samples"]:
+            dropped = [f"{n} {name}" for name, n in sorted(counts.items()) if n and name != "images"]
+            reasons = ", ".join(dropped) or "no records"
+            fault = f"no sample is left of {counts['images']} ({reasons}); check this data's path, images and split"
+        elif not captioned:
+            fault = f"no sample is left after captioner {cfg.captioner!r}"
+        raise UserError(f"data with source {cfg.source!r}: {fault}")
     summary = {name: n for name, n in sorted(counts.items()) if n} | {"openings_dropped": counts["openings_dropped"]}
     return summary | ({"few_sentences": captioned - long_enough} if cfg.min_sentences else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ from compclip.data import images
 from compclip.data.sample import ImageLocation
 from compclip.data.shard_files import read_batch
 from compclip.prepare import sample_cleaning
-from compclip.prepare.shard_writer import write_batch
+from compclip.prepare.shard_writer import build_columns, make_column, write_batch
 from compclip.runs.item_outcomes import CAPTION
 from compclip.text.annotation_columns import to_numpy
 
@@ -48,14 +49,12 @@ def write_records(path: Path, records: Sequence[StoredRecord], fingerprints: Seq
     for number, indices in enumerate(slices.values()):
         for index in indices:
             slices_of[index].append(number)
-    columns: dict[str, list] = {
-        name: [getattr(record, name) for record in records] for name in ("subset", "id", "texts")
-    }
-    columns["pictures"] = [[json.dumps(picture) for picture in record.pictures] for record in records]
-    columns["slices"] = slices_of
+    columns = build_columns(records, map(SCHEMA.field, ("subset", "id", "texts")))
+    pictures = [list(map(json.dumps, record.pictures)) for record in records]
+    columns["pictures"] = make_column(pictures, SCHEMA.field("pictures").type)
+    columns["slices"] = make_column(slices_of, SCHEMA.field("slices").type)
     schema = SCHEMA.with_metadata({FINGERPRINTS: json.dumps(list(fingerprints)), SLICES: json.dumps(list(slices))})
-    arrays = [pa.array(columns[field.name], field.type) for field in SCHEMA]
-    write_batch(path, pa.RecordBatch.from_arrays(arrays, schema=schema), compressed=True)
+    write_batch(path, pa.RecordBatch.from_pydict(columns, schema), compressed=True)
 
 
 def list_slices(records: Sequence[StoredRecord]) -> Members:
@@ -70,15 +69,16 @@ def list_slices(records: Sequence[StoredRecord]) -> Members:
 
 def read_sizes(records: Sequence[StoredRecord]) -> list[tuple[int, int]]:
     """Read the size of each record's first picture from its header; (0, 0) where it is missing or unreadable."""
-    locations = list(dict.fromkeys(record.pictures[0].location for record in records if record.pictures))
+    locations = [record.pictures[0].location if record.pictures else None for record in records]
+    different = list(dict.fromkeys(locations))
     with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
-        size_of = dict(zip(locations, pool.map(_read_size, locations), strict=True))
-    return [size_of[record.pictures[0].location] if record.pictures else (0, 0) for record in records]
+        sizes = dict(zip(different, pool.map(_read_size, different), strict=True))
+    return list(map(sizes.__getitem__, locations))
 
 
-def _read_size(location: ImageLocation) -> tuple[int, int]:
+def _read_size(location: ImageLocation | None) -> tuple[int, int]:
     try:
-        return images.read_size(location)
+        return images.read_size(location) if location else (0, 0)
     except images.ImageError:
         return 0, 0
 
@@ -103,14 +103,17 @@ def list_text_slices(texts: Iterable[Sequence[str]]) -> Members:
 def list_size_slices(sizes: Sequence[tuple[int, int]]) -> Members:
     """Return the slices of pictures by pixels and by shape; sizes are (width, height), (0, 0) where it is unknown."""
     members: Members = {}
+    measured = []
+    areas = []
     for index, (width, height) in enumerate(sizes):
         if width and height:
             shape = "wide" if width > 1.1 * height else "tall" if height > 1.1 * width else "square"
             members.setdefault(f"picture: {shape}", []).append(index)
-    known = [index for index, (width, height) in enumerate(sizes) if width and height]
-    areas = [round(sizes[i][0] * sizes[i][1] / 1000) for i in known]
-    by_area = _divide(areas, "picture: {} thousand pixels")
-    return members | {name: [known[i] for i in indices] for name, indices in by_area.items()}
+            measured.append(index)
+            areas.append(round(width * height / 1000))
+    for name, positions in _divide(areas, "picture: {} thousand pixels").items():
+        members[name] = [measured[position] for position in positions]
+    return members
 
 
 def list_group_slices(groups: Iterable[Sequence[str]]) -> Members:
@@ -123,11 +126,11 @@ def list_group_slices(groups: Iterable[Sequence[str]]) -> Members:
 
 
 def _name_texts(texts: Sequence[str]) -> list[str]:
-    first, *later_texts = [_words(text) for text in texts] or [()]
+    first, *later_texts = map(_words, texts or ("",))
     names = [f"word: {word}" for word in first]
-    return (
-        names + _name_edit(first, min(later_texts, key=lambda words: _distance(first, words))) if later_texts else names
-    )
+    if later_texts:
+        names += _name_edit(first, min(later_texts, key=lambda words: _distance(first, words)))
+    return names
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -141,7 +144,7 @@ def _distance(first: Sequence[str], second: Sequence[str]) -> int:
     return (a - b).total() + (b - a).total()
 
 
-def _name_edit(first: Sequence[str], second: Sequence[str]) -> list[str]:
+def _name_edit(first: tuple[str, ...], second: tuple[str, ...]) -> list[str]:
     """Name what the other text changes in the first, and where."""
     a = Counter(first)
     b = Counter(second)
@@ -155,8 +158,7 @@ def _name_edit(first: Sequence[str], second: Sequence[str]) -> list[str]:
         names.append("edit: the same words in another order")
     longer = len(second) - len(first)
     names.append(f"the other text is {'longer' if longer > 0 else 'shorter' if longer else 'as long'}")
-    common = min(len(first), len(second))
-    change = next((i for i in range(common) if first[i] != second[i]), common)
+    change = len(os.path.commonprefix([first, second]))
     third = min(2, 3 * change // max(1, len(first)))
     return [*names, f"texts part in the {('first', 'second', 'last')[third]} third"]
 
@@ -234,8 +236,8 @@ class BenchmarkRecords:
     @cached_property
     def names(self) -> list[RecordName]:
         """The records' names, in order."""
-        subsets, ids = (self.batch[column].to_pylist() for column in ("subset", "id"))
-        return list(map(RecordName, subsets, ids, range(len(ids))))
+        columns = (self.batch["subset"].to_pylist(), self.batch["id"].to_pylist())
+        return list(map(RecordName, *columns, range(len(self.batch))))
 
     @cached_property
     def _by_id(self) -> dict[str, dict[str, RecordName]]:

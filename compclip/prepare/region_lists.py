@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ijson
+import numpy as np
 
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.files import FETCH, check_regular, parse_json, replace_lone
@@ -47,9 +48,9 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
         written = index.find(keys)
         joined = []
         for sample, texts in zip(samples, written, strict=True):
-            joined.append(replace(sample, regions=_place_regions(section, sample, texts, counts)))
-        matched = sum(bool(sample.regions) for sample in joined)
-        counts.update(regions_samples=matched, regions_without=len(joined) - matched)
+            regions = _place_regions(section, sample, texts, counts)
+            counts["regions_samples" if regions else "regions_without"] += 1
+            joined.append(replace(sample, regions=regions))
         return joined
 
     return join
@@ -89,8 +90,8 @@ def place_region(cfg: Regions, sample: Sample, written: WrittenRegion) -> Region
         right = left + right
         lower = upper + lower
     width, height = (sample.width, sample.height) if cfg.unit == "pixels" else (1, 1)
-    left, right = (min(max(x / width, 0.0), 1.0) for x in (left, right))
-    upper, lower = (min(max(y / height, 0.0), 1.0) for y in (upper, lower))
+    shares = np.array([left, upper, right, lower]) / (width, height, width, height)
+    left, upper, right, lower = shares.clip(0.0, 1.0).tolist()
     if left >= right or upper >= lower:
         return "outside"
     side = math.sqrt((right - left) * sample.width * (lower - upper) * sample.height)
@@ -116,7 +117,8 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
             continue
         key_name = key_name or _find_key(record, cfg)
         key = record.get(key_name)
-        if not isinstance(key, (str, int)) or not (name := caption_join.join_key(replace_lone(str(key)), cfg.on)):
+        name = caption_join.join_key(replace_lone(str(key)), cfg.on) if isinstance(key, (str, int)) else ""
+        if not name:
             counts["regions_without_key"] += 1
             continue
         values = (record.get(cfg.column) or []) if cfg.column else [record]
@@ -144,9 +146,10 @@ def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:
         return None
     if not all(type(edge) in (int, float) and abs(edge) < LARGEST for edge in box[:4]):
         return None
-    captions, negatives = (_list_texts(value, names) for names in (cfg.caption, cfg.negatives))
-    true_texts = {caption.casefold() for caption in captions}  # tokenizers know no capitals
-    return (box[:4], captions, [n for n in negatives if n.casefold() not in true_texts]) if captions else None
+    captions = _list_texts(value, cfg.caption)
+    true_texts = set(map(str.casefold, captions))  # tokenizers know no capitals
+    negatives = [text for text in _list_texts(value, cfg.negatives) if text.casefold() not in true_texts]
+    return (box[:4], captions, negatives) if captions else None
 
 
 def _list_texts(record: Record, names: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from compclip.base import files
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import check_regular, read_mapping
+from compclip.base.files import check_regular, read_field, read_json
 from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import (
     DENSE,
@@ -33,6 +33,7 @@ from compclip.config.released_lists import (
 from compclip.config.sections import Data
 from compclip.config.servers import KINDS, rewriter_config
 from compclip.data import tables
+from compclip.data.sample import list_captions
 from compclip.data.shard_files import SAMPLES, Manifest, read_batch
 from compclip.llm import answer_cache, chat_client, local_server
 from compclip.llm.answer_cache import Answer
@@ -95,7 +96,7 @@ def rewrite_tasks(folder: Path, samples: Manifest, cfg: Data, code: str) -> list
     masked = masked_config(cfg)
     decided_by: dict = {"code": code, "rewriter": rewriter.deciding if rewriter else released and asdict(released)}
     if released:
-        decided_by["reads"] = [file for name in _released_files(released) for file in iterate_files(name)]
+        decided_by["reads"] = list(itertools.chain.from_iterable(map(iterate_files, _released_files(released))))
     if masked:
         decided_by[MASKED] = [vars(masked), mask_filling.fingerprint(masked)]
         decided_by[DENSE] = stored_lists.describe_lists(_dense_lists(masked, cfg))
@@ -119,7 +120,7 @@ def open_rewriter(cfg: Data) -> Iterator[WriteShard]:
 
         def write(task: ShardTask, path: Path) -> ShardResult:
             samples = shard_writer.load_samples(Path(task.inputs["samples"]))
-            captions = list(dict.fromkeys(caption for sample in samples for caption in sample.captions))
+            captions = list(dict.fromkeys(list_captions(samples)))
             rewrites: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
             counts = Counter[str]()
             for kind in kinds:
@@ -132,11 +133,15 @@ def open_rewriter(cfg: Data) -> Iterator[WriteShard]:
                 counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
             texts_by_kind, _ = stored_lists.find_texts(dense, samples)
             texts = list(dict.fromkeys(itertools.chain(captions, *texts_by_kind.get(DENSE, ()))))
-            columns = [texts, *([rewrites[kind].get(text, "") for text in texts] for kind in KINDS)]
-            batch = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in columns], schema=SCHEMA)
+            columns = {"caption": texts}
+            for kind in KINDS:
+                columns[kind] = [rewrites[kind].get(text, "") for text in texts]
+            batch = pa.RecordBatch.from_pydict(columns, SCHEMA)
             if fill:
                 words, fill_counts = fill(texts)
-                rows = [[{"start": start, "words": SEPARATOR.join(w)} for start, w in text] for text in words]
+                rows = []
+                for words_of_text in words:
+                    rows.append([(start, SEPARATOR.join(likeliest)) for start, likeliest in words_of_text])
                 batch = batch.append_column(WORDS, pa.array(rows, WORDS.type))
                 counts.update({f"{MASKED}/{name}": n for name, n in fill_counts.items()})
             shard_writer.write_batch(path, batch, compressed=True)
@@ -258,14 +263,10 @@ def _released_files(cfg: ReleasedRewrites) -> list[str]:
 
 
 def _read_rows(cfg: ReleasedRewrites, counts: Counter) -> Iterator[tuple[str, list[str]]]:
-    annotations = read_mapping(cfg.captions).get("annotations")
-    try:
-        captions = [clean_caption(annotation["caption"]) for annotation in annotations or ()]
-    except (LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{cfg.captions}: not COCO's captions: `annotations` with a `caption` each; fetch it again"
-        ) from error
-    files = {kind: file for kind in KINDS if (file := getattr(cfg, kind))}
+    captions = []
+    for index, row in enumerate(read_field(cfg.captions, "(whole file)", read_json(cfg.captions), "annotations", list)):
+        captions.append(clean_caption(read_field(cfg.captions, f"of annotation {index}", row, "caption")))
+    files = {kind: getattr(cfg, kind) for kind in KINDS if getattr(cfg, kind)}
     lines = [_read_lines(file, counts) for file in files.values()]
     for number, (caption, *texts) in enumerate(itertools.zip_longest(captions, *lines)):
         if caption is None or None in texts:

@@ -39,12 +39,9 @@ def clean_captions(samples: Iterable[Sample], counts: Counter) -> Iterator[Sampl
         counts["long_captions"] += sum(len(text.split()) > LONG_WORDS for text in captions)
         counts["repaired_captions"] += sum(map(has_lone, sample.captions))
         yield replace(
-            sample,
-            id=replace_lone(sample.id),
-            captions=tuple(captions),
-            url=replace_lone(sample.url),
-            sha256=replace_lone(sample.sha256),
-        )
+            sample, id=replace_lone(sample.id), captions=tuple(captions),
+            url=replace_lone(sample.url), sha256=replace_lone(sample.sha256),
+        )  # fmt: skip
 
 
 def measure_images(samples: Iterable[Sample], counts: Counter) -> list[Sample]:

@@ -134,24 +134,16 @@ def main(argv: list[str], run: Callable[[str, SafeName, Data], dict] = run_stage
     parser = CommandParser(prog="compclip stage prepare", description=description, example="--data scenes --annotate")
     parser.add_argument("--data", required=True, help="a name of the section data")
     stage = parser.add_mutually_exclusive_group()
-    stage.add_argument(
-        "--rewrite",
-        dest="stage",
-        action="store_const",
-        const=REWRITE,
-        default=RECAPTION,
-        help="have captions rewritten, after they were read",
-    )
-    stage.add_argument(
-        "--annotate", dest="stage", action="store_const", const=ANNOTATE, help="annotate the captions, the last step"
-    )
+    stage.add_argument("--rewrite", action="store_true", help="have captions rewritten, after they were read")
+    stage.add_argument("--annotate", action="store_true", help="annotate the captions, the last step")
     parser.add_grid("parameters to override")
     args = parser.parse_args(argv)
     name = safe_names.parse_name(args.data, "--data")
     params = read.load_params(args.params, args.overrides)
     if name not in params.data:
         raise unknown("data", name, params.data)
-    messages.print_counts(run(args.stage, name, params.data[name]))
+    written = REWRITE if args.rewrite else ANNOTATE if args.annotate else RECAPTION
+    messages.print_counts(run(written, name, params.data[name]))
     return 0
 
 

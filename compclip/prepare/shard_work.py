@@ -102,27 +102,29 @@ class ShardWork:
         counts = Counter(self.counts)
         shards = list[Shard]()
         lines = list[str]()
-        tars = set[str]()
+        published = set[str]()
+        work_files = {LIST}
+        blocks = set[str]()
         for task in self.items:
             facts = read_mapping(self.facts_path(task))
             shard = Shard(task.name, **facts["shard"])
             if shard.samples:
                 links.link_or_copy(self.shard_path(task), out / f"{task.name}.arrow")
+                published.add(f"{task.name}.arrow")
                 shards.append(shard)
             pictures = facts["pictures"]
             if pictures:
                 links.link_or_copy(self.pictures_path(task), out / pictures)
-                tars.add(pictures)
+                published.add(pictures)
             counts.update(facts["counts"])
-            lines.append(
-                json.dumps({"shard": task.name} | {name: n for name, n in facts["counts"].items() if n}) + "\n"
-            )
+            line = {"shard": task.name} | {name: n for name, n in facts["counts"].items() if n}
+            lines.append(json.dumps(line) + "\n")
+            work_files |= {self.shard_path(task).name, self.pictures_path(task).name, self.facts_path(task).name}
+            blocks.add(os.path.basename(task.inputs.get("path", "")))
         write_atomic(out / COUNTS, "".join(lines))
-        _remove_others(out, {f"{shard.name}.arrow" for shard in shards} | tars)
-        work_files = (self.shard_path, self.pictures_path, self.facts_path)
-        current = {path_of(task).name for task in self.items for path_of in work_files}
-        _remove_others(self.folder, current | {LIST})
-        _remove_others(self.folder / BLOCKS, {os.path.basename(task.inputs.get("path", "")) for task in self.items})
+        _remove_others(out, published)
+        _remove_others(self.folder, work_files)
+        _remove_others(self.folder / BLOCKS, blocks)
         return Manifest(tuple(shards)), counts
 
     def read_column_hashes(self) -> list[dict[str, str]]:

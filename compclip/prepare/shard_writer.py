@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -25,21 +26,11 @@ from compclip.data.shard_files import SAMPLES, VERSION, Manifest, Shard, read_ba
 from compclip.text.annotation_columns import to_numpy
 
 ROWS = 4096  # samples of a shard where the source does not come in shards
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("image", pa.string()),
-        ("captions", pa.list_(pa.string())),
-        ("split", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("offset", pa.int64()),
-        ("length", pa.int64()),
-        ("url", pa.string()),
-        ("sha256", pa.string()),
-        ("head", pa.uint64()),
-    ]
-)
+SCHEMA = pa.schema([
+    ("id", pa.string()), ("image", pa.string()), ("captions", pa.list_(pa.string())), ("split", pa.string()),
+    ("width", pa.int32()), ("height", pa.int32()), ("offset", pa.int64()), ("length", pa.int64()),
+    ("url", pa.string()), ("sha256", pa.string()), ("head", pa.uint64()),
+])  # fmt: skip
 LOCATION = [("offset", pa.int64()), ("length", pa.int64())]
 LIST_COLUMNS = {  # a shard has them where one of its samples has a value
     "members": pa.list_(pa.struct([("name", pa.string()), *LOCATION])),
@@ -118,7 +109,21 @@ def save_samples(path: Path, samples: Sequence[Sample]) -> None:
 
 def build_columns(rows: Sequence[Any], schema: Iterable[pa.Field]) -> dict[str, pa.Array]:
     """Return a column for each field of a schema, of the rows' attributes of that name."""
-    return {field.name: pa.array(list(map(attrgetter(field.name), rows)), field.type) for field in schema}
+    return {field.name: make_column(list(map(attrgetter(field.name), rows)), field.type) for field in schema}
+
+
+def make_column(values: Sequence[Any] | np.ndarray, kind: pa.DataType) -> pa.Array:
+    """Return a column of texts, integers, or lists of them. `pyarrow.array` would import pandas, for half a second."""
+    if pa.types.is_list(kind):
+        edges = np.cumsum([0, *map(len, values)])
+        entries = list(itertools.chain.from_iterable(values))
+        return pa.ListArray.from_arrays(make_column(edges, pa.int32()), make_column(entries, kind.value_type))
+    if pa.types.is_string(kind):
+        texts = [text.encode() for text in values]
+        edges = np.cumsum([0, *map(len, texts)]).astype(np.int32)
+        return pa.StringArray.from_buffers(len(texts), pa.py_buffer(edges), pa.py_buffer(b"".join(texts)))
+    numbers = np.asarray(values, str(kind))  # "int32" is its name in both
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def build_list_columns(samples: Sequence[Sample], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:
@@ -172,7 +177,7 @@ def write_noun_index(path: Path, shards: Sequence[Path]) -> None:
             for lists, selection in ((tall, ~mentions.wide), (wide_lists, mentions.wide)):
                 lists.add(mentions.codes[selection], mentions.captions[selection] + np.uint32(start))
             start += mentions.caption_count
-        columns = [pa.array(nouns, pa.string()), tall.to_arrow(), wide_lists.to_arrow()]
+        columns = [make_column(nouns, pa.string()), tall.to_arrow(), wide_lists.to_arrow()]
         write_batch(path, pa.RecordBatch.from_arrays(columns, schema=prepared_dataset.NOUNS_SCHEMA))
 
 
@@ -216,7 +221,7 @@ class _CaptionLists:
 
     def to_arrow(self) -> pa.Array:
         """Return all lists."""
-        return pa.LargeListArray.from_arrays(pa.array(self.edges, pa.int64()), pa.array(self.values, pa.uint32()))
+        return pa.LargeListArray.from_arrays(make_column(self.edges, pa.int64()), make_column(self.values, pa.uint32()))
 
 
 @contextlib.contextmanager

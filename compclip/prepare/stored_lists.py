@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -60,11 +60,11 @@ def find_texts(lists: TextLists, samples: Sequence[Sample]) -> tuple[dict[str, l
             texts[kind] = source.find_texts(samples)
         if kind == VARIATION:
             texts[kind] = [tuple(map(pack_variation, records)) for records in texts[kind]]
-            counts[f"{VARIATION}_damaged"] += sum(not packed for records in texts[kind] for packed in records)
+            counts[f"{VARIATION}_damaged"] += sum(records.count("") for records in texts[kind])
         else:
             cleaning = Counter[str]()
             texts[kind] = [_clean_texts(list_texts, cleaning) for list_texts in texts[kind]]
-            counts.update({name.replace("captions", kind): number for name, number in cleaning.items() if number})
+            counts.update(_count_as(kind, +cleaning))
         counts.update(count_texts(kind, texts[kind]))
     return texts, counts
 
@@ -103,8 +103,7 @@ def _read_member(sample: Sample, name: str) -> tuple[str, ...]:
 
 def _clean_texts(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:
     """Return the different texts that are left of some, each clean."""
-    cleaned = (clean_caption(text, counts) for text in texts)
-    return tuple(dict.fromkeys(text for text in cleaned if text))
+    return tuple(filter(None, dict.fromkeys(clean_caption(text, counts) for text in texts)))
 
 
 def count_text_rows(cfg: TextSections) -> Counter:
@@ -112,9 +111,13 @@ def count_text_rows(cfg: TextSections) -> Counter:
     counts = Counter[str]()
     for kind, section in cfg.items():
         if isinstance(section, Texts):
-            rows = caption_join.open_list(section).counts
-            counts.update({name.replace("captions", kind, 1): number for name, number in rows.items()})
+            counts.update(_count_as(kind, caption_join.open_list(section).counts))
     return counts
+
+
+def _count_as(kind: str, counts: Mapping[str, int]) -> Counter:
+    """Return the counts of a list of captions under the name of another kind of texts."""
+    return Counter({name.replace("captions", kind, 1): number for name, number in counts.items()})
 
 
 # --- pictures beside a sample ---------------------------------------------------------------------------------------
@@ -144,14 +147,7 @@ def count_rows(cfg: NegativeImages | None) -> Counter:
     """Return the number of a list's rows, and of the unusable ones by reason; nothing without a list."""
     if cfg is None or cfg.member:
         return Counter()
-    counts = caption_join.open_list(cfg).counts
-    return Counter({name.replace("captions", "negative_images", 1): n for name, n in counts.items()})
-
-
-def iterate_inputs(cfg: NegativeImages | None) -> Iterator[str]:
-    """Give all files that a sample's negative images depend on, besides those that hold its own picture."""
-    for root in (cfg.file, cfg.images) if cfg and cfg.file else ():
-        yield from (file.path for file in iterate_files(root))
+    return _count_as("negative_images", caption_join.open_list(cfg).counts)
 
 
 def _find_members(name: str, samples: Sequence[Sample]) -> list[list[NegativeImage]]:
@@ -186,17 +182,19 @@ def _join(
     with ThreadPoolExecutor(sample_cleaning.THREADS) as pool:
         measured = pool.map(_measure, itertools.chain.from_iterable(groups))
         for sample, group in zip(samples, groups, strict=True):
-            results = [next(measured) for _ in group]
-            counts.update(f"negative_images_{reason}" for reason in results if isinstance(reason, str))
-            negatives = tuple(NO_IMAGE if isinstance(result, str) else result for result in results)
+            negatives = []
+            for negative, reason in itertools.islice(measured, len(group)):
+                negatives.append(negative)
+                if reason:
+                    counts[f"negative_images_{reason}"] += 1
             counts["negative_images_samples" if negatives else "negative_images_without"] += 1
-            joined.append(replace(sample, negatives=negatives))
+            joined.append(replace(sample, negatives=tuple(negatives)))
     return joined
 
 
-def _measure(image: NegativeImage) -> NegativeImage | str:
-    """Return the picture with its checksum, or the reason why it cannot be used."""
+def _measure(image: NegativeImage) -> tuple[NegativeImage, str]:
+    """Return the picture with its checksum and "", or none and the reason why it cannot be used."""
     try:
-        return replace(image, head=sample_cleaning.read_image_header(image.picture)[2])
+        return replace(image, head=sample_cleaning.read_image_header(image.picture)[2]), ""
     except images.ImageError as error:
-        return error.reason
+        return NO_IMAGE, error.reason

@@ -91,7 +91,7 @@ def test_what_is_no_such_file_is_counted(tmp_path):
     assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
     with pytest.raises(UserError, match="set texts.column to one of 'other'"):
         read_texts(texts(tmp_path, on="key"))
-    with pytest.raises(UserError, match=".txt and .json from a folder alone"):
+    with pytest.raises(UserError, match="a.json: no such list"):
         read_texts(texts(tmp_path / "a.json", on="key"))
 
 
@@ -159,10 +159,7 @@ def project(tmp_path, monkeypatch) -> Data:
     )
     put(Path("dense/a.png.json"), '["A dog.", "A cat."]')
     put(Path("dense/b.png.json"), '["A hound."]')
-    lists = {
-        "negative": {"file": "n.jsonl", "on": "caption", "column": "n"},
-        "dense": {"file": "dense", "on": "image"},
-    }
+    lists = {"negative": {"file": "n.jsonl", "on": "caption", "column": "n"}, "dense": {"file": "dense", "on": "image"}}
     return Data("coco", "coco.json", ".", captioner="none", texts=lists)
 
 

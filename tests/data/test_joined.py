@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -157,7 +158,7 @@ def test_what_is_wrong_is_told(tmp_path, name, content, options, fault):
 
 
 def test_no_list(tmp_path):
-    with pytest.raises(UserError, match="no such list of captions"):
+    with pytest.raises(UserError, match="x.csv: no such list"):
         read_captions(config(tmp_path / "x.csv", on="url"))
     with pytest.raises(UserError, match="this has none, or several"):
         read_captions(config(tmp_path, on="url"))
@@ -231,7 +232,7 @@ def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, keys):
 
 
 def test_keys_of_one_hash_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(caption_join, "_hash", lambda key: 5)
+    monkeypatch.setattr(caption_join, "_hash_keys", lambda keys: np.full(len(keys), 5, np.uint64))
     index = caption_join.open_index(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
     assert index.find(["b", "a", "c"]) == [("2",), ("1",), ()]
 

@@ -24,8 +24,8 @@ def samples(tmp_path):
 def widths(batches):
     """A replica that tells the pictures' widths, and keeps what it was given."""
 
-    def describe(samples, pictures):
-        batches.append([s.id for s in samples])
+    def describe(pictures):
+        batches.append([str(picture.width - 10) for picture in pictures])
         return [Answer(f"{picture.width}  wide", picture.width > 16) for picture in pictures]
 
     return describe
@@ -34,7 +34,7 @@ def widths(batches):
 def test_batches_are_full_and_captions_in_order(samples):
     """The next picture takes the unreadable one's place."""
     batches = []
-    captioned, counts = _device_replicas.caption_samples(samples, [widths(batches)], 3)
+    captioned, counts = _device_replicas.caption_samples(samples, [widths(batches)], 3, "m")
     assert batches == [["0", "2", "3"], ["4", "5", "6"], ["7", "8"]]
     assert [(s.id, s.captions) for s in captioned] == [(str(i), (f"{10 + i} wide",)) for i in (0, 2, 3, 4, 5, 6, 7, 8)]
     assert +counts == {"unreadable_picture": 1, "cut_short": 2}
@@ -45,12 +45,12 @@ def test_replicas_work_side_by_side_on_the_same_batches(samples):
     alone, both = [], []
     together = threading.Barrier(2, timeout=30)
 
-    def waiting(samples, pictures):
+    def waiting(pictures):
         together.wait()
-        return widths(both)(samples, pictures)
+        return widths(both)(pictures)
 
-    assert _device_replicas.caption_samples(samples, [waiting, waiting], 2) == _device_replicas.caption_samples(
-        samples, [widths(alone)], 2
+    assert _device_replicas.caption_samples(samples, [waiting, waiting], 2, "m") == _device_replicas.caption_samples(
+        samples, [widths(alone)], 2, "m"
     )
     assert sorted(both) == alone and len(alone) == 4
 
@@ -59,12 +59,12 @@ def test_a_replica_that_fails_ends_it(samples):
     """Its error is the caller's, and what waits is not begun."""
     begun = []
 
-    def fails(samples, pictures):
-        begun.append(samples)
+    def fails(pictures):
+        begun.append(pictures)
         raise UserError("out of memory")
 
-    with pytest.raises(UserError, match="out of memory"):
-        _device_replicas.caption_samples(samples, [fails], 1)
+    with pytest.raises(UserError, match="options.model=m: out of memory"):
+        _device_replicas.caption_samples(samples, [fails], 1, "m")
     assert len(begun) <= 2
 
 

@@ -203,6 +203,6 @@ def test_files_folders_and_patterns(tmp_path):
     assert tables.list_tables([str(tmp_path / "b" / "2.csv"), str(tmp_path / "?" / "1.*"), str(tmp_path / "c")]) == [
         tmp_path / name for name in names
     ]
-    for name, line in {"none.csv": "no such table", "c/notes.md": "no table that", "d": "several formats"}.items():
+    for name, line in {"none.csv": "none.csv: no", "c/notes.md": "notes.md: no", "d": "several formats"}.items():
         with pytest.raises(UserError, match=line):
             tables.list_tables(str(tmp_path / name))

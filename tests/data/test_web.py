@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.scenes import layout
-from compclip.scenes.layout import (
-    EVERY_COLOUR,
-    EVERY_SYMBOL,
-    RARE_COLOURS,
-    RARE_SYMBOLS,
-    Scene,
-)
+from compclip.scenes.layout import EVERY_COLOUR, EVERY_SYMBOL, RARE_COLOURS, RARE_SYMBOLS, Scene
 from tests.pretrain_script import pretrain
 
 CFG = pretrain.Pretrain()

@@ -119,10 +119,7 @@ def test_a_wrong_sum_keeps_nothing(fetch, files, tmp_path, zipped, unpack):
 )
 def test_one_fails_and_the_next_has_its_turn(fetch, files, tmp_path, special, message):
     files.specials["/a.bin"], files.bodies["/b.bin"] = special, b"b"
-    catalogue = {
-        "bad": web(files, files={"a.bin": {"size": 50}}),
-        "good": web(files, files={"b.bin": {}}),
-    }
+    catalogue = {"bad": web(files, files={"a.bin": {"size": 50}}), "good": web(files, files={"b.bin": {}})}
     code, out, error = fetch(catalogue, "bad", "good")
     assert (code, error.count("\n")) == (2, 1)
     assert message in error

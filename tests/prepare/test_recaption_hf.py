@@ -135,7 +135,7 @@ def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
     with pytest.raises(UserError, match="pickle: transformers cannot open it: "):
         hf.load_model(str(folder), "cpu")
     (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(UserError, match="pickle: an adapter, which names a model elsewhere"):
+    with pytest.raises(UserError, match="pickle: .*an adapter, which names a model elsewhere"):
         hf.load_model(str(folder), "cpu")
     assert not ran.exists()
 
@@ -150,5 +150,5 @@ def test_damaged_weights_are_one_line(tmp_path, blip, damage):
 
 
 def test_more_tokens_than_the_model_has_places_for_is_one_line(blip, samples):
-    with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower max_new_tokens=64"):
+    with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower batch_size=16 or max_new_tokens"):
         captioned(hf, samples[:1], hf.Config(str(blip), device="cpu"))

@@ -23,8 +23,7 @@ from compclip.model.inference_towers import ReplicaPool
 from compclip.runs import gpus
 
 READERS = 4  # threads that read pictures; decoding runs outside of Python's lock
-# a replica: a batch of samples and their pictures -> a caption each
-DescribeBatch = Callable[[list[Sample], list[Image.Image]], list[Answer]]
+DescribePictures = Callable[[list[Image.Image]], list[Answer]]  # a replica: a caption for each picture of a batch
 LoadedSample = tuple[Sample, Image.Image]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -52,17 +51,24 @@ def parse_devices(option: str) -> list[str]:
 
 
 def caption_samples(
-    samples: list[Sample], replicas: Sequence[DescribeBatch], size: int
+    samples: list[Sample], replicas: Sequence[DescribePictures], size: int, model: str
 ) -> tuple[list[Sample], Counter]:
     """Return the samples with the model's captions instead of theirs, asked for in batches of `size`.
 
-    Dropped and counted: unreadable pictures, empty captions. Counted: captions that were cut short.
+    Dropped and counted: unreadable pictures, empty captions. Counted: captions that were cut short. Raises UserError,
+    naming the `model`, for whatever a replica raises.
     """
     free_replicas = ReplicaPool(replicas)
 
     def describe(batch: list[LoadedSample]) -> tuple[list[LoadedSample], list[Answer]]:
-        with free_replicas.take() as replica:
-            return batch, replica([sample for sample, _ in batch], [picture for _, picture in batch])
+        try:
+            with free_replicas.take() as replica:
+                return batch, replica([picture for _, picture in batch])
+        except Exception as error:  # a tokenizer of another model, more tokens than places, too little memory
+            reason = f"cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}"
+            reason += f"; lower batch_size={size} or max_new_tokens, or take a whole model's folder"
+            reason = str(error) if isinstance(error, UserError) else reason
+            raise UserError(f"options.model={model}: {reason}") from error
 
     counts = Counter[str]()
     captioned = []

@@ -24,9 +24,8 @@ from PIL import Image
 from pydantic import PositiveInt
 from torch import Tensor
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
 from compclip.config.validation import RequiredText
-from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
 from compclip.model import backbone, tokenizers
 from compclip.model.clip_model import ClipModel
@@ -65,9 +64,11 @@ def reads(data: Data, cfg: Config) -> list[str]:
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """Give a captioner with its model loaded on each device. Raises UserError for what is no CoCa model."""
-    models = [load_captioner(cfg.model, cfg.weights, device) for device in _device_replicas.parse_devices(cfg.device)]
-    replicas = [functools.partial(_describe_batch, model, cfg) for model in models]
-    yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
+    replicas = []
+    for device in _device_replicas.parse_devices(cfg.device):
+        model = load_captioner(cfg.model, cfg.weights, device)
+        replicas.append(functools.partial(_describe_pictures, model))
+    yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size, cfg.model)
 
 
 def load_captioner(name: str, weights: str = "", device: str = "cpu") -> ClipModel:
@@ -79,17 +80,11 @@ def load_captioner(name: str, weights: str = "", device: str = "cpu") -> ClipMod
     return model
 
 
-def _describe_batch(model: ClipModel, cfg: Config, samples: list[Sample], pictures: list[Image.Image]) -> list[Answer]:
-    try:
-        pixels_B3HW = model.pixels(pictures).to(model.clip.logit_scale.device)
-        places = min(model.clip.text.context_length, model.clip.text_decoder.context_length)
-        tokens_BT = generate(model.clip, pixels_B3HW, min(MAX_NEW_TOKENS, places))
-        return [_decode(row) for row in tokens_BT.tolist()]
-    except Exception as error:  # parts that do not go together, too little memory
-        raise UserError(
-            f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
-            f"batch_size={cfg.batch_size}, or take a whole CoCa model"
-        ) from error
+def _describe_pictures(model: ClipModel, pictures: list[Image.Image]) -> list[Answer]:
+    pixels_B3HW = model.pixels(pictures).to(model.clip.logit_scale.device)
+    places = min(model.clip.text.context_length, model.clip.text_decoder.context_length)
+    tokens_BT = generate(model.clip, pixels_B3HW, min(MAX_NEW_TOKENS, places))
+    return list(map(_decode, tokens_BT.tolist()))
 
 
 @torch.inference_mode()

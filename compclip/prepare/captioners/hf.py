@@ -4,14 +4,12 @@
     options: {model: models/blip-image-captioning-base}
 
 Two kinds of models: those whose answer is the caption alone (BLIP and encoder-decoders like it), and those that want a
-chat, which their processor has a template for (LLaVA, Qwen2.5-VL); these get CLIC's query. The only importer of
-transformers.
+chat, which their processor has a template for (LLaVA, Qwen2.5-VL); these get CLIC's query.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,11 +22,11 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from compclip.base import worker_processes
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
 from compclip.config.validation import RequiredText
-from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
+from compclip.prepare import mask_filling
 from compclip.prepare.captioners import QUERY, QUERY_TOKENS, Caption, _device_replicas
 
 if TYPE_CHECKING:
@@ -59,37 +57,20 @@ def reads(data: Data, cfg: Config) -> list[str]:
 @contextmanager
 def opened(data: Data, cfg: Config) -> Iterator[Caption]:
     """Give a captioner with its model loaded on each device. Raises UserError for no usable model of transformers."""
-    replicas = [
-        functools.partial(_describe_batch, *load_model(cfg.model, device), cfg)
-        for device in _device_replicas.parse_devices(cfg.device)
-    ]
-    yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size)
-
-
-def _describe_batch(
-    processor: Any, model: Any, cfg: Config, samples: list[Sample], pictures: list[Image.Image]
-) -> list[Answer]:
-    try:
-        return describe_pictures(processor, model, pictures, cfg)
-    except UserError as error:
-        raise UserError(f"options.model={cfg.model}: {error}") from error
-    except Exception as error:  # a tokenizer of another model, more tokens than it has places for, too little memory
-        raise UserError(
-            f"options.model={cfg.model}: cannot caption: {type(error).__name__}: {one_line(str(error))[:300]}; lower "
-            f"max_new_tokens={choose_max_tokens(processor, cfg)} or batch_size={cfg.batch_size}, or take a whole "
-            "model's folder"
-        ) from error
+    replicas = []
+    for device in _device_replicas.parse_devices(cfg.device):
+        replicas.append(functools.partial(describe_pictures, *load_model(cfg.model, device), cfg))
+    yield lambda samples, shard: _device_replicas.caption_samples(samples, replicas, cfg.batch_size, cfg.model)
 
 
 # B pictures, L tokens with the prompt's
 
 
 @torch.inference_mode()
-def describe_pictures(processor: Any, model: Any, pictures: list[Image.Image], cfg: Config) -> list[Answer]:
+def describe_pictures(processor: Any, model: Any, cfg: Config, pictures: list[Image.Image]) -> list[Answer]:
     """Return a caption of each picture, decoded greedily."""
-    inputs = _build_inputs(processor, pictures, [choose_prompt(processor, cfg)] * len(pictures)).to(
-        model.device, dtype=model.dtype
-    )
+    prompts = [choose_prompt(processor, cfg)] * len(pictures)
+    inputs = _build_inputs(processor, pictures, prompts).to(model.device, dtype=model.dtype)
     tokens_BL = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=choose_max_tokens(processor, cfg))
     if not uses_chat(processor):
         return [Answer(text) for text in processor.batch_decode(tokens_BL, skip_special_tokens=True)]
@@ -195,21 +176,18 @@ def _build_inputs(
         return processor(images=pictures, return_tensors="pt", **options)
     texts = [chat + ending for chat in _write_chats(processor, prompts, dialogue)]
     has_bos = bool(processor.tokenizer.bos_token) and texts[0].startswith(processor.tokenizer.bos_token)
-    return processor(
-        text=texts,
-        images=[[picture] for picture in pictures],
-        padding=True,
-        add_special_tokens=not has_bos,
-        return_tensors="pt",
-    )
+    options = {"padding": True, "add_special_tokens": not has_bos, "return_tensors": "pt"}
+    return processor(text=texts, images=[[picture] for picture in pictures], **options)
 
 
 def _write_chats(processor: Any, prompts: Sequence[str], dialogue: str) -> list[str]:
     """Return prompts as chats. Raises UserError for a template, which may hold any loop, that does not end."""
+
+    def write() -> list[str]:
+        return [_write_chat(processor, prompt, dialogue) for prompt in prompts]
+
     try:
-        return worker_processes.run_within(
-            TEMPLATE_S, lambda: [_write_chat(processor, prompt, dialogue) for prompt in prompts]
-        )
+        return worker_processes.run_within(TEMPLATE_S, write)
     except TimeoutError:
         raise UserError(
             f"the chat template of the model's folder is not through after {TEMPLATE_S:g} s; take the template that "
@@ -227,32 +205,19 @@ def _write_chat(processor: Any, prompt: str, dialogue: str) -> str:
 
 def load_model(folder: str, device: str) -> tuple[Any, Any]:
     """Return processor and model of a folder, on a device. Raises UserError saying what to install or to download."""
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError("captioner 'hf' needs the package transformers; run `pip install compclip[captioners]`")
-    if not (Path(folder) / "config.json").is_file():
-        raise UserError(
-            f"options.model={folder}: no config.json there; download a model where there is a hub, as "
-            f"`hf download {EXAMPLE} --local-dir {folder}`, and copy the folder to this place"
-        )
-    if (Path(folder) / "adapter_config.json").is_file():
-        raise UserError(f"options.model={folder}: an adapter, which names a model elsewhere; merge it into that one")
-    if CLIP_T5 in str(read_mapping(Path(folder) / "config.json").get("architectures")):
-        raise UserError(
-            f"options.model={folder}: CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP, or "
-            "its authors' program (github.com/linzhiqiu/t2v_metrics)"
-        )
-    from transformers import AutoModelForImageTextToText, AutoProcessor
+    with mask_filling.loading("options.model", folder, EXAMPLE) as options:
+        if (Path(folder) / "adapter_config.json").is_file():
+            raise ValueError("an adapter, which names a model elsewhere; merge it into that one")
+        if CLIP_T5 in str(read_mapping(Path(folder) / "config.json").get("architectures")):
+            raise ValueError(
+                "CLIP-FlanT5 is no class of transformers; take LLaVA-1.5 or InstructBLIP, or its authors' program "
+                "(github.com/linzhiqiu/t2v_metrics)"
+            )
+        from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    offline: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # nor code of the folder
-    try:
-        processor = AutoProcessor.from_pretrained(folder, **offline)
-        model = AutoModelForImageTextToText.from_pretrained(folder, weights_only=True, dtype="auto", **offline)
+        processor = AutoProcessor.from_pretrained(folder, **options)
+        model = AutoModelForImageTextToText.from_pretrained(folder, weights_only=True, dtype="auto", **options)
         if uses_chat(processor):
             processor.tokenizer.padding_side = "left"  # answers begin where prompts end
             processor.tokenizer.pad_token = processor.tokenizer.pad_token or processor.tokenizer.eos_token
         return processor, model.eval().to(device)
-    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-        raise UserError(
-            f"options.model={folder}: transformers cannot open it: {one_line(str(error))[:300]}; it "
-            "must be a whole image-to-text model"
-        ) from error

@@ -8,9 +8,9 @@ part)` gives the samples of one of them; it may name keys of the section as `UNR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compclip.data.caption_files import CaptionedPicture
 from compclip.data.sample import Sample
@@ -24,6 +24,12 @@ def make_samples(cfg: Data, pictures: Sequence[CaptionedPicture]) -> Iterator[Sa
     ids = make_ids([picture.name for picture in pictures])
     for sample_id, picture in zip(ids, pictures, strict=True):
         yield Sample(sample_id, str(Path(cfg.images) / picture.name), tuple(picture.captions), cfg.split)
+
+
+def read_text(content: Mapping[str, Any], name: str) -> str:
+    """Return a text of a sample's .json, "" where it has none of this name."""
+    value = content.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def make_ids(names: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from compclip.config.released_lists import Columns
 from compclip.config.sections import Data
 from compclip.data import tables
 from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, Sample
-from compclip.prepare.sources import table
+from compclip.prepare.sources import read_text, table
 
 METADATA = "metadata"  # the hub's imagefolder has captions in a table of this name
 JSON = ".json"
@@ -63,9 +63,9 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
         if file.suffix.lower() == JSON and not captions and not picture_name:  # of something else than a picture
             continue
         has_captions = True
-        url, sha256 = (value if isinstance(value := content.get(key), str) else "" for key in ("url", "sha256"))
-        image = picture.with_name(picture_name or f"{picture.name}.jpg")
-        yield Sample(name, str(image), tuple(captions), cfg.split, url=url, sha256=sha256)
+        image = str(picture.with_name(picture_name or f"{picture.name}.jpg"))
+        url = read_text(content, "url")
+        yield Sample(name, image, tuple(captions), cfg.split, url=url, sha256=read_text(content, "sha256"))
     if not has_captions:
         raise UserError(f"{cfg.path}: no picture has a .txt or .json beside it; name the folder of the captions")
 
@@ -79,7 +79,8 @@ def find_metadata(folder: Path) -> list[Path]:
 def _find_file(stem: Path, endings: Sequence[str]) -> str:
     """Return the name of the file that is `stem` with the first of the endings, in any case; "" where there is none."""
     names = _list_names(str(stem.parent))
-    return next((names[key] for ending in endings if (key := f"{stem.name}{ending}") in names), "")
+    candidates = (f"{stem.name}{ending}" for ending in endings)
+    return next(filter(None, map(names.get, candidates)), "")
 
 
 @functools.lru_cache(maxsize=2)  # the files of a folder come one after the other

@@ -153,7 +153,11 @@ def _read_pictures(cfg: Data, config: Config, paths: Sequence[Path], counts: Cou
                 faults.add("no_picture", number)
                 continue
             try:
-                texts = [text for column in caption_columns for text in _list_texts(values[column], config.lists)]
+                texts = list[str]()
+                for column in caption_columns:
+                    value = values[column]
+                    written = [value] if isinstance(value, str) else value
+                    texts += caption_join.parse_lists(written) if config.lists else written
             except ValueError:
                 faults.add("damaged_lists", number)
                 continue
@@ -174,11 +178,6 @@ def _choose_columns(path: Path, config: Config) -> tuple[str, list[str]]:
         for name in config.captions or [""]
     ]
     return picture, captions
-
-
-def _list_texts(value: str | list[str], are_lists: bool) -> list[str]:
-    texts = [value] if isinstance(value, str) else value
-    return [text for written in texts for text in caption_join.parse_texts(written)] if are_lists else texts
 
 
 def _locate_picture(picture: TablePicture | str, folders: Sequence[str]) -> ImageLocation:

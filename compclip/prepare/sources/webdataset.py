@@ -23,6 +23,7 @@ from compclip.config.sections import Data
 from compclip.data import tar_members
 from compclip.data.sample import CAPTION_ENDINGS, Sample, SampleMember
 from compclip.data.tar_members import DamagedTar, TarMember, TarSample
+from compclip.prepare.sources import read_text
 
 MEMBERS = True  # further ones may be named
 UNREAD = ("images",)  # keys of the section that decide no sample
@@ -44,11 +45,12 @@ def parts(cfg: Data) -> list[str]:
 def _find_tars(folder: Path) -> list[str]:
     tars = sorted(p for p in folder.rglob("*.tar") if p.is_file())
     if not tars:
-        packed = next((p for p in folder.rglob("*") if p.name.endswith(COMPRESSED)), None)
-        if packed:
-            raise UserError(f"{packed}: compressed, and pictures are read from where they lie; unpack it to a .tar")
-        raise UserError(f"{folder}: no *.tar there; download with img2dataset --output_format webdataset")
-    return [str(p) for p in tars]
+        fault = f"{folder}: no *.tar there; download with img2dataset --output_format webdataset"
+        for path in folder.rglob("*"):
+            if path.name.endswith(COMPRESSED):
+                fault = f"{path}: compressed, and pictures are read from where they lie; unpack it to a .tar"
+        raise UserError(fault)
+    return list(map(str, tars))
 
 
 def records(cfg: Data, counts: Counter, part: str) -> Iterator[Sample]:
@@ -75,19 +77,15 @@ def _build_sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Coun
         return
     metadata = _read_json(group, tar)
     captions = _read_captions(group.first_of(CAPTION_ENDINGS), metadata, tar, counts)
-    url, sha256 = (value if isinstance(value := metadata.get(name), str) else "" for name in ("url", "sha256"))
-    members = [(name, group.members[name]) for name in released_lists.tar_members(cfg) if name in group.members]
+    members = []
+    for name in released_lists.tar_members(cfg):
+        member = group.members.get(name)
+        if member and member.size:
+            members.append(SampleMember(name, member.offset, member.size))
     yield Sample(
-        f"{stem}/{group.key}",
-        tar,
-        captions,
-        cfg.split,
-        offset=picture.offset,
-        length=picture.size,
-        url=url,
-        sha256=sha256,
-        members=tuple(SampleMember(name, member.offset, member.size) for name, member in members if member.size),
-    )
+        f"{stem}/{group.key}", tar, captions, cfg.split, offset=picture.offset, length=picture.size,
+        url=read_text(metadata, "url"), sha256=read_text(metadata, "sha256"), members=tuple(members),
+    )  # fmt: skip
 
 
 def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
 
 def _read_captions(member: TarMember | None, metadata: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
     if member is None:
-        return (metadata["caption"],) if isinstance(metadata.get("caption"), str) else ()
+        return (read_text(metadata, "caption"),) if "caption" in metadata else ()
     raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES)
     if raw is None:
         counts["unreadable_captions"] += 1
