@@ -66,13 +66,13 @@ def conclip_released(annotation: Annotation, rng: np.random.Generator) -> str | 
 
 def denies(a: Annotation) -> bool:
     """Return whether a caption denies something."""
-    return any(a.word(t).lower() in DENIED for t in range(len(a)))
+    return not DENIED.isdisjoint(a.lower_words())
 
 
 def _apply_kind(
     a: Annotation, finders: Sequence[Callable[[Annotation], list[Edit]]], rng: np.random.Generator
 ) -> str | None:
-    kinds = [places for find in finders if (places := find(a))]
+    kinds = list(filter(None, [find(a) for find in finders]))
     return _apply_one(a, kinds[rng.integers(len(kinds))], rng) if kinds and not denies(a) else None
 
 
@@ -96,9 +96,12 @@ def _find_predicates(a: Annotation) -> list[Edit]:
 
 def _find_withs(a: Annotation) -> list[Edit]:
     """Find each "with" that has an object, which becomes "without"."""
-    has = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "pobj"}
-    tokens = [t for t in range(len(a)) if a.word(t).lower() == "with" and a.pos[t] == "ADP" and t in has]
-    return [(a.ends[t], a.ends[t], "out") for t in tokens if word_edits.is_word(a, t)]
+    edits = []
+    for t, word in enumerate(a.lower_words()):
+        is_with = word == "with" and a.pos[t] == "ADP" and word_edits.is_word(a, t)
+        if is_with and a.dependents(t, "pobj"):
+            edits.append((a.ends[t], a.ends[t], "out"))
+    return edits
 
 
 def _find_things(a: Annotation) -> list[Edit]:
@@ -114,13 +117,15 @@ def _find_things(a: Annotation) -> list[Edit]:
 def _find_statements(a: Annotation) -> list[Edit]:
     """Find verbs and what is said of nouns: as `_find_predicates`, and finite verbs, by "does not"."""
     edits = _find_predicates(a)
-    left_alone = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "conj" and a.pos[t] == "VERB"}  # "jumps and runs"
-    left_alone |= {a.heads[t] for t, dep in enumerate(a.dep) if dep in AUXILIARIES and a.pos[t] in ("AUX", "PART")}
-    has_subject = {a.heads[t] for t, dep in enumerate(a.dep) if dep in SUBJECTS}
     for t, tag in enumerate(a.tag):
-        is_statement = tag in FINITE and a.pos[t] == "VERB" and t in has_subject and t not in left_alone
-        if is_statement and a.dep[t] != "conj" and word_edits.is_word(a, t) and a.lemma[t].lower() not in NO_STATEMENTS:
-            edits.append((a.starts[t], a.ends[t], f"{FINITE[tag]} {a.lemma[t].lower()}"))
+        lemma = a.lemma[t].lower()
+        if tag not in FINITE or a.pos[t] != "VERB" or a.dep[t] == "conj" or lemma in NO_STATEMENTS:
+            continue
+        verbs = [a.pos[verb] for verb in a.dependents(t, "conj")]  # "jumps and runs"
+        helpers = [a.pos[helper] for helper in a.dependents(t, *AUXILIARIES)]
+        is_left_alone = "VERB" in verbs or "AUX" in helpers or "PART" in helpers
+        if a.dependents(t, *SUBJECTS) and not is_left_alone and word_edits.is_word(a, t):
+            edits.append((a.starts[t], a.ends[t], f"{FINITE[tag]} {lemma}"))
     return edits
 
 

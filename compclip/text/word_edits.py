@@ -10,6 +10,8 @@ import numpy as np
 from compclip.text.annotation import Annotation, Span
 
 Edit = tuple[Span, str]  # tokens, and the words that stand there instead
+VERB_LETTERS = {"VERB": "V", "ADV": "R", "AUX": "A"}
+VERB_PHRASE = re.compile("V?R*A*V+")  # over one letter a token
 _BEFORE = frozenset('"“”„«([{—')
 _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _AFTER = frozenset('"“”»)]}—.,;:!?…')
@@ -18,6 +20,11 @@ _AFTER = frozenset('"“”»)]}—.,;:!?…')
 def word_set(text: str) -> frozenset[str]:
     """Return the words of `text`, which white space separates."""
     return frozenset(text.split())
+
+
+def split_phrases(text: str, separator: str = ",") -> tuple[str, ...]:
+    """Return the words and phrases of `text` that a mark separates, with single spaces; empty ones are left out."""
+    return tuple(" ".join(phrase.split()) for phrase in text.split(separator) if phrase.strip())
 
 
 def draw_index(rng: np.random.Generator, count: int) -> int:
@@ -42,6 +49,23 @@ def is_bounded(text: str, start: int, end: int) -> bool:
     if after == " " or after.isspace():
         return True
     return after in _AFTER and not text[end + 1 : end + 2].isalnum()  # not within "dog.jpg"
+
+
+def write_like(old: str, new: str) -> str:
+    """Return words in capitals, or with a capital first letter, where those that they replace are written so."""
+    if not old[:1].isupper():
+        return new
+    return new.upper() if old.isupper() and len(old) > 1 else capitalize_first(new)
+
+
+def are_bounded(a: Annotation, *spans: Span) -> bool:
+    """Return whether spans of tokens are bounded so."""
+    return all(is_bounded(a.text, *a.chars(span)) for span in spans)
+
+
+def spell_verbs(a: Annotation) -> str:
+    """Return one letter for each token, in which VERB_PHRASE finds verb phrases."""
+    return "".join([VERB_LETTERS.get(pos, "-") for pos in a.pos])
 
 
 def is_word(annotation: Annotation, token: int) -> bool:

@@ -96,8 +96,8 @@ def test_a_shard_without_relatives_has_no_column_of_them(annotated):
     value = annotated["The dog chases the cat."]
     table = (("fox", "sea lion"), (3, 1))
     weighed = replace(value, relatives=(((), ()), table, *[((), ())] * 4))
-    assert "relatives" not in columns([value]).arrays()
-    assert columns([weighed]).arrays()["relatives"].to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
+    assert "relatives" not in pa.RecordBatch.from_struct_array(columns([value]).array()).schema.names
+    assert columns([weighed]).array().field("relatives").to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
 
 
 def test_numbers_are_as_wide_as_they_must_be():
@@ -128,7 +128,7 @@ def test_equal_captions_give_equal_bytes(annotated):
 
 
 def test_a_column_has_the_nouns_of_first_sentences(annotated):
-    named = columns([annotated["Two dogs and three cats sleep."], annotated[""]]).arrays()
-    assert named["nouns"].to_pylist() == [["dogs", "cats"], []]
-    rows = AnnotationRows(pa.RecordBatch.from_pydict(named))
+    array = columns([annotated["Two dogs and three cats sleep."], annotated[""]]).array()
+    assert array.field("nouns").to_pylist() == [["dogs", "cats"], []]
+    rows = AnnotationRows(array)
     assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
