@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compclip.text import lexicon
 from compclip.text.annotation import Annotation
 from compclip.text.word_edits import word_set
 
 _LISTS = lexicon.TABLES["agreement"]
-SINGULAR = "NN"
 PLURAL = "NNS"
 ONE = word_set("a an one each every another either neither this that")  # a countable singular is behind them
-IRREGULAR = {
-    "person": ("people",), "people": ("people",), "child": ("children",), "foot": ("feet",), "tooth": ("teeth",),
-    "goose": ("geese",),
-    "mouse": ("mice",), "leaf": ("leaves",), "shelf": ("shelves",), "knife": ("knives",), "wolf": ("wolves",),
-    "calf": ("calves",), "loaf": ("loaves",), "half": ("halves",), "life": ("lives",), "wife": ("wives",),
-    "scarf": ("scarves",), "stomach": ("stomachs",), "hoof": ("hooves",), "elf": ("elves",),
-    "thief": ("thieves",), "ox": ("oxen",),
-}  # fmt: skip
+IRREGULAR = _LISTS["irregular"]
 MASS = word_set(_LISTS["mass"])
 PLURAL_ONLY = word_set(_LISTS["plural_only"])
 SUBJECTS = ("nsubj", "nsubjpass")
@@ -144,7 +136,7 @@ _THIRD_PERSON = {"have": "has", "be": "is", "do": "does", "go": "goes"}
 _PARTICIPLE = re.compile(r".*(?:n|ne)|[a-z]*[^aeiou]u(?:ng|nk|m|n)")  # "eaten", "gone", "sung"
 
 
-def inflect(lemma: str, tag: str, irregular: Mapping[str, tuple[str, ...]]) -> str | None:
+def inflect(lemma: str, tag: str, irregular: Mapping[str, Sequence[str]]) -> str | None:
     """Return the form of `lemma` for a Penn tag, None where it takes two words ("more beautiful").
 
     `irregular`: the irregular forms of lemmas of this part of speech, in any order.

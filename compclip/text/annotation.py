@@ -106,23 +106,17 @@ class Annotation:
         if begin == 0 and end == len(self.text):
             return self
         low, high = self.tokens((begin, end))
-        tokens_of_sentence = slice(low, high)
+        fields = {name: getattr(self, name)[low:high] for name in (*WORDS, "candidates", "masked", "relatives")}
         return Annotation(
             text=self.text[begin:end],
-            starts=_shift(self.starts[tokens_of_sentence], begin),
-            ends=_shift(self.ends[tokens_of_sentence], begin),
-            pos=self.pos[tokens_of_sentence],
-            tag=self.tag[tokens_of_sentence],
-            lemma=self.lemma[tokens_of_sentence],
-            dep=self.dep[tokens_of_sentence],
-            heads=_shift(self.heads[tokens_of_sentence], low),
+            starts=_shift(self.starts[low:high], begin),
+            ends=_shift(self.ends[low:high], begin),
+            heads=_shift(self.heads[low:high], low),
             sentences=((0, end - begin),),
             chunks=_spans_within(self.chunks, low, high),
             verbs=_spans_within(self.verbs, low, high),
-            candidates=self.candidates[tokens_of_sentence],
-            masked=self.masked[tokens_of_sentence],
             stored=self.stored,
-            relatives=self.relatives[tokens_of_sentence],
+            **fields,
         )
 
     def chunk_at(self, token: int) -> Span | None:

@@ -22,16 +22,7 @@ GROUNDS = "dirt mud; gravel stone cobblestone; sand; concrete cement asphalt; wo
 SURFACES = "sandy; muddy"
 OPPOSITES = _LISTS["opposites"]
 PLACES = _LISTS["places"]
-USES = {  # words of place that have these alternatives where `_has_use` says so
-    "at": ("far from",),
-    "from": ("toward",),
-    "up": ("down",),
-    "down": ("up",),
-    "behind": ("in front of",),
-    "looking at": ("looking away from",),
-    "hanging from": ("standing on", "lying on"),
-    "with": ("without",),
-}
+USES = _LISTS["uses"]  # words of place that have these alternatives where `_has_use` says so
 LAST_RESORT = "without"  # few captions deny: a word that tells all its texts apart
 MEETING_PLACES = word_set(_LISTS["meeting_places"])
 MOTIONS = word_set(_LISTS["motions"])
@@ -101,7 +92,7 @@ def find_fitting(a: Annotation, kind: str, span: Span) -> tuple[str, ...]:
     if words == "at" and a.heads[low] == low - 1 and a.lemma[low - 1].lower() in LOOKS:
         return ("away from",) if _find_objects(a, range(low, high), high, "pobj") else ()
     if words in USES and _has_use(a, words, low, high):
-        return USES[words]
+        return tuple(USES[words])
     return find_alternatives(kind, a.text, span) if _is_place(a, low, high) else ()
 
 

@@ -11,8 +11,6 @@ The rules `…_released` put "no" before any thing ("sliding down no slide"), an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
 from compclip.text import caption_words, lexicon, scene_graph, word_edits
@@ -41,27 +39,27 @@ PARTS = word_edits.word_set(_LISTS["parts"])
 @reads_columns("tokens", "chunks", "lemma")
 def crepe(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing; every kind of edit that the caption allows has the same chance. None where it allows none."""
-    return _apply_kind(annotation, (_find_statements, _find_companions, _find_objects_and_places), rng)
+    places = _find_objects_and_places(annotation)
+    return _deny_one(annotation, [_find_statements(annotation), _find_companions(annotation), places], rng)
 
 
 @reads_columns("tokens", "chunks")
 def crepe_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing by "not", "without" or "no", wherever it stands; None where the caption allows none."""
-    return _apply_kind(annotation, (_find_predicates, _find_withs, _find_things), rng)
+    things = _find_things(annotation)
+    return _deny_one(annotation, [_find_predicates(annotation), _find_withs(annotation), things], rng)
 
 
 @reads_columns("tokens", "chunks", "lemma")
 def conclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first; None for a caption without such a thing."""
-    places = [*_find_companions(annotation), *_find_objects_and_places(annotation)]
-    return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
+    return _deny_one(annotation, [_find_companions(annotation) + _find_objects_and_places(annotation)], rng)
 
 
 @reads_columns("tokens", "chunks")
 def conclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first, by "no" or "without"; None for a caption without such a thing."""
-    places = [*_find_withs(annotation), *_find_things(annotation)]
-    return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
+    return _deny_one(annotation, [_find_withs(annotation) + _find_things(annotation)], rng)
 
 
 def denies(a: Annotation) -> bool:
@@ -69,15 +67,13 @@ def denies(a: Annotation) -> bool:
     return not DENIED.isdisjoint(a.lower_words())
 
 
-def _apply_kind(
-    a: Annotation, finders: Sequence[Callable[[Annotation], list[Edit]]], rng: np.random.Generator
-) -> str | None:
-    kinds = list(filter(None, [find(a) for find in finders]))
-    return _apply_one(a, kinds[rng.integers(len(kinds))], rng) if kinds and not denies(a) else None
-
-
-def _apply_one(a: Annotation, places: list[Edit], rng: np.random.Generator) -> str:
-    start, end, new = places[rng.integers(len(places))]
+def _deny_one(a: Annotation, kinds: list[list[Edit]], rng: np.random.Generator) -> str | None:
+    """Make one edit, each kind that has some by the same chance; None for a caption that denies something already."""
+    kinds = list(filter(None, kinds))
+    if not kinds or denies(a):
+        return None
+    edits = kinds[rng.integers(len(kinds))]
+    start, end, new = edits[rng.integers(len(edits))]
     return word_edits.replace_span(a.text, (start, end), new)
 
 

@@ -33,45 +33,11 @@ class Replacement:
     use: str
 
 
-def _entries(use: str, pairs: str) -> list[Replacement]:
-    entries = []
-    for pair in pairs.split("; "):
-        old, new = pair.split(" > ")
-        entries.append(Replacement(tuple(old.split()), new, use))
-    return entries
-
-
-TABLE = (
-    # Table 1: 14 relations; "riding" alone as in the example printed for "riding on"
-    *_entries(
-        PREPOSITION,
-        "in > within; behind > to the rear of; on top of > on; near > next to; next to > near; "
-        "under > beneath; by > near; above > on top of",
-    ),
-    *_entries(
-        ACTION,
-        "wearing > in; wears > in; holding > grasping; sitting > seated; hanging > dangling; "
-        "walking > strolling; riding on > traveling on; riding > traveling on",
-    ),
-    # Table 2: intransitive actions (sitting, hanging and walking are above already) and colours
-    *_entries(MODIFIER, "standing > upright; eating > ingesting; looking > gazing"),
-    *_entries(
-        ATTRIBUTE,
-        "white > ivory; black > ebony; blue > sapphire; brown > chestnut; red > crimson; "
-        "green > emerald; silver > metallic",
-    ),
-    # Table 3: sizes and states; the 24th attribute is not printed
-    *_entries(
-        ATTRIBUTE,
-        "large > big; small > tiny; long > lengthy; big > large; huge > big; wet > damp; old > aged; "
-        "clear > unclouded; young > youthful",
-    ),
-    *_entries(MODIFIER, "smiling > happy"),
-)
-
-_BY_FIRST_WORD: dict[str, list[Replacement]] = {}
-for _entry in TABLE:
-    _BY_FIRST_WORD.setdefault(_entry.words[0], []).append(_entry)
+TABLE: dict[str, list[Replacement]] = {}  # by the first word
+for _use, _pairs in _LISTS["table"].items():
+    for _pair in word_edits.split_phrases(_pairs, ";"):
+        _old, _new = _pair.split(" > ")
+        TABLE.setdefault(_old.split()[0], []).append(Replacement(tuple(_old.split()), _new, _use))
 # "in" is a place here: not clothes worn, wherever they are in the phrase ("in a green shirt standing") ...
 _WORN = word_edits.word_set(_LISTS["worn"])
 # ... nor a colour worn, a fixed phrase, or what encloses nothing
@@ -95,7 +61,9 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     span, entry = occurrences[rng.integers(len(occurrences))]
     start, end = annotation.chars(span)
     new = word_edits.capitalize_first(entry.new) if annotation.text[start].isupper() else entry.new
-    return _fix_article(annotation, span[0], word_edits.replace_span(annotation.text, (start, end), new), new)
+    text = word_edits.replace_span(annotation.text, (start, end), new)
+    has_article = span[0] > 0 and annotation.word(span[0] - 1).lower() in ("a", "an")
+    return agreement.fix_articles(text, annotation.text) if has_article else text
 
 
 @reads_columns("tokens", "sentences", "chunks", "lemma")
@@ -159,7 +127,7 @@ def _find_occurrences(a: Annotation) -> Iterator[tuple[Span, Replacement]]:
     is_use = {PREPOSITION: _is_preposition, ATTRIBUTE: _is_attribute, ACTION: _is_action, MODIFIER: _is_modifier}
     words = a.lower_words()
     for token, word in enumerate(words):
-        for entry in _BY_FIRST_WORD.get(word, ()):
+        for entry in TABLE.get(word, ()):
             span = (token, token + len(entry.words))
             occurs = tuple(words[slice(*span)]) == entry.words and word_edits.is_bounded(a.text, *a.chars(span))
             if occurs and is_use[entry.use](a, token, entry.words):
@@ -233,17 +201,6 @@ def _is_modifier(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
 
 def _next_word(a: Annotation, token: int) -> str:
     return a.word(token + 1).lower() if token + 1 < len(a) else ""
-
-
-def _fix_article(a: Annotation, token: int, text: str, new: str) -> str:
-    """Return `text` (changed from `token` on) with the article before it, "a" or "an", that fits `new`."""
-    if token == 0 or a.word(token - 1).lower() not in ("a", "an"):
-        return text
-    article = "an" if new[0].lower() in "aeiou" else "a"
-    old = a.word(token - 1)
-    return word_edits.replace_span(
-        text, a.chars((token - 1, token)), article if old.islower() else article.capitalize()
-    )
 
 
 # --- swap -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,16 @@ import spacy
 from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
-from compclip.text import fitting_words, relative_words, scene_graph, sentences, word_edits, wordnet, wordnet_files
+from compclip.text import (
+    fitting_words,
+    lexicon,
+    relative_words,
+    scene_graph,
+    sentences,
+    word_edits,
+    wordnet,
+    wordnet_files,
+)
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
 from compclip.text.parser_models import model_name
@@ -220,13 +229,8 @@ def find_relatives(
 
 
 OPPOSITES = {"left": "right", "right": "left"}
-BEFORE = word_set(
-    "the its his her their my your our far top bottom upper lower front back on to turn turns turning turned"
-)
-BEHIND = word_set(
-    "of side sides hand hands corner corners edge half foot leg arm arms ear eye end lane wall page portion part third "
-    "bottom top front back paw shoulder wing"
-)
+BEFORE = word_set(lexicon.TABLES["spacy_parser"]["before"])
+BEHIND = word_set(lexicon.TABLES["spacy_parser"]["behind"])
 
 
 def correct(a: Annotation) -> Annotation:

@@ -162,7 +162,7 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
     A list in another order is no negative; articles follow the new words.
     """
-    nouns = _group_by_category(annotation, _find_words(annotation)).get("NOUN", [])
+    nouns = [t for t, pos in enumerate(annotation.pos) if pos == "NOUN" and word_edits.is_word(annotation, t)]
     return _exchange_one(annotation, rng, [_as_spans(nouns)], _exchange_with_articles)
 
 
@@ -240,7 +240,7 @@ def _read_clip_spans(a: Annotation) -> list[list[Span]]:
     chunks = [span for span in a.chunks if span[1] - span[0] > 2]
     letters = word_edits.spell_verbs(a)
     spans = itertools.combinations(range(len(a) + 1), 2)
-    verbs = [span for span in spans if word_edits.VERB_PHRASE.fullmatch(letters, *span)]
+    verbs = [(low, high) for low, high in spans if word_edits.VERB_PHRASE.fullmatch(letters, low, high)]
     return [*words.values(), chunks, verbs]
 
 

@@ -30,10 +30,10 @@ SENSES = 3  # antonyms are those of a lemma's most frequent senses
 POS_LETTERS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 NEAR_SYMBOLS = (HYPERNYM, HYPONYM, SIMILAR, ALSO)
 THINGS = frozenset(
-    wordnet_files.LEXNAMES.split().index(f"noun.{field}")
+    wordnet_files.LEXNAMES.index(f"noun.{field}")
     for field in ("animal", "artifact", "body", "food", "object", "person", "plant", "substance")
 )
-ATTRIBUTE = wordnet_files.LEXNAMES.split().index("noun.attribute")
+ATTRIBUTE = wordnet_files.LEXNAMES.index("noun.attribute")
 _LETTERS = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "s"}  # of the kinds of sense keys
 REPLACED = (*POS_LETTERS, "PROPN", "NUM")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
