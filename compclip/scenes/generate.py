@@ -311,10 +311,10 @@ def make_regions(rng: np.random.Generator, name: str, scene: Scene) -> Iterator[
     """
     for thing, box in zip(scene.things, locate_things(f"{name}.png", scene), strict=True):
         words = [thing.size, thing.texture, thing.colour, thing.symbol]
-        present = ((SIZES, words[:1]), (TEXTURES, words[1:2]), (COLOURS, scene.colours), (SYMBOLS, scene.symbols))
+        present = ([thing.size], [thing.texture], scene.colours, scene.symbols)
         edits = []
-        for i, (names, present_names) in enumerate(present):
-            texts = [" ".join([*words[:i], word, *words[i + 1 :]]) for word in _list_absent(names, present_names)]
+        for i, names in enumerate((list(SIZES), list(TEXTURES), list(COLOURS), list(SYMBOLS))):
+            texts = [" ".join([*words[:i], word, *words[i + 1 :]]) for word in _list_absent(names, present[i])]
             edits.append(shuffled(rng, texts))
         long = f"{grammar.size(rng, thing)} {grammar.texture(rng, thing)} {grammar.colour(rng, thing)}"
         false_texts = _take_turns(shuffled(rng, edits))[:FALSE_TEXTS]

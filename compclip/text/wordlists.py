@@ -102,7 +102,7 @@ def _read(text: str, span: Span) -> str:
     return " ".join(text[slice(*span)].lower().split())
 
 
-def _replace_one(text: str, options: list[tuple[str, Span, Sequence[str]]], rng: np.random.Generator) -> str | None:
+def _replace_one(text: str, options: Sequence[tuple[str, Span, Sequence[str]]], rng: np.random.Generator) -> str | None:
     """Replace one word by one of those given for its kind and span; each kind that has some has the same chance."""
     present: dict[str, set[str]] = {}
     for kind, span, _ in options:
