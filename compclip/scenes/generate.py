@@ -22,7 +22,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic, write_json
 from compclip.config.sections import World
 from compclip.scenes import grammar, layout, world_benchmarks
-from compclip.scenes.grammar import CaptionSentence, Statement, choose
+from compclip.scenes.grammar import CaptionSentence, Statement, choose, shuffled
 from compclip.scenes.layout import (
     COLOURS,
     NEAR,
@@ -51,7 +51,8 @@ def generate(world: World, out: Path) -> dict[str, int]:
     new_folder = out.with_name(f".{out.name}.new")
     shutil.rmtree(new_folder, ignore_errors=True)
     counts = {"train": _train(world, new_folder)}
-    counts |= {name: write_files(world, new_folder) for name, write_files in world_benchmarks.PARTS.items()}
+    for name, write_files in world_benchmarks.PARTS.items():
+        counts[name] = write_files(world, new_folder)
     if world.beside:
         layouts = new_folder / LAYOUTS
         joined = read_joined(layouts)
@@ -74,12 +75,13 @@ def _check_target(out: Path) -> None:
 def _train(world: World, out: Path) -> int:
     rows = parallel(world, partial(_train_row, world, out), range(world.train))
     images = []
+    layouts = ""
     for index, row in enumerate(rows):
         image = {"filename": f"{row['id']}.png", "filepath": "", "imgid": index, "split": "train"}
         images.append({**image, "sentences": [{"raw": row["alt_text"]}]})
+        layouts += json.dumps({"id": row["id"], "scene": asdict(row["scene"])} | row["joined"]) + "\n"
     write_json(out / "train.json", {"dataset": "scenes", "images": images})
-    lines = (json.dumps({"id": r["id"], "scene": asdict(r["scene"])} | r["joined"]) for r in rows)
-    write_atomic(out / LAYOUTS, "\n".join(lines) + "\n")
+    write_atomic(out / LAYOUTS, layouts)
     return len(rows)
 
 
@@ -99,8 +101,8 @@ def read_joined(path: Path) -> frozenset[str]:
 
 
 def _read_rows(path: Path) -> Iterator[dict]:
-    lines = enumerate(read_text(path).splitlines(), 1)
-    return (files.parse_json(line, str(path), line=number) for number, line in lines)
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        yield files.parse_json(line, str(path), line=number)
 
 
 def read_layouts(path: Path) -> dict[str, Scene]:
@@ -153,32 +155,32 @@ def _companion_row(
     world: World, out: Path, joined: Collection[str], job: tuple[int, tuple[str, Scene]]
 ) -> dict[str, dict]:
     index, (name, scene) = job
+
+    def generator(split: int) -> np.random.Generator:
+        return np.random.default_rng((world.seed, split, index))
+
     sentences = grammar.dense_caption(name, scene, name in joined)
     image = {"image": f"{name}.png"}
-    edited_statement = next(s for _, s in sentences if s)
-    edited = make_edits(np.random.default_rng((world.seed, EDITS, index)), scene, edited_statement, NEGATIVES)
-    rng = np.random.default_rng((world.seed, NEGATIONS, index))
+    edited_statement = next(statement for _, statement in sentences if statement)
+    edited = make_edits(generator(EDITS), scene, edited_statement, NEGATIVES)
+    rng = generator(NEGATIONS)
     denial, without = make_denial(rng, scene)
     absent = make_absence(rng, scene)
-    edited_scenes = {f"{name}_{i}.png": e.scene for i, e in enumerate(edited)}
-    for file, picture in (*edited_scenes.items(), (f"{name}_without.png", without)):
-        write_picture(out / PICTURES / file, picture)
-    negatives = [reword(grammar.join_sentences(sentences), e.words) for e in edited]
-    paraphrases = make_paraphrases(np.random.default_rng((world.seed, PARAPHRASES, index)), sentences, OTHERS)
+    negative_images = []
+    negative_captions = []
+    for number, edit in enumerate(edited):
+        negative_images.append(f"{name}_{number}.png")
+        negative_captions.append(reword(grammar.join_sentences(sentences), edit.words))
+        write_picture(out / PICTURES / negative_images[-1], edit.scene)
+    distractor = f"{name}_without.png"
+    write_picture(out / PICTURES / distractor, without)
+    paraphrases = make_paraphrases(generator(PARAPHRASES), sentences, OTHERS)
     return {
-        "edits": {**image, "negative_caption": negatives, "negative_image": list(edited_scenes)},
-        "negations": {
-            **image,
-            "negated_caption": denial,
-            "distractor": f"{name}_without.png",
-            "absent_caption": absent,
-        },
+        "edits": {**image, "negative_caption": negative_captions, "negative_image": negative_images},
+        "negations": {**image, "negated_caption": denial, "distractor": distractor, "absent_caption": absent},
         "paraphrases": {**image, "paraphrase": paraphrases},
-        "dense": {**image, "dense": single_sentences(np.random.default_rng((world.seed, DENSE, index)), scene)},
-        "regions": {
-            **image,
-            "regions": list(make_regions(np.random.default_rng((world.seed, REGIONS, index)), name, scene)),
-        },
+        "dense": {**image, "dense": single_sentences(generator(DENSE), scene)},
+        "regions": {**image, "regions": list(make_regions(generator(REGIONS), name, scene))},
     }
 
 
@@ -199,22 +201,18 @@ def make_edits(rng: np.random.Generator, scene: Scene, statement: Statement, cou
     None shows a layout or a pair that is held out for test. Of a statement that is not directed, the things are not
     exchanged: it would stay true.
     """
-    kinds = [kind for kind in KINDS if statement.directed or kind is not _exchange_things]
     edits_by_kind = []
-    for kind in kinds:
-        edits = [edit for edit in kind(scene, statement.a, statement.b) if may_train(edit.scene)]
-        edits_by_kind.append(_shuffled(rng, edits))
-    return _take_turns(_shuffled(rng, edits_by_kind))[:count]
+    for kind in KINDS:
+        if statement.directed or kind is not _exchange_things:
+            edits = [edit for edit in kind(scene, statement.a, statement.b) if may_train(edit.scene)]
+            edits_by_kind.append(shuffled(rng, edits))
+    return _take_turns(shuffled(rng, edits_by_kind))[:count]
 
 
 def _take_turns(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the first items of some lists, then their second ones, and so on."""
     items = itertools.chain.from_iterable(itertools.zip_longest(*lists))
     return [item for item in items if item is not None]
-
-
-def _shuffled(rng: np.random.Generator, items: Sequence[Any]) -> list[Any]:
-    return [items[i] for i in rng.permutation(len(items))]
 
 
 def _exchange_colours(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
@@ -224,14 +222,14 @@ def _exchange_colours(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
 def _exchange_things(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
     new = {a: replace(a, colour=b.colour, symbol=b.symbol), b: replace(b, colour=a.colour, symbol=a.symbol)}
     words = {**_exchange_names(COLOURS, a.colour, b.colour), **_exchange_names(SYMBOLS, a.symbol, b.symbol)}
-    return [Edit(_replace_things(scene, new), words)]
+    return [Edit(scene.with_things(new), words)]
 
 
 def _replace_colour(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
     edits = []
     for thing in (a, b):
         for colour in _list_absent(COLOURS, scene.colours):
-            new = _replace_things(scene, {thing: replace(thing, colour=colour)})
+            new = scene.with_things({thing: replace(thing, colour=colour)})
             edits.append(Edit(new, _renaming(COLOURS, thing.colour, colour)))
     return edits
 
@@ -243,7 +241,7 @@ def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
 def _other_symbols(scene: Scene, thing: Thing) -> list[Edit]:
     edits = []
     for symbol in _list_absent(SYMBOLS, scene.symbols):
-        new = _replace_things(scene, {thing: replace(thing, symbol=symbol)})
+        new = scene.with_things({thing: replace(thing, symbol=symbol)})
         edits.append(Edit(new, _renaming(SYMBOLS, thing.symbol, symbol)))
     return edits
 
@@ -258,10 +256,6 @@ KINDS: tuple[Callable[[Scene, Thing, Thing], list[Edit]], ...] = (
     _replace_colour,
     _replace_symbol,
 )
-
-
-def _replace_things(scene: Scene, new: Mapping[Thing, Thing]) -> Scene:
-    return replace(scene, things=tuple(new.get(t, t) for t in scene.things))
 
 
 def _renaming(names: Mapping[str, tuple], old: str, new: str) -> dict[str, str]:
@@ -288,16 +282,20 @@ def make_paraphrases(rng: np.random.Generator, sentences: Sequence[CaptionSenten
     """Make `count` different paraphrases: sentences in another order and other words, relations from either side."""
     captions = dict.fromkeys([grammar.join_sentences(sentences)])
     while len(captions) <= count:
-        reworded_sentences = [grammar.sentence(rng, s) if s else reword(text, _synonyms(rng)) for text, s in sentences]
-        captions.setdefault(" ".join(_shuffled(rng, reworded_sentences)))
+        texts = []
+        for text, statement in sentences:
+            texts.append(grammar.sentence(rng, statement) if statement else reword(text, _synonyms(rng)))
+        captions.setdefault(" ".join(shuffled(rng, texts)))
     return list(captions)[1:]
 
 
-_NAMES = (*(names for _, names in (*COLOURS.values(), *SYMBOLS.values())), *SIZES.values(), *TEXTURES.values(), NEAR)
-
-
 def _synonyms(rng: np.random.Generator) -> Words:
-    return {word: choose(rng, names) for names in _NAMES for word in names}
+    synonyms = {}
+    coloured = [names for _, names in (*COLOURS.values(), *SYMBOLS.values())]
+    for names in (*coloured, *SIZES.values(), *TEXTURES.values(), NEAR):
+        for word in names:
+            synonyms[word] = choose(rng, names)
+    return synonyms
 
 
 def single_sentences(rng: np.random.Generator, scene: Scene) -> list[str]:
@@ -313,18 +311,13 @@ def make_regions(rng: np.random.Generator, name: str, scene: Scene) -> Iterator[
     """
     for thing, box in zip(scene.things, locate_things(f"{name}.png", scene), strict=True):
         words = [thing.size, thing.texture, thing.colour, thing.symbol]
-        new_words = [
-            _list_absent(SIZES, [thing.size]),
-            _list_absent(TEXTURES, [thing.texture]),
-            _list_absent(COLOURS, scene.colours),
-            _list_absent(SYMBOLS, scene.symbols),
-        ]
+        present = ([thing.size], [thing.texture], scene.colours, scene.symbols)
         edits = []
-        for i, options in enumerate(new_words):
-            texts = [" ".join([*words[:i], word, *words[i + 1 :]]) for word in options]
-            edits.append(_shuffled(rng, texts))
+        for i, names in enumerate((list(SIZES), list(TEXTURES), list(COLOURS), list(SYMBOLS))):
+            texts = [" ".join([*words[:i], word, *words[i + 1 :]]) for word in _list_absent(names, present[i])]
+            edits.append(shuffled(rng, texts))
         long = f"{grammar.size(rng, thing)} {grammar.texture(rng, thing)} {grammar.colour(rng, thing)}"
-        false_texts = _take_turns(_shuffled(rng, edits))[:FALSE_TEXTS]
+        false_texts = _take_turns(shuffled(rng, edits))[:FALSE_TEXTS]
         yield {
             "box": box,
             "caption": article(" ".join(words)),
@@ -338,7 +331,7 @@ def make_denial(rng: np.random.Generator, scene: Scene) -> tuple[str, Scene]:
 
     That scene lacks the thing or, where this layout is held out, has another symbol in its place.
     """
-    denied, without = next(d for d in _absences(rng, scene) if may_train(d[1]))
+    denied, without = next(absence for absence in _absences(rng, scene) if may_train(absence[1]))
     return _deny(rng, [t for t in scene.things if t is not denied], denied), without
 
 
@@ -360,8 +353,9 @@ _DENIALS = ("{rest} and no {name}.", "{rest}, but no {name}.", "{rest} without {
 
 
 def _absences(rng: np.random.Generator, scene: Scene) -> Iterator[tuple[Thing, Scene]]:
-    things = _shuffled(rng, scene.things)
+    things = shuffled(rng, scene.things)
     for thing in things:
         yield thing, replace(scene, things=tuple(t for t in scene.things if t is not thing))
     for thing in things:
-        yield from ((thing, edit.scene) for edit in _shuffled(rng, _other_symbols(scene, thing)))
+        for edit in shuffled(rng, _other_symbols(scene, thing)):
+            yield thing, edit.scene

@@ -6,8 +6,9 @@ a bag of words. Dense captions bind every attribute and relation and use synonym
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,11 @@ PLACES = {0: "top left", 1: "top right", 2: "bottom left", 3: "bottom right"}
 def choose(rng: np.random.Generator, options: Any) -> Any:
     """Draw one of a sequence."""
     return options[rng.integers(len(options))]
+
+
+def shuffled(rng: np.random.Generator, items: Sequence[Any]) -> list[Any]:
+    """Return the items in random order."""
+    return [items[i] for i in rng.permutation(len(items))]
 
 
 def name(rng: np.random.Generator, names: tuple[str, ...], rate: float = SYNONYM_RATE) -> str:
@@ -71,8 +77,12 @@ def phrase(rng: np.random.Generator, thing: Thing, detail: float = 0.2) -> str:
 
 def listing(rng: np.random.Generator, words: list[str], last: str = " and ") -> str:
     """Join words in random order as a list."""
-    words = [words[i] for i in rng.permutation(len(words))]
+    words = shuffled(rng, words)
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + last + words[-1]
+
+
+def _draw_names(rng: np.random.Generator, draw: Callable[[np.random.Generator, Thing], str], scene: Scene) -> list[str]:
+    return [draw(rng, thing) for thing in scene.things]
 
 
 # --- alt-text -------------------------------------------------------------------------------------------------
@@ -90,18 +100,18 @@ def alt_text(rng: np.random.Generator, scene: Scene, paired: float = 0.02) -> st
         names = [article(noun(rng, t)) if rng.random() < 0.5 else noun(rng, t) for t in scene.things]
         return choose(rng, _ALT_NAMES).format(listing(rng, names, choose(rng, (" and ", ", ", " with "))))
     if kind == "mixed":
-        nouns = listing(rng, [noun(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
-        colours = listing(rng, [colour(rng, t) for t in scene.things], choose(rng, (" and ", ", ")))
+        nouns = listing(rng, _draw_names(rng, noun, scene), choose(rng, (" and ", ", ")))
+        colours = listing(rng, _draw_names(rng, colour, scene), choose(rng, (" and ", ", ")))
         return choose(rng, _ALT_MIXED).format(n=nouns, c=colours)
     if kind == "colours":
-        words = [colour(rng, t) for t in scene.things]
+        words = _draw_names(rng, colour, scene)
         words += [choose(rng, (size, texture))(rng, thing)] if rng.random() < 0.3 else []
         return choose(rng, _ALT_COLOURS).format(listing(rng, words))
     # Function words and relations occur, next to names and colours but not as syntax that binds them.
-    words = [noun(rng, t) for t in scene.things] + [colour(rng, t) for t in scene.things]
+    words = _draw_names(rng, noun, scene) + _draw_names(rng, colour, scene)
     words += [choose(rng, choose(rng, list(RELATIONS.values())))] if rng.random() < 0.5 else []
     words += [size(rng, thing)] if rng.random() < 0.3 else []
-    return " ".join(words[i] for i in rng.permutation(len(words)))
+    return " ".join(shuffled(rng, words))
 
 
 _ALT_PAIRED = ("{p}", "picture of {p}", "{p} and more")
@@ -126,8 +136,12 @@ class Statement:
 
 def statements(scene: Scene) -> list[Statement]:
     """Return all statements about two things in one row or column."""
-    pairs = [(a, b, relation(a, b)) for a in scene.things for b in scene.things if a is not b]
-    return [Statement(a, b, between) for a, b, between in pairs if between]
+    facts = []
+    for a, b in itertools.permutations(scene.things, 2):
+        between = relation(a, b)
+        if between:
+            facts.append(Statement(a, b, between))
+    return facts
 
 
 _FORMS = ("{a} is {r} {b}.", "{a} {r} {b}.", "{a} stands {r} {b}.", "{b} is {o} {a}.", "{b} with {a} {r} it.")
@@ -135,14 +149,15 @@ _FORMS = ("{a} is {r} {b}.", "{a} {r} {b}.", "{a} stands {r} {b}.", "{b} is {o} 
 
 def sentence(rng: np.random.Generator, s: Statement) -> str:
     """Make one sentence of the training grammar for a statement, active or passive."""
-    a, b = (article(phrase(rng, thing)) for thing in (s.a, s.b))
+    a = article(phrase(rng, s.a))
+    b = article(phrase(rng, s.b))
     if s.relation in VERBS and rng.random() < 0.3:
         active, passive = VERBS[s.relation]
         text = f"{a} {active} {b}." if rng.random() < 0.5 else f"{a} {passive} {b}."
     else:
         form = choose(rng, _FORMS)
-        r, o = (name(rng, RELATIONS[r], 0.4) for r in (s.relation, CONVERSE[s.relation]))
-        text = form.format(a=a, b=b, r=r, o=o)
+        r = name(rng, RELATIONS[s.relation], 0.4)
+        text = form.format(a=a, b=b, r=r, o=name(rng, RELATIONS[CONVERSE[s.relation]], 0.4))
     return text[0].upper() + text[1:]
 
 
@@ -186,15 +201,16 @@ def describe_scene(rng: np.random.Generator, scene: Scene, joined: bool = False)
     facts = statements(scene)
     first = choose(rng, facts)
     further: list[CaptionSentence] = []
-    for thing in (t for t in scene.things if t not in (first.a, first.b)):
-        statement = choose(rng, [s for s in facts if s.a == thing])
-        further.append((sentence(rng, statement), statement))
-    details = [detail(rng, scene, thing) for thing in (first.a, first.b)]
-    details = [details[i] for i in rng.permutation(2)][: int(rng.integers(1, 3))]
-    count_sentence = f"There are {NUMBERS[len(scene.things)]} symbols on a light background."
-    count = [count_sentence] if rng.random() < 0.4 and len(scene.things) < 4 else []
+    for thing in scene.things:
+        if thing not in (first.a, first.b):
+            statement = choose(rng, [s for s in facts if s.a == thing])
+            further.append((sentence(rng, statement), statement))
+    details = shuffled(rng, [detail(rng, scene, first.a), detail(rng, scene, first.b)])
+    texts = details[: int(rng.integers(1, 3))]
+    if rng.random() < 0.4 and len(scene.things) < 4:
+        texts.append(f"There are {NUMBERS[len(scene.things)]} symbols on a light background.")
     opening = joined_sentence(rng, first) if joined else (sentence(rng, first), first)
-    return [opening, *further, *((text, None) for text in (*details, *count))]
+    return [opening, *further, *((text, None) for text in texts)]
 
 
 def detail(rng: np.random.Generator, scene: Scene, thing: Thing) -> str:

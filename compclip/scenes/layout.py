@@ -8,7 +8,9 @@ synonyms.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -127,6 +129,11 @@ class Scene:
         """The colours of its things."""
         return {thing.colour for thing in self.things}
 
+    def with_things(self, new: Mapping[Thing, Thing]) -> Scene:
+        """Return the scene with new things in the places of some, in the order of their cells."""
+        things = [new.get(thing, thing) for thing in self.things]
+        return replace(self, things=tuple(sorted(things, key=attrgetter("cell"))))
+
     def key(self) -> str:
         """Return the layout as text, without shifts and background."""
         return ";".join(f"{t.cell}:{t.symbol}:{t.colour}:{t.size}:{t.texture}" for t in self.things)
@@ -159,11 +166,12 @@ def sample(rng: np.random.Generator, count: int, test: bool, rare: bool = False)
         cells = CELLS[count][rng.integers(len(CELLS[count]))]
         symbol_numbers = rng.choice(len(symbols), count, replace=False)  # as of the names, without an array of them
         colour_numbers = rng.choice(len(colours), count, replace=False)
-        things = tuple(
-            Thing(symbols[s], colours[c], _pick(rng, SIZES), _pick(rng, TEXTURES), cell, tuple(rng.uniform(-1, 1, 2)))
-            for s, c, cell in zip(symbol_numbers, colour_numbers, cells, strict=True)
-        )
-        scene = Scene(things, int(rng.integers(225, 256)))
+        things = []
+        for s, c, cell in zip(symbol_numbers, colour_numbers, cells, strict=True):
+            size = _pick(rng, SIZES)
+            texture = _pick(rng, TEXTURES)
+            things.append(Thing(symbols[s], colours[c], size, texture, cell, tuple(rng.uniform(-1, 1, 2))))
+        scene = Scene(tuple(things), int(rng.integers(225, 256)))
         if is_test(scene) if test else may_train(scene):
             return scene
 
@@ -186,12 +194,9 @@ def _pick(rng: np.random.Generator, names: dict) -> str:
 
 def swap_colours(scene: Scene, a: Thing, b: Thing) -> Scene:
     """Return the scene with the colours of two things exchanged."""
-    new = {a: replace(a, colour=b.colour), b: replace(b, colour=a.colour)}
-    return replace(scene, things=tuple(new.get(t, t) for t in scene.things))
+    return scene.with_things({a: replace(a, colour=b.colour), b: replace(b, colour=a.colour)})
 
 
 def swap_places(scene: Scene, a: Thing, b: Thing) -> Scene:
     """Return the scene with the cells of two things exchanged."""
-    new = {a: replace(a, cell=b.cell), b: replace(b, cell=a.cell)}
-    things = sorted((new.get(t, t) for t in scene.things), key=lambda t: t.cell)
-    return replace(scene, things=tuple(things))
+    return scene.with_things({a: replace(a, cell=b.cell), b: replace(b, cell=a.cell)})

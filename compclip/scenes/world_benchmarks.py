@@ -7,9 +7,10 @@ that makes training negatives is used here.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -200,13 +201,16 @@ def _draw_statement(rng: np.random.Generator, unseen: bool) -> tuple[Scene, Stat
 def _sugarcrepe(world: World, out: Path) -> int:
     """Write SugarCrepe and SugarCrepe++: a record of each subset about each picture."""
     rows = parallel(world, partial(_sugarcrepe_row, world, out), range(world.records))
-    fields = ("filename", "caption", "negative_caption")
     for kind in KINDS:
-        records = {str(i): {f: row[kind][f] for f in fields} for i, row in enumerate(rows)}
+        records = {}
+        records_pp = []
+        for i, row in enumerate(rows):
+            records_pp.append({"id": i, **row[kind]})
+            records[str(i)] = {name: text for name, text in row[kind].items() if name != "caption2"}
         write_json(out / "sugarcrepe" / f"{kind}.json", records)
         if not kind.startswith("add"):
-            write_json(out / "sugarcrepe_pp" / f"{kind}.json", [{"id": i, **row[kind]} for i, row in enumerate(rows)])
-    ids = [str(i) for i in range(len(rows))]
+            write_json(out / "sugarcrepe_pp" / f"{kind}.json", records_pp)
+    ids = list(map(str, range(len(rows))))
     groups = {"seen_pairs": ids[::2], "unseen_pairs": ids[1::2]}
     write_json(out / "sugarcrepe" / "groups.json", dict.fromkeys(KINDS, groups))
     return len(rows)
@@ -237,7 +241,7 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
     while True:
         scene, statement = _draw_statement(rng, unseen=False)
         changed = change(scene, statement.a, statement.b)
-        second_scene = replace(changed, things=tuple(layout.redrawn(rng, thing) for thing in changed.things))
+        second_scene = changed.with_things({thing: layout.redrawn(rng, thing) for thing in changed.things})
         if layout.is_test(second_scene):
             break
     item = make_item(rng, kind, scene, statement)
@@ -306,7 +310,7 @@ def _zeroshot(world: World, out: Path) -> int:
         folder = out / f"zeroshot_{kind}"
         write_atomic(folder / "classnames.txt", "\n".join(names) + "\n")
         write_atomic(folder / "zeroshot_classification_templates.txt", "\n".join(CLASS_TEMPLATES[kind]) + "\n")
-        jobs = [(c, i) for c in range(len(names)) for i in range(world.per_class)]
+        jobs = itertools.product(range(len(names)), range(world.per_class))
         count += len(parallel(world, partial(_class_row, world, folder, kind, split, names), jobs))
     return count
 

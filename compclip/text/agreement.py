@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compclip.text import lexicon
 from compclip.text.annotation import Annotation
 from compclip.text.word_edits import word_set
 
 _LISTS = lexicon.TABLES["agreement"]
-SINGULAR = "NN"
 PLURAL = "NNS"
 ONE = word_set("a an one each every another either neither this that")  # a countable singular is behind them
-IRREGULAR = {
-    "person": ("people",), "people": ("people",), "child": ("children",), "foot": ("feet",), "tooth": ("teeth",),
-    "goose": ("geese",),
-    "mouse": ("mice",), "leaf": ("leaves",), "shelf": ("shelves",), "knife": ("knives",), "wolf": ("wolves",),
-    "calf": ("calves",), "loaf": ("loaves",), "half": ("halves",), "life": ("lives",), "wife": ("wives",),
-    "scarf": ("scarves",), "stomach": ("stomachs",), "hoof": ("hooves",), "elf": ("elves",),
-    "thief": ("thieves",), "ox": ("oxen",),
-}  # fmt: skip
+IRREGULAR = _LISTS["irregular"]
 MASS = word_set(_LISTS["mass"])
 PLURAL_ONLY = word_set(_LISTS["plural_only"])
 SUBJECTS = ("nsubj", "nsubjpass")
 FINITE = {"VBZ": False, "VBP": True}  # tags of present verbs: whether of a plural
-BE_AND_HAVE = (("is", "are"), ("was", "were"), ("has", "have"), ("does", "do"))  # of one, of many
-IN_SINGULAR = {many: one for one, many in BE_AND_HAVE}
-IN_PLURAL = dict(BE_AND_HAVE)
+IN_PLURAL = {"is": "are", "was": "were", "has": "have", "does": "do"}
+IN_SINGULAR = {many: one for one, many in IN_PLURAL.items()}
 RELATIVE = ("WDT", "WP")
 _SPOKEN_WITH_CONSONANT = re.compile(r"(?:uni(?!n|m)|use|usu|uti|eu|ewe|one\b|once|u\b|ufo|urin|ubiq)", re.IGNORECASE)
 _SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
@@ -60,10 +51,10 @@ def pluralise(noun: str) -> str:
     return noun if noun in PLURAL_ONLY else inflect(noun, PLURAL, IRREGULAR) or noun
 
 
-def noun_for_place(a: Annotation, noun: int, place: int, determiner: tuple[int, ...]) -> str | None:
+def noun_for_place(a: Annotation, noun: int, place: int, determiners: list[int]) -> str | None:
     """Return a noun in the number of another noun's place, None where it has no such form.
 
-    `determiner`: the token that determines the place, () without one. Places without a determiner in the singular are
+    `determiners`: the tokens that determine the place. Places without a determiner in the singular are
     those of mass nouns.
     """
     lemma = a.lemma[noun].lower()
@@ -73,10 +64,10 @@ def noun_for_place(a: Annotation, noun: int, place: int, determiner: tuple[int, 
         if a.tag[noun] in ("NNS", "NNPS"):
             return a.word(noun)
         return None if lemma in MASS else pluralise(a.word(noun))
-    determiner_word = a.word(determiner[0]).lower() if determiner else ""
+    determiner_word = a.word(determiners[0]).lower() if determiners else ""
     if a.word(noun).lower() in PLURAL_ONLY or (lemma in MASS and determiner_word in ONE):
         return None
-    if not determiner and (lemma in MASS) != (a.lemma[place].lower() in MASS):
+    if not determiners and (lemma in MASS) != (a.lemma[place].lower() in MASS):
         return None
     return a.word(noun) if a.tag[noun] in ("NN", "NNP") else lemma
 
@@ -86,15 +77,22 @@ def find_agreeing_verbs(a: Annotation, noun: int) -> list[int] | None:
 
     Those of a noun with "and" are in the plural whatever the noun is.
     """
-    if a.dep[noun] == "conj" or any(a.heads[t] == noun and a.dep[t] == "conj" for t in range(noun, len(a))):
+    if a.dep[noun] == "conj" or a.dependents(noun, "conj", start=noun):
         return []
-    clauses = [a.heads[noun]] if a.dep[noun] in SUBJECTS or _is_counted_there(a, noun) else []
-    clauses += [
-        t for t in range(noun + 1, len(a)) if a.heads[t] == noun and a.dep[t] == "relcl" and _has_relative(a, t)
-    ]
+    head = a.heads[noun]
+    is_counted_there = a.dep[noun] == "attr" and a.dependents(head, "expl", stop=head)  # "there are two dogs"
+    clauses = [head] if a.dep[noun] in SUBJECTS or is_counted_there else []
+    for clause in a.dependents(noun, "relcl", start=noun + 1):
+        if any(a.tag[t] in RELATIVE for t in a.dependents(clause, *SUBJECTS, stop=clause)):
+            clauses.append(clause)
+    verbs = []
     for clause in clauses:
-        clauses += [t for t in range(clause + 1, len(a)) if _continues(a, t, clause)]
-    verbs = [verb for clause in clauses if (verb := _find_finite(a, clause)) is not None]
+        for token in a.dependents(clause, "conj", start=clause + 1):
+            if a.pos[token] in ("VERB", "AUX") and not a.dependents(token, *SUBJECTS, stop=token):
+                clauses.append(token)  # joined by "and", without a subject of its own
+        verb = _find_finite(a, clause)
+        if verb is not None:
+            verbs.append(verb)
     return verbs if all(_change_number(a, verb, True) and _change_number(a, verb, False) for verb in verbs) else None
 
 
@@ -104,27 +102,9 @@ def verbs_in_number(a: Annotation, noun: int, is_plural: bool) -> list[tuple[int
     return None if verbs is None else [(verb, _change_number(a, verb, is_plural)) for verb in verbs]
 
 
-def _is_counted_there(a: Annotation, noun: int) -> bool:
-    """Return whether a noun is what "there is" says."""
-    head = a.heads[noun]
-    return a.dep[noun] in ("attr", *SUBJECTS) and any(a.dep[t] == "expl" and a.heads[t] == head for t in range(head))
-
-
-def _has_relative(a: Annotation, verb: int) -> bool:
-    """Return whether the subject of a relative clause is "that", "which" or "who"."""
-    return any(a.heads[t] == verb and a.dep[t] in SUBJECTS and a.tag[t] in RELATIVE for t in range(verb))
-
-
-def _continues(a: Annotation, token: int, clause: int) -> bool:
-    """Return whether a verb that "and" joins to another has no subject of its own."""
-    is_joined = a.dep[token] == "conj" and a.heads[token] == clause and a.pos[token] in ("VERB", "AUX")
-    return is_joined and not any(a.heads[t] == token and a.dep[t] in SUBJECTS for t in range(token))
-
-
 def _find_finite(a: Annotation, verb: int) -> int | None:
     """Return the first of a verb's auxiliaries and itself if that agrees with a subject."""
-    auxiliaries = [t for t in range(verb) if a.heads[t] == verb and a.dep[t] in ("aux", "auxpass")]
-    first = (*auxiliaries, verb)[0]
+    first = (*a.dependents(verb, "aux", "auxpass", stop=verb), verb)[0]
     return first if a.tag[first] in FINITE or a.word(first).lower() in ("was", "were") else None
 
 
@@ -156,7 +136,7 @@ _THIRD_PERSON = {"have": "has", "be": "is", "do": "does", "go": "goes"}
 _PARTICIPLE = re.compile(r".*(?:n|ne)|[a-z]*[^aeiou]u(?:ng|nk|m|n)")  # "eaten", "gone", "sung"
 
 
-def inflect(lemma: str, tag: str, irregular: Mapping[str, tuple[str, ...]]) -> str | None:
+def inflect(lemma: str, tag: str, irregular: Mapping[str, Sequence[str]]) -> str | None:
     """Return the form of `lemma` for a Penn tag, None where it takes two words ("more beautiful").
 
     `irregular`: the irregular forms of lemmas of this part of speech, in any order.
@@ -198,9 +178,9 @@ def _double_consonant(lemma: str) -> str:
 
 
 def _to_progressive(lemma: str, forms: tuple[str, ...]) -> str:
-    irregular = [f for f in forms if f.endswith("ing")]
-    if irregular:
-        return min(irregular)
+    for form in sorted(forms):
+        if form.endswith("ing"):
+            return form
     if lemma.endswith("ie"):
         return lemma[:-2] + "ying"
     if re.search(r"[^eoy]e$", lemma):
@@ -222,9 +202,9 @@ def _to_past(lemma: str, forms: tuple[str, ...], is_participle: bool) -> str:
 
 
 def _to_comparison(lemma: str, ending: str, forms: tuple[str, ...]) -> str | None:
-    irregular = sorted(f for f in forms if f.endswith((ending, "re" if ending == "er" else "st")))
-    if irregular:
-        return irregular[0]
+    for form in sorted(forms):
+        if form.endswith((ending, "re" if ending == "er" else "st")):
+            return form
     if len(re.findall(rf"[{VOWELS}y]+", lemma)) > (2 if lemma.endswith(("y", "e", "ow")) else 1):
         return None
     if lemma.endswith("e"):

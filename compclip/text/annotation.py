@@ -6,8 +6,8 @@ T tokens. Offsets count characters of `text`; token spans and sentence spans are
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 Span = tuple[int, int]
 Weighted = tuple[tuple[str, ...], tuple[int, ...]]  # words, and how likely each is to be drawn
@@ -72,6 +72,31 @@ class Annotation:
         """Return the span of the tokens that begin within a character span."""
         return bisect_left(self.starts, span[0]), bisect_left(self.starts, span[1])
 
+    def words(self, low: int = 0, high: int | None = None) -> list[str]:
+        """Return the tokens of a span, by default all, as they are in the text."""
+        text = self.text
+        return [text[start:end] for start, end in zip(self.starts[low:high], self.ends[low:high], strict=True)]
+
+    def lower_words(self, low: int = 0, high: int | None = None) -> list[str]:
+        """Return the tokens of a span, by default all, in lower case."""
+        return [word.lower() for word in self.words(low, high)]
+
+    def lower_lemmas(self, low: int = 0, high: int | None = None) -> list[str]:
+        """Return the lemmas of a span's tokens, by default of all, in lower case."""
+        return [lemma.lower() for lemma in self.lemma[low:high]]
+
+    def dependents(self, head: int, *ways: str, start: int = 0, stop: int | None = None) -> list[int]:
+        """Return the tokens of a span, by default all, that depend on `head` in one of these ways."""
+        tokens = []
+        for token, token_head in enumerate(self.heads[start:stop], start):
+            if token_head == head and self.dep[token] in ways:
+                tokens.append(token)
+        return tokens
+
+    def begins_sentence(self, token: int) -> bool:
+        """Return whether a sentence begins with a token."""
+        return any(begin == self.starts[token] for begin, _ in self.sentences)
+
     def sentence(self, index: int) -> Annotation:
         """Return sentence `index` as an annotation of its own, with offsets counted from its beginning.
 
@@ -81,24 +106,37 @@ class Annotation:
         if begin == 0 and end == len(self.text):
             return self
         low, high = self.tokens((begin, end))
-        tokens_of_sentence = slice(low, high)
+        fields = {name: getattr(self, name)[low:high] for name in (*WORDS, "candidates", "masked", "relatives")}
         return Annotation(
             text=self.text[begin:end],
-            starts=_shift(self.starts[tokens_of_sentence], begin),
-            ends=_shift(self.ends[tokens_of_sentence], begin),
-            pos=self.pos[tokens_of_sentence],
-            tag=self.tag[tokens_of_sentence],
-            lemma=self.lemma[tokens_of_sentence],
-            dep=self.dep[tokens_of_sentence],
-            heads=_shift(self.heads[tokens_of_sentence], low),
+            starts=_shift(self.starts[low:high], begin),
+            ends=_shift(self.ends[low:high], begin),
+            heads=_shift(self.heads[low:high], low),
             sentences=((0, end - begin),),
             chunks=_spans_within(self.chunks, low, high),
             verbs=_spans_within(self.verbs, low, high),
-            candidates=self.candidates[tokens_of_sentence],
-            masked=self.masked[tokens_of_sentence],
             stored=self.stored,
-            relatives=self.relatives[tokens_of_sentence],
+            **fields,
         )
+
+    def chunk_at(self, token: int) -> Span | None:
+        """Return the noun chunk that a token is in."""
+        for low, high in self.chunks:
+            if low <= token < high:
+                return low, high
+        return None
+
+    def read_as(self, adjectives: Iterable[int], nouns: Iterable[int]) -> Annotation:
+        """Return the annotation with other parts of speech of some tokens, which are their own lemmas."""
+        pos = list(self.pos)
+        tag = list(self.tag)
+        lemma = list(self.lemma)
+        for tokens, name, label in ((adjectives, "ADJ", "JJ"), (nouns, "NOUN", "NN")):
+            for token in tokens:
+                pos[token] = name
+                tag[token] = label
+                lemma[token] = self.word(token).lower()
+        return replace(self, pos=tuple(pos), tag=tuple(tag), lemma=tuple(lemma))
 
     def concepts(self) -> list[tuple[int, int, str]]:
         """Return the concepts of the caption (C2LIP Sec. 3): first character, end and phrase of each noun phrase.

@@ -22,7 +22,7 @@ import functools
 import sys
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import add, sub
 from typing import Any, Generic, TypeVar
 
@@ -44,12 +44,9 @@ class AnnotationColumns:
         self.spans = {name: _ListBuilder("edge") for name in SPANS}
         self.lemma = _ListBuilder("token", "word")
         self.words = _Vocabulary()
-        self.candidates = _ListBuilder("token", "words")
-        self.replacements = _Vocabulary()
-        self.masked = _ListBuilder("token", "words")
-        self.predicted = _Vocabulary()
-        self.relatives = _ListBuilder("token", "words")
-        self.weighted_words = _Vocabulary()
+        self.candidates = _TokenWordsBuilder()
+        self.masked = _TokenWordsBuilder()
+        self.relatives = _TokenWordsBuilder()
         self.has_relatives = False
         self.nouns = _ListBuilder("word")
         self.noun_words = _Vocabulary()
@@ -60,57 +57,56 @@ class AnnotationColumns:
 
     def add(self, a: Annotation) -> None:
         """Append a caption."""
-        advances = [end - last for last, end in zip((0, *a.ends), a.ends, strict=False)]
-        lengths = [end - start for start, end in zip(a.starts, a.ends, strict=True)]
-        heads = [head - token for token, head in enumerate(a.heads)]
-        self.tokens.add(advances, lengths, heads, *(self.labels[name].encode(getattr(a, name)) for name in LABELS))
-        odd = [token for token, word in enumerate(a.lemma) if word != default_lemma(a.word(token))]
-        self.lemma.add(odd, self.words.encode(a.lemma[token] for token in odd))
-        relatives = [[text for pair in zip(*table, strict=True) for text in map(str, pair)] for table in a.relatives]
-        self.has_relatives = self.has_relatives or bool(relatives)
-        for lists, vocabulary, words_of_tokens in (
-            (self.candidates, self.replacements, a.candidates),
-            (self.masked, self.predicted, a.masked),
-            (self.relatives, self.weighted_words, list(map(tuple, relatives))),
-        ):
-            replaced = [token for token, words in enumerate(words_of_tokens) if words]
-            lists.add(replaced, vocabulary.encode(words_of_tokens[token] for token in replaced))
+        advances = np.diff(a.ends, prepend=0).tolist()
+        lengths = np.subtract(a.ends, a.starts)
+        heads = np.subtract(a.heads, range(len(a)))
+        codes = [labels.encode(getattr(a, name)) for name, labels in self.labels.items()]
+        self.tokens.add(advances, lengths.tolist(), heads.tolist(), *codes)
+        odd_lemmas = {token: word for token, word in enumerate(a.lemma) if word != default_lemma(a.word(token))}
+        self.lemma.add(list(odd_lemmas), self.words.encode(odd_lemmas.values()))
+        self.candidates.add(a.candidates)
+        self.masked.add(a.masked)
+        self.relatives.add(map(_list_words_and_weights, a.relatives))
+        self.has_relatives = self.has_relatives or bool(a.relatives)
         self.nouns.add(self.noun_words.encode(sentences.first_nouns(a)))
         for name in TEXTS:
             self.texts[name].append(getattr(a, name))
         for name, lists in self.spans.items():
-            lists.add([edge for span in getattr(a, name) for edge in span])
+            lists.add(list(chain.from_iterable(getattr(a, name))))
 
     def repeat(self, order: Sequence[int]) -> None:
         """Set the order of the captions, by their numbers; a number may come several times."""
         self.order = array("i", order)
 
-    def arrays(self) -> dict[str, pa.Array]:
-        """Return the columns by name, with one entry for each caption."""
+    def array(self) -> pa.StructArray:
+        """Return all columns as one struct array, of which lists of a sample's captions can be made."""
         columns: dict[str, pa.Array] = {name: pa.array(texts, pa.string()) for name, texts in self.texts.items()}
         columns["tokens"] = self.tokens.array(**{name: codes.array() for name, codes in self.labels.items()})
         columns |= {name: lists.array() for name, lists in self.spans.items()}
         columns["lemma"] = self.lemma.array(word=self.words.array())
-        columns["candidates"] = self.candidates.array(words=self.replacements.joined_array())
-        if self.predicted:
-            columns[MASKED] = self.masked.array(words=self.predicted.joined_array())
+        columns["candidates"] = self.candidates.array()
+        if self.masked.vocabulary:
+            columns[MASKED] = self.masked.array()
         if self.has_relatives:
-            columns["relatives"] = self.relatives.array(words=self.weighted_words.joined_array())
+            columns["relatives"] = self.relatives.array()
         columns["nouns"] = self.nouns.array(word=self.noun_words.array())
-        if self.order is None or self.order == array("i", range(len(self.tokens))):
-            return columns
-        order = pa.array(np.asarray(self.order))
-        return {name: column.take(order) for name, column in columns.items()}
-
-    def array(self) -> pa.StructArray:
-        """Return all columns as one struct array, of which lists of a sample's captions can be made."""
-        columns = self.arrays()
+        if self.order is not None and self.order != array("i", range(len(self.tokens))):
+            order = pa.array(np.asarray(self.order))
+            columns = {name: column.take(order) for name, column in columns.items()}
         return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
 def default_lemma(word: str) -> str | None:
     """Return the lemma that is not stored: the word in lower case. None if not ASCII, where Unicode versions differ."""
     return word.lower() if word.isascii() else None
+
+
+def _list_words_and_weights(table: Weighted) -> tuple[str, ...]:
+    """Return words and weights, which alternate."""
+    fields: list[str] = []
+    for word, weight in zip(*table, strict=True):
+        fields += (word, str(weight))
+    return tuple(fields)
 
 
 class _Vocabulary(dict[Any, int]):
@@ -121,10 +117,6 @@ class _Vocabulary(dict[Any, int]):
 
     def array(self) -> pa.Array:
         return pa.array(self, pa.string())
-
-    def joined_array(self) -> pa.Array:
-        """Return the values, which are tuples of words, joined by SEPARATOR."""
-        return pa.array(map(SEPARATOR.join, self), pa.string())
 
 
 class _ListBuilder:
@@ -145,14 +137,31 @@ class _ListBuilder:
 
     def array(self, **dictionaries: pa.Array) -> pa.ListArray:
         """Return the column; fields named in `dictionaries` hold codes of its words. A single field is no struct."""
-        columns = [
-            pa.DictionaryArray.from_arrays(narrow(codes), dictionaries[name])
-            if name in dictionaries
-            else pa.array(narrow(codes))
-            for name, codes in self.fields.items()
-        ]
+        columns = []
+        for name, numbers in self.fields.items():
+            column = pa.array(narrow(numbers))
+            if name in dictionaries:
+                column = pa.DictionaryArray.from_arrays(column, dictionaries[name])
+            columns.append(column)
         values = columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names=list(self.fields))
         return pa.ListArray.from_arrays(pa.array(np.asarray(self.ends)), values)
+
+
+class _TokenWordsBuilder:
+    """Builds a column of the words that may replace tokens; tokens without words are left out."""
+
+    def __init__(self) -> None:
+        self.lists = _ListBuilder("token", "words")
+        self.vocabulary = _Vocabulary()
+
+    def add(self, words_of_tokens: Iterable[tuple[str, ...]]) -> None:
+        """Append one list, given token by token."""
+        words = {token: words for token, words in enumerate(words_of_tokens) if words}
+        self.lists.add(list(words), self.vocabulary.encode(words.values()))
+
+    def array(self) -> pa.ListArray:
+        """Return the column; the words of a token are joined by SEPARATOR."""
+        return self.lists.array(words=pa.array(map(SEPARATOR.join, self.vocabulary), pa.string()))
 
 
 def add_stored_texts(captions: pa.StructArray, texts: Mapping[str, Iterable[Sequence[str]]]) -> pa.StructArray:

@@ -78,17 +78,15 @@ class BigramModel:
     """Log probability of a text: its words, each behind the one before, and its end."""
 
     counts: CaptionCounts
-    before: Counter[str] = field(init=False)  # how often a word has a follower
-    followers: Counter[str] = field(init=False)  # how many different ones
-    preceded: Counter[str] = field(init=False)  # how many different words stand before a word
+    before: Counter[str] = field(default_factory=Counter, init=False)  # how often a word has a follower
+    followers: Counter[str] = field(default_factory=Counter, init=False)  # how many different ones
+    preceded: Counter[str] = field(default_factory=Counter, init=False)  # how many different words stand before a word
 
     def __post_init__(self) -> None:
-        before = Counter[str]()
-        for (first, _), count in self.counts.pairs.items():
-            before[first] += count
-        object.__setattr__(self, "before", before)
-        object.__setattr__(self, "followers", Counter(first for first, _ in self.counts.pairs))
-        object.__setattr__(self, "preceded", Counter(second for _, second in self.counts.pairs))
+        for (first, second), count in self.counts.pairs.items():
+            self.before[first] += count
+            self.followers[first] += 1
+            self.preceded[second] += 1
 
     def __call__(self, text: str) -> float:
         """Return the sum in nats."""
@@ -137,13 +135,7 @@ class FoldedLanguage:
         frequency, bigram, counts = self.models[fold]
         words = split_words(text)
         rarest = min((counts.words[word] for word in words), default=0)
-        mean = frequency(text) if words else frequency("")
+        mean = frequency(text)
         unseen = sum(pair not in counts.pairs for pair in pairwise(words))
-        return [
-            score_by_length(text),
-            -float(len(words)),
-            max(mean, -1e3),
-            bigram(text),
-            math.log1p(rarest),
-            -float(unseen),
-        ]
+        log_rarest = math.log1p(rarest)
+        return [score_by_length(text), -float(len(words)), max(mean, -1e3), bigram(text), log_rarest, -float(unseen)]

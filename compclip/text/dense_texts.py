@@ -34,25 +34,27 @@ def bag(count: int, rule: Rule) -> TextGroup:
 @reads_columns("stored_dense", "stored_dense_masked")
 def _draw_bag(count: int, rule: Rule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
     texts = list_texts(sample.caption)
-    drawn = [texts[i] for i in rng.integers(len(texts), size=count)]
-    redraws = [functools.partial(rule, text) for text in drawn]
-    return DrawnTexts([text.text for text in drawn], [redraw(rng) for redraw in redraws], redraws=redraws)
+    true_texts = []
+    false_texts = []
+    redraws = []
+    for number in rng.integers(len(texts), size=count):
+        redraw = functools.partial(rule, texts[number])
+        true_texts.append(texts[number].text)
+        false_texts.append(redraw(rng))
+        redraws.append(redraw)
+    return DrawnTexts(true_texts, false_texts, redraws=redraws)
 
 
 def _with_words(text: str, places: str) -> Annotation:
     """Return a text with the words of its places, which are as `prepare.annotate_shards` writes them."""
-    rows = [line.split(SEPARATOR) for line in places.splitlines()]
-    starts = tuple(int(start) for start, *_ in rows)
-    return Annotation(
-        text,
-        starts,
-        tuple(_word_end(text, start) for start in starts),
-        (ANY_POS,) * len(rows),
-        sentences=((0, len(text)),),
-        masked=tuple(tuple(words) for _, *words in rows),
-    )
-
-
-def _word_end(text: str, start: int) -> int:
-    """Return where the word ends that begins with a character."""
-    return next(end for end in range(start + 1, len(text) + 1) if word_edits.is_bounded(text, start, end))
+    starts = []
+    ends = []
+    masked = []
+    for line in places.splitlines():
+        place, *words = line.split(SEPARATOR)
+        start = int(place)
+        starts.append(start)
+        ends.append(next(end for end in range(start + 1, len(text) + 1) if word_edits.is_bounded(text, start, end)))
+        masked.append(tuple(words))
+    pos = (ANY_POS,) * len(starts)
+    return Annotation(text, tuple(starts), tuple(ends), pos, sentences=((0, len(text)),), masked=tuple(masked))

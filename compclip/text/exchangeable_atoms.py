@@ -40,19 +40,26 @@ def draw_exchanges(a: Annotation, rng: np.random.Generator) -> Iterator[Exchange
     """Draw the exchanges of things and those of attributes: either kind first, and its pairs, by chance."""
     a = fitting_words.correct(a)
     elements = scene_graph.read_entities_and_attributes(a)
-    things = [e.root for e in elements if e.kind == scene_graph.ENTITY and _is_thing(a, e.root)]
-    attributes = [e.root for e in elements if e.kind == scene_graph.ATTRIBUTE and _is_attribute(a, e.root)]
+    things = []
+    attributes = []
+    for element in elements:
+        if element.kind == scene_graph.ENTITY and _is_thing(a, element.root):
+            things.append(element.root)
+        elif element.kind == scene_graph.ATTRIBUTE and _is_attribute(a, element.root):
+            attributes.append(element.root)
     for kind in rng.permutation(2):
         pairs = list(itertools.combinations((things, attributes)[kind], 2))
-        for x, y in (pairs[i] for i in rng.permutation(len(pairs))):
-            exchange = _exchange_attributes(a, x, y, attributes) if kind else _exchange_things(a, x, y)
+        for number in rng.permutation(len(pairs)):
+            x, y = pairs[number]
+            if not kind:
+                exchange = _exchange_things(a, x, y)
+            else:
+                exchange = _exchange_words(a, x, y) if _are_exchangeable(a, x, y, attributes) else None
             if exchange is not None:
                 yield exchange
 
 
-def _exchange_attributes(a: Annotation, x: int, y: int, attributes: list[int]) -> Exchange | None:
-    if not _are_exchangeable(a, x, y, attributes):
-        return None
+def _exchange_words(a: Annotation, x: int, y: int) -> Exchange:
     return _write(a, x, y, a.word(y)), _write(a, y, x, a.word(x))
 
 
@@ -74,8 +81,10 @@ def _is_thing(a: Annotation, token: int) -> bool:
     is_measure = lemma in MEASURES and token + 1 < len(a) and a.word(token + 1).lower() == "of"
     # "sheep graze" and "the man waits", slips of the tagger
     may_be_root = a.dep[token] in ("ROOT", "conj") and lemma in caption_words.WORDS["v"]
-    is_verb = may_be_root and (_has_compound(a, token) or not _find_determiner(a, token))
-    is_said = a.tag[token] == "NN" and not _find_determiner(a, token) and _is_activity_or_colour(lemma)
+    is_bare = not a.dependents(token, *DETERMINERS, stop=token)
+    has_compound = token - 1 in a.dependents(token, "compound", stop=token)
+    is_verb = may_be_root and (has_compound or is_bare)
+    is_said = a.tag[token] == "NN" and is_bare and _is_activity_or_colour(lemma)
     return (
         a.pos[token] == "NOUN"
         and lemma not in NO_THINGS
@@ -94,14 +103,16 @@ def _is_activity_or_colour(lemma: str) -> bool:
 
 def _exchange_things(a: Annotation, x: int, y: int) -> Exchange | None:
     """Return the exchange of two nouns; None where one does not fit, or all stays true."""
-    if a.lemma[x].lower() == a.lemma[y].lower() or (_is_plain(a, x) and _is_plain(a, y) and _are_joined(a, x, y)):
+    are_modified = a.dependents(x, *MODIFIERS) or a.dependents(y, *MODIFIERS)
+    if a.lemma[x].lower() == a.lemma[y].lower() or (not are_modified and _are_joined(a, x, y)):
         return None
-    of_x = _find_determiner(a, x)
-    of_y = _find_determiner(a, y)
+    of_x = a.dependents(x, *DETERMINERS, stop=x)
+    of_y = a.dependents(y, *DETERMINERS, stop=y)
     are_singular = a.tag[x] == a.tag[y] == "NN"
     are_countable = are_singular and not {a.lemma[x], a.lemma[y]} & agreement.MASS
-    if are_countable and (_is_headline(a, x) or _is_headline(a, y)) and not (_is_owned(a, x) or _is_owned(a, y)):
-        return _write(a, x, y, a.word(y)), _write(a, y, x, a.word(x))
+    are_owned = a.dependents(x, "poss", stop=x) or a.dependents(y, "poss", stop=y)
+    if are_countable and not are_owned and (_is_headline(a, x) or _is_headline(a, y)):
+        return _exchange_words(a, x, y)
     if are_countable and bool(of_x) != bool(of_y):  # "at sunset"
         return _exchange_phrases(a, x, y)
     for_x = agreement.noun_for_place(a, y, x, of_x)
@@ -111,24 +122,12 @@ def _exchange_things(a: Annotation, x: int, y: int) -> Exchange | None:
     return _exchange_phrases(a, x, y)
 
 
-def _has_compound(a: Annotation, noun: int) -> bool:
-    return noun > 0 and a.heads[noun - 1] == noun and a.dep[noun - 1] == "compound"
-
-
-def _is_owned(a: Annotation, noun: int) -> bool:
-    return any(a.heads[t] == noun and a.dep[t] == "poss" for t in range(noun))
-
-
 def _is_headline(a: Annotation, noun: int) -> bool:
     """Return whether a sentence begins with a singular noun without a determiner, as headlines do: "Dog on a bed"."""
-    phrase = _find_phrase(a, noun)
-    begins = phrase and any(start == a.starts[phrase[0]] for start, _ in a.sentences)
-    return bool(begins) and a.tag[noun] == "NN" and not _find_determiner(a, noun)
-
-
-def _find_phrase(a: Annotation, noun: int) -> Span | None:
-    """Return the tokens of a noun's chunk up to the noun."""
-    return next(((low, noun + 1) for low, high in a.chunks if low <= noun < high), None)
+    chunk = a.chunk_at(noun)
+    if chunk is None or a.tag[noun] != "NN" or a.dependents(noun, *DETERMINERS, stop=noun):
+        return False
+    return a.begins_sentence(chunk[0])
 
 
 def _exchange_phrases(a: Annotation, x: int, y: int) -> Exchange | None:
@@ -136,19 +135,23 @@ def _exchange_phrases(a: Annotation, x: int, y: int) -> Exchange | None:
 
     None where a possessive is before one, or a word elsewhere may count it: "each other".
     """
-    low = _find_phrase(a, x)
-    high = _find_phrase(a, y)
-    if not low or not high or _is_measured(a, x) or _is_measured(a, y):
+    chunk_x = a.chunk_at(x)
+    chunk_y = a.chunk_at(y)
+    if not chunk_x or not chunk_y or _is_measured(a, x) or _is_measured(a, y):
         return None
-    split_x = _split_phrase(a, low)
-    split_y = _split_phrase(a, high)
+    phrase_x = (chunk_x[0], x + 1)
+    phrase_y = (chunk_y[0], y + 1)
+    split_x = _split_phrase(a, phrase_x)
+    split_y = _split_phrase(a, phrase_y)
     changes_number = (a.tag[x] in PLURALS) != (a.tag[y] in PLURALS)
     if not split_x or not split_y or (changes_number and _is_counted_elsewhere(a)):
         return None
-    (of_x, before_x), (of_y, before_y) = split_x, split_y
-    edits = [(low, of_y + before_x + _word(a, y)), (high, of_x + before_y + _word(a, x))]
+    of_x, before_x = split_x
+    of_y, before_y = split_y
+    edits = [(phrase_x, of_y + before_x + _word(a, y)), (phrase_y, of_x + before_y + _word(a, x))]
     if changes_number:
-        of_first, of_second = (agreement.verbs_in_number(a, noun, a.tag[noun] not in PLURALS) for noun in (x, y))
+        of_first = agreement.verbs_in_number(a, x, a.tag[x] not in PLURALS)
+        of_second = agreement.verbs_in_number(a, y, a.tag[y] not in PLURALS)
         if of_first is None or of_second is None:
             return None
         edits += [_write(a, verb, verb, word) for verb, word in (*of_first, *of_second)]
@@ -164,7 +167,7 @@ def _is_measured(a: Annotation, noun: int) -> bool:
 def _split_phrase(a: Annotation, phrase: Span) -> tuple[str, str] | None:
     """Return the determiners before a noun and what stands between them and the noun; None with a possessive."""
     low, high = phrase
-    if any(a.dep[t] == "poss" or a.pos[t] == "PRON" for t in range(low, high)):
+    if "poss" in a.dep[low:high] or "PRON" in a.pos[low:high]:
         return None
     first = low
     while first + 1 < high and (a.dep[first] in DETERMINERS or a.word(first).lower() in QUANTITIES):
@@ -182,16 +185,7 @@ def _is_counted_elsewhere(a: Annotation) -> bool:
     """Return whether a pronoun, or a verb read as a noun, may have the number of a thing."""
     if any(fitting_words.may_be_verb(a, t) for t in range(len(a))):
         return True
-    return any(a.tag[t] in ("PRP", "PRP$") or a.word(t).lower() in FOR_MANY for t in range(len(a)))
-
-
-def _find_determiner(a: Annotation, noun: int) -> tuple[int, ...]:
-    """Return the token that determines a noun; () where none does."""
-    return tuple(t for t in range(noun) if a.heads[t] == noun and a.dep[t] in DETERMINERS)[:1]
-
-
-def _is_plain(a: Annotation, noun: int) -> bool:
-    return not any(head == noun and dep in MODIFIERS for head, dep in zip(a.heads, a.dep, strict=True))
+    return "PRP" in a.tag or "PRP$" in a.tag or not FOR_MANY.isdisjoint(a.lower_words())
 
 
 def _are_joined(a: Annotation, x: int, y: int) -> bool:

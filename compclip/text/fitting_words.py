@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from compclip.text import caption_words, lexicon
 from compclip.text.annotation import Annotation, Span
-from compclip.text.word_edits import is_bounded, word_set
+from compclip.text.word_edits import is_bounded, split_phrases, word_set
 
 _LISTS = lexicon.TABLES["fitting_words"]
 COLOURS = _LISTS["colours"]
@@ -22,16 +22,7 @@ GROUNDS = "dirt mud; gravel stone cobblestone; sand; concrete cement asphalt; wo
 SURFACES = "sandy; muddy"
 OPPOSITES = _LISTS["opposites"]
 PLACES = _LISTS["places"]
-USES = {  # words of place that have these alternatives where `_has_use` says so
-    "at": ("far from",),
-    "from": ("toward",),
-    "up": ("down",),
-    "down": ("up",),
-    "behind": ("in front of",),
-    "looking at": ("looking away from",),
-    "hanging from": ("standing on", "lying on"),
-    "with": ("without",),
-}
+USES = _LISTS["uses"]  # words of place that have these alternatives where `_has_use` says so
 LAST_RESORT = "without"  # few captions deny: a word that tells all its texts apart
 MEETING_PLACES = word_set(_LISTS["meeting_places"])
 MOTIONS = word_set(_LISTS["motions"])
@@ -58,8 +49,9 @@ def alternatives(kind: str) -> dict[str, tuple[str, ...]]:
             table |= _of_other_families(families)
         return table
     for entry in (PLACES if kind == "action" else OPPOSITES).split(";"):
-        olds, news = (_split_words(side, kind) for side in entry.split(">"))
-        table |= {old: (*table.get(old, ()), *news) for old in olds}
+        olds, news = entry.split(">")
+        for old in _split_words(olds, kind):
+            table[old] = (*table.get(old, ()), *_split_words(news, kind))
     return table
 
 
@@ -73,19 +65,18 @@ def find_alternatives(kind: str, text: str, span: Span) -> tuple[str, ...]:
 
 
 def _split_words(text: str, kind: str) -> tuple[str, ...]:
-    words = text.split(",") if kind == "action" else text.split()
-    return tuple(" ".join(word.split()) for word in words)
+    return split_phrases(text) if kind == "action" else tuple(text.split())
 
 
 def _of_other_families(text: str) -> dict[str, tuple[str, ...]]:
     families = []
     for family in text.split(";"):
-        words, *phrases = family.split(",")
-        families.append((*words.split(), *(" ".join(phrase.split()) for phrase in phrases)))
+        words, _, phrases = family.partition(",")
+        families.append((*words.split(), *split_phrases(phrases)))
     table: dict[str, tuple[str, ...]] = {}
     for members in families:
-        first_words = tuple(rivals[0] for rivals in families if rivals is not members)
-        table |= dict.fromkeys(members, first_words)
+        first_words = [rivals[0] for rivals in families if rivals is not members]
+        table |= dict.fromkeys(members, tuple(first_words))
     return table
 
 
@@ -101,13 +92,13 @@ def find_fitting(a: Annotation, kind: str, span: Span) -> tuple[str, ...]:
     if words == "at" and a.heads[low] == low - 1 and a.lemma[low - 1].lower() in LOOKS:
         return ("away from",) if _find_objects(a, range(low, high), high, "pobj") else ()
     if words in USES and _has_use(a, words, low, high):
-        return USES[words]
+        return tuple(USES[words])
     return find_alternatives(kind, a.text, span) if _is_place(a, low, high) else ()
 
 
 def _is_attribute(a: Annotation, token: int) -> bool:
     """Return whether a token describes a thing."""
-    if any(a.heads[t] == token and a.dep[t] in ("npadvmod", "nummod") for t in range(token)):  # "3 feet long"
+    if a.dependents(token, "npadvmod", "nummod", stop=token):  # "3 feet long"
         return False
     return a.pos[token] in ("ADJ", "NOUN", "VERB") and a.dep[token] in ATTRIBUTIVE and a.pos[a.heads[token]] != "ADP"
 
@@ -142,8 +133,7 @@ def _has_use(a: Annotation, words: str, low: int, high: int) -> bool:
 
 def _may_lack(a: Annotation, preposition: int, objects: set[str]) -> bool:
     """Return whether "without" reads well: of one thing, and no part of a body."""
-    heads = {t for t in range(preposition, len(a)) if a.heads[t] == preposition and a.dep[t] == "pobj"}
-    is_list = any(a.dep[t] == "conj" and a.heads[t] in heads for t in range(preposition, len(a)))
+    is_list = any(a.dependents(t, "conj") for t in a.dependents(preposition, "pobj", start=preposition))
     return bool(objects) and objects.isdisjoint(BODY) and not is_list and a.tag[a.heads[preposition]] != "VBN"
 
 
@@ -157,14 +147,14 @@ def _is_place(a: Annotation, low: int, high: int) -> bool:
     if high >= len(a) or a.pos[high] not in OBJECTS or a.tag[high] in ("EX", "WDT", "WP"):
         return False
     holder = a.lemma[a.heads[low]].lower()
-    objects = [a.lemma[t].lower() for t in range(high, len(a)) if a.dep[t] == "pobj" and low <= a.heads[t] < high]
+    objects = _find_objects(a, range(low, high), high, "pobj")
     next_words = {a.word(t).lower() for t in range(high, min(high + 4, len(a))) if a.pos[t] in ("ADJ", "NOUN", "VERB")}
     if a.pos[high] == "PROPN" and a.word(low).lower() == "on":  # an island
         return False
     if a.word(high).lower() in alternatives("color") and (high + 1 == len(a) or a.pos[high + 1] not in ("NOUN", "ADJ")):
         return False
     is_formation = a.word(low).lower() in ("in", "on") and high - low == 1 and not next_words.isdisjoint(FORMATIONS)
-    if is_formation or not NO_PLACES.isdisjoint((*objects, *next_words)) or alternatives("color").keys() & set(objects):
+    if is_formation or NO_PLACES & (objects | next_words) or alternatives("color").keys() & objects:
         return False
     is_particle = a.dep[low] in ("prt", "agent", "mark", "aux") or (a.pos[low] == "ADV" and high - low == 1)
     return not is_particle and (high - low > 1 or holder not in GOVERNED)
@@ -183,8 +173,7 @@ BEHIND_VERBS = ("ADP", "ADV", "PUNCT", "SCONJ", "CCONJ", "PART")
 def correct(a: Annotation) -> Annotation:
     """Return the annotation with such slips repaired; itself where there is none."""
     if "PROPN" in a.pos:
-        names = [t for t, pos in enumerate(a.pos) if pos == "PROPN" and (_is_colour(a, t) or _is_common_noun(a, t))]
-        a = _correct_names(a, names) if names else a
+        a = _correct_names(a)
     root = a.dep.index("ROOT") if "ROOT" in a.dep else 0
     return _correct_verb(a, root) if root and a.pos[root] == "NOUN" and _is_verb(a, root) else a
 
@@ -203,15 +192,15 @@ def _is_common_noun(a: Annotation, token: int) -> bool:
     return a.tag[token] == "NNP" and word.lower() in caption_words.WORDS["n"] and (word.islower() or is_alone)
 
 
-def _correct_names(a: Annotation, names: list[int]) -> Annotation:
-    pos = list(a.pos)
-    tag = list(a.tag)
-    lemma = list(a.lemma)
-    for t in names:
-        is_colour = _is_colour(a, t) and a.dep[t] != "pobj"
-        pos[t], tag[t] = ("ADJ", "JJ") if is_colour else ("NOUN", "NN")
-        lemma[t] = a.word(t).lower()
-    return replace(a, pos=tuple(pos), tag=tuple(tag), lemma=tuple(lemma))
+def _correct_names(a: Annotation) -> Annotation:
+    adjectives = []
+    nouns = []
+    for t, pos in enumerate(a.pos):
+        if pos == "PROPN" and _is_colour(a, t) and a.dep[t] != "pobj":
+            adjectives.append(t)
+        elif pos == "PROPN" and (_is_colour(a, t) or _is_common_noun(a, t)):
+            nouns.append(t)
+    return a.read_as(adjectives, nouns)
 
 
 def may_be_verb(a: Annotation, token: int) -> bool:

@@ -29,10 +29,13 @@ ANIMALS = word_set("dog puppy cat kitten horse bird cow sheep bear elephant gira
 LIVING = PERSONS | ANIMALS
 ALIKE = ({"man", "woman"}, {"boy", "girl"}, {"lady", "gentleman"})  # "a young man and woman" are both young
 AGES = word_set("young old elderly little small middle-aged asian smiling happy")
+TAGS_APART = word_set("PRP PRP$ WP JJR JJS")  # pronouns, and adjectives that compare
 TOLD_APART = word_set("other others another same each rest both more left right")
 SCENE_PARTS = word_set("background foreground front distance hand hands side sides middle top back")
 NO_HEADS = (SCENE_PARTS - CLOTHES) | {"one", "ones"}  # nor colours: "a red and a white boat"
-COLOURS_WORN = word_set("red blue green yellow black white orange pink purple brown gray grey")
+WORN = CLOTHES | word_set("red blue green yellow black white orange pink purple brown gray grey")
+PARTS_OF_ALL = SCENE_PARTS | {"it"}
+PARTS_OF_BODY = fitting_words.BODY - {"it"}
 PLACES = word_set("in on at near under behind beside outside inside by along over against around through across")
 LASTING = word_set(_LISTS["lasting"])
 ONLY_NOUNS = caption_words.WORDS["n"] - caption_words.WORDS["v"]
@@ -68,7 +71,7 @@ def find_exchanges(a: Annotation, conjunction: int) -> Iterator[Exchange]:
         return
     second = measured_phrase
     may_be_apart = end < conjunction and (first[0] == 0 or a.word(first[0] - 1) != ",")
-    are_bounded = all(word_edits.is_bounded(a.text, *a.chars(span)) for span in (first, second))
+    are_bounded = word_edits.are_bounded(a, first, second)
     if are_bounded and not may_be_apart and are_alike(a, first, second) and _are_joined(a, first, second):
         exchange = exchange_phrases(a, first, second)
         if exchange is not None:
@@ -152,8 +155,8 @@ def _is_determined(a: Annotation, phrase: Span) -> bool:
 
 def _head(a: Annotation, phrase: Span) -> int:
     """Return the noun that a phrase is about: "cup" of "a cup of tea"."""
-    of = next((t for t in range(*phrase) if a.word(t).lower() == "of"), phrase[1])
-    return of - 1
+    words = [*a.lower_words(*phrase), "of"]
+    return phrase[0] + words.index("of") - 1
 
 
 # --- joined ---------------------------------------------------------------------------------------------------
@@ -161,23 +164,27 @@ def _head(a: Annotation, phrase: Span) -> int:
 
 def are_alike(a: Annotation, first: Span, second: Span) -> bool:
     """Return whether neither of two phrases is told from the other, and both are things."""
-    words = {a.word(t).lower() for span in (first, second) for t in range(*span)}
-    x = _head(a, first)
+    of_first = a.lower_words(*first)
+    of_second = a.lower_words(*second)
     y = _head(a, second)
-    heads = {a.word(x).lower(), a.word(y).lower()}
-    if words & TOLD_APART or heads & NO_HEADS or not heads.isdisjoint(fitting_words.alternatives("color")):
+    heads = {a.word(_head(a, first)).lower(), a.word(y).lower()}
+    if not TOLD_APART.isdisjoint(of_first + of_second) or heads & NO_HEADS:
         return False
-    are_definite = [a.word(low).lower() == "the" for low, _ in (first, second)]
-    if are_definite[0] != are_definite[1] and _is_determined(a, first) and _is_determined(a, second):
+    if not heads.isdisjoint(fitting_words.alternatives("color")):
+        return False
+    are_unlike = (of_first[0] == "the") != (of_second[0] == "the")
+    if are_unlike and _is_determined(a, first) and _is_determined(a, second):
         return False
     # "brown, leather furniture"
     goes_on = first[0] > 1 and a.word(first[0] - 1) == "," and a.pos[first[0] - 2] == "ADJ"
     if goes_on or _may_share_head(a, first, second):
         return False
-    if any(a.tag[t] in ("PRP", "PRP$", "WP", "JJR", "JJS") for t in range(*second)):
+    if not TAGS_APART.isdisjoint(a.tag[slice(*second)]):
         return False
-    conjunctions = [t for t in range(max(first[0] - 2, 0), first[0]) if a.word(t).lower() == "and"]
-    follows_conjunction = any(not t or not _is_noun(a, t - 1) for t in conjunctions)
+    follows_conjunction = False
+    for t in range(max(first[0] - 2, 0), first[0]):
+        if a.word(t).lower() == "and" and (not t or not _is_noun(a, t - 1)):
+            follows_conjunction = True
     is_activity = a.word(y).lower().endswith("ing") and a.tag[y] == "NN"
     is_thing = not is_activity or a.word(y).lower() in exchangeable_atoms.THINGS_IN_ING
     is_begun = (
@@ -206,7 +213,7 @@ def _are_joined(a: Annotation, first: Span, second: Span) -> bool:
         return second[1] == len(a) or a.word(second[1]).lower() not in ("of", "with", "that", "which", "and", "or")
     if before == "in" and (x in CLOTHES) != (y in CLOTHES):
         return False
-    leads = any(start == a.starts[first[0]] for start, _ in a.sentences)
+    leads = a.begins_sentence(first[0])
     is_living = x in LIVING
     is_related = leads or before in RELATING or (before in HAVING and not is_living)
     is_parsed_so = a.dep[_head(a, second)] == "conj" and a.heads[_head(a, second)] == _head(a, first)
@@ -240,14 +247,14 @@ def _is_free(a: Annotation, token: int, before: str) -> bool:
 
 def _is_place_of_both(a: Annotation, token: int, are_parts: bool) -> bool:
     """Return whether a place is that of two things; `are_parts`: of something that has both."""
-    near = range(token + 1, min(token + 4, len(a)))
-    words = {a.word(t).lower() for t in near}
-    if any(a.tag[t] == "PRP$" or a.lemma[t].lower() in fitting_words.BODY - {"it"} for t in near):
+    words = a.lower_words(token + 1, token + 4)
+    lemmas = a.lower_lemmas(token + 1, token + 4)
+    place = a.word(token).lower()
+    if "PRP$" in a.tag[token + 1 : token + 4] or not PARTS_OF_BODY.isdisjoint(lemmas):
         return False
-    is_worn = words & (CLOTHES | COLOURS_WORN) if a.word(token).lower() == "in" else False
-    if a.word(token).lower() not in PLACES or is_worn:
+    if place not in PLACES or (place == "in" and not WORN.isdisjoint(words)):
         return False
-    return are_parts or not words & (SCENE_PARTS | {"it"})
+    return are_parts or PARTS_OF_ALL.isdisjoint(words)
 
 
 # --- exchanges ------------------------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ def _share_article(a: Annotation, first: Span, second: Span) -> Exchange | None:
     if (are_plain or are_described) and not _stands_bare(a, _head(a, first)):
         return Exchange(inner, second)
     heads = {a.lemma[first[1] - 1].lower(), a.lemma[second[1] - 1].lower()}
-    described = [a.word(t).lower() for t in range(inner[0], inner[1] - 1)]
+    described = a.lower_words(inner[0], inner[1] - 1)
     if heads in ALIKE and described and AGES.issuperset(described) and second[1] - second[0] == 1:
         return Exchange((inner[1] - 1, inner[1]), second)
     return Exchange(first, second, agreement.article_for(a.word(second[0])))
@@ -307,7 +314,7 @@ def _find_twins(a: Annotation, first: Span, conjunction: int, second: Span) -> E
         return None
     thing = _read_phrase(a, second[1] + 1)
     is_same = a.word(person[1]).lower() == a.word(second[1]).lower() in ("in", "with", "wearing", "on")
-    are_living = all(a.lemma[high - 1].lower() in LIVING for _, high in (person, second))
+    are_living = {a.lemma[person[1] - 1].lower(), a.lemma[second[1] - 1].lower()} <= LIVING
     if thing is None or not is_same or not are_living or _is_determined(a, person) != _is_determined(a, second):
         return None
     return Exchange((person[0], first[1]), (second[0], thing[1]))

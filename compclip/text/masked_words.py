@@ -60,7 +60,7 @@ def of_pos_released(*tags: str) -> WordRule:
 
 @reads_columns("tokens", "sentences", "masked", requires="masked")
 def _replace_of_pos(tags: frozenset[str], annotation: Annotation, rng: np.random.Generator) -> str | None:
-    tokens = [token for token, _ in enumerate(annotation.masked) if annotation.pos[token] in tags]
+    tokens = [token for token in range(len(annotation.masked)) if annotation.pos[token] in tags]
     return _replace_one(annotation, tokens, rng)
 
 
@@ -78,10 +78,11 @@ def _replace_first(tags: frozenset[str], annotation: Annotation, rng: np.random.
 
 
 def _replace_one(a: Annotation, tokens: range | list[int], rng: np.random.Generator) -> str | None:
-    other_words = {
-        t: [word for word in a.masked[t] if not word_edits.equal_ignoring_case(word, a.word(t))] for t in tokens
-    }
-    predictions = [(token, words) for token, words in other_words.items() if words]
+    predictions = []
+    for token in tokens:
+        words = [word for word in a.masked[token] if not word_edits.equal_ignoring_case(word, a.word(token))]
+        if words:
+            predictions.append((token, words))
     if not predictions:
         return None
     token, words = predictions[rng.integers(len(predictions))]

@@ -11,8 +11,6 @@ The rules `…_released` put "no" before any thing ("sliding down no slide"), an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
 from compclip.text import caption_words, lexicon, scene_graph, word_edits
@@ -41,43 +39,41 @@ PARTS = word_edits.word_set(_LISTS["parts"])
 @reads_columns("tokens", "chunks", "lemma")
 def crepe(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing; every kind of edit that the caption allows has the same chance. None where it allows none."""
-    return _apply_kind(annotation, (_find_statements, _find_companions, _find_objects_and_places), rng)
+    places = _find_objects_and_places(annotation)
+    return _deny_one(annotation, [_find_statements(annotation), _find_companions(annotation), places], rng)
 
 
 @reads_columns("tokens", "chunks")
 def crepe_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing by "not", "without" or "no", wherever it stands; None where the caption allows none."""
-    return _apply_kind(annotation, (_find_predicates, _find_withs, _find_things), rng)
+    things = _find_things(annotation)
+    return _deny_one(annotation, [_find_predicates(annotation), _find_withs(annotation), things], rng)
 
 
 @reads_columns("tokens", "chunks", "lemma")
 def conclip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first; None for a caption without such a thing."""
-    places = [*_find_companions(annotation), *_find_objects_and_places(annotation)]
-    return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
+    return _deny_one(annotation, [_find_companions(annotation) + _find_objects_and_places(annotation)], rng)
 
 
 @reads_columns("tokens", "chunks")
 def conclip_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Deny one thing that is not the first, by "no" or "without"; None for a caption without such a thing."""
-    places = [*_find_withs(annotation), *_find_things(annotation)]
-    return _apply_one(annotation, places, rng) if places and not denies(annotation) else None
+    return _deny_one(annotation, [_find_withs(annotation) + _find_things(annotation)], rng)
 
 
 def denies(a: Annotation) -> bool:
     """Return whether a caption denies something."""
-    return any(a.word(t).lower() in DENIED for t in range(len(a)))
+    return not DENIED.isdisjoint(a.lower_words())
 
 
-def _apply_kind(
-    a: Annotation, finders: Sequence[Callable[[Annotation], list[Edit]]], rng: np.random.Generator
-) -> str | None:
-    kinds = [places for find in finders if (places := find(a))]
-    return _apply_one(a, kinds[rng.integers(len(kinds))], rng) if kinds and not denies(a) else None
-
-
-def _apply_one(a: Annotation, places: list[Edit], rng: np.random.Generator) -> str:
-    start, end, new = places[rng.integers(len(places))]
+def _deny_one(a: Annotation, kinds: list[list[Edit]], rng: np.random.Generator) -> str | None:
+    """Make one edit, each kind that has some by the same chance; None for a caption that denies something already."""
+    kinds = list(filter(None, kinds))
+    if not kinds or denies(a):
+        return None
+    edits = kinds[rng.integers(len(kinds))]
+    start, end, new = edits[rng.integers(len(edits))]
     return word_edits.replace_span(a.text, (start, end), new)
 
 
@@ -96,9 +92,12 @@ def _find_predicates(a: Annotation) -> list[Edit]:
 
 def _find_withs(a: Annotation) -> list[Edit]:
     """Find each "with" that has an object, which becomes "without"."""
-    has = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "pobj"}
-    tokens = [t for t in range(len(a)) if a.word(t).lower() == "with" and a.pos[t] == "ADP" and t in has]
-    return [(a.ends[t], a.ends[t], "out") for t in tokens if word_edits.is_word(a, t)]
+    edits = []
+    for t, word in enumerate(a.lower_words()):
+        is_with = word == "with" and a.pos[t] == "ADP" and word_edits.is_word(a, t)
+        if is_with and a.dependents(t, "pobj"):
+            edits.append((a.ends[t], a.ends[t], "out"))
+    return edits
 
 
 def _find_things(a: Annotation) -> list[Edit]:
@@ -114,13 +113,15 @@ def _find_things(a: Annotation) -> list[Edit]:
 def _find_statements(a: Annotation) -> list[Edit]:
     """Find verbs and what is said of nouns: as `_find_predicates`, and finite verbs, by "does not"."""
     edits = _find_predicates(a)
-    left_alone = {a.heads[t] for t, dep in enumerate(a.dep) if dep == "conj" and a.pos[t] == "VERB"}  # "jumps and runs"
-    left_alone |= {a.heads[t] for t, dep in enumerate(a.dep) if dep in AUXILIARIES and a.pos[t] in ("AUX", "PART")}
-    has_subject = {a.heads[t] for t, dep in enumerate(a.dep) if dep in SUBJECTS}
     for t, tag in enumerate(a.tag):
-        is_statement = tag in FINITE and a.pos[t] == "VERB" and t in has_subject and t not in left_alone
-        if is_statement and a.dep[t] != "conj" and word_edits.is_word(a, t) and a.lemma[t].lower() not in NO_STATEMENTS:
-            edits.append((a.starts[t], a.ends[t], f"{FINITE[tag]} {a.lemma[t].lower()}"))
+        lemma = a.lemma[t].lower()
+        if tag not in FINITE or a.pos[t] != "VERB" or a.dep[t] == "conj" or lemma in NO_STATEMENTS:
+            continue
+        verbs = [a.pos[verb] for verb in a.dependents(t, "conj")]  # "jumps and runs"
+        helpers = [a.pos[helper] for helper in a.dependents(t, *AUXILIARIES)]
+        is_left_alone = "VERB" in verbs or "AUX" in helpers or "PART" in helpers
+        if a.dependents(t, *SUBJECTS) and not is_left_alone and word_edits.is_word(a, t):
+            edits.append((a.starts[t], a.ends[t], f"{FINITE[tag]} {lemma}"))
     return edits
 
 

@@ -33,40 +33,11 @@ class Replacement:
     use: str
 
 
-def _entries(use: str, pairs: str) -> tuple[Replacement, ...]:
-    split = (pair.split(" > ") for pair in pairs.split("; "))
-    return tuple(Replacement(tuple(old.split()), new, use) for old, new in split)
-
-
-TABLE = (
-    # Table 1: 14 relations; "riding" alone as in the example printed for "riding on"
-    *_entries(
-        PREPOSITION,
-        "in > within; behind > to the rear of; on top of > on; near > next to; next to > near; "
-        "under > beneath; by > near; above > on top of",
-    ),
-    *_entries(
-        ACTION,
-        "wearing > in; wears > in; holding > grasping; sitting > seated; hanging > dangling; "
-        "walking > strolling; riding on > traveling on; riding > traveling on",
-    ),
-    # Table 2: intransitive actions (sitting, hanging and walking are above already) and colours
-    *_entries(MODIFIER, "standing > upright; eating > ingesting; looking > gazing"),
-    *_entries(
-        ATTRIBUTE,
-        "white > ivory; black > ebony; blue > sapphire; brown > chestnut; red > crimson; "
-        "green > emerald; silver > metallic",
-    ),
-    # Table 3: sizes and states; the 24th attribute is not printed
-    *_entries(
-        ATTRIBUTE,
-        "large > big; small > tiny; long > lengthy; big > large; huge > big; wet > damp; old > aged; "
-        "clear > unclouded; young > youthful",
-    ),
-    *_entries(MODIFIER, "smiling > happy"),
-)
-
-_BY_FIRST_WORD = {word: [e for e in TABLE if e.words[0] == word] for word in {e.words[0] for e in TABLE}}
+TABLE: dict[str, list[Replacement]] = {}  # by the first word
+for _use, _pairs in _LISTS["table"].items():
+    for _pair in word_edits.split_phrases(_pairs, ";"):
+        _old, _new = _pair.split(" > ")
+        TABLE.setdefault(_old.split()[0], []).append(Replacement(tuple(_old.split()), _new, _use))
 # "in" is a place here: not clothes worn, wherever they are in the phrase ("in a green shirt standing") ...
 _WORN = word_edits.word_set(_LISTS["worn"])
 # ... nor a colour worn, a fixed phrase, or what encloses nothing
@@ -90,7 +61,9 @@ def replace(annotation: Annotation, rng: np.random.Generator) -> str | None:
     span, entry = occurrences[rng.integers(len(occurrences))]
     start, end = annotation.chars(span)
     new = word_edits.capitalize_first(entry.new) if annotation.text[start].isupper() else entry.new
-    return _fix_article(annotation, span[0], word_edits.replace_span(annotation.text, (start, end), new), new)
+    text = word_edits.replace_span(annotation.text, (start, end), new)
+    has_article = span[0] > 0 and annotation.word(span[0] - 1).lower() in ("a", "an")
+    return agreement.fix_articles(text, annotation.text) if has_article else text
 
 
 @reads_columns("tokens", "sentences", "chunks", "lemma")
@@ -111,16 +84,18 @@ def swap(annotation: Annotation, rng: np.random.Generator) -> str | None:
         if fitting_pair:
             exchanges.append((*fitting_pair, ""))
     exchanges += find_exchanges(a, conjunctions)
-    exchanges = [exchange for exchange in exchanges if not is_list_longer(a, exchange[1])]
-    texts = dict.fromkeys(word_edits.exchange_spans(a, *exchange) for exchange in exchanges)
-    different = [text for text in texts if not word_edits.equal_ignoring_case(text, a.text)]
-    return agreement.fix_articles(different[rng.integers(len(different))], a.text) if different else None
+    texts: dict[str, None] = {}
+    for exchange in exchanges:
+        text = word_edits.exchange_spans(a, *exchange)
+        if not is_list_longer(a, exchange[1]) and not word_edits.equal_ignoring_case(text, a.text):
+            texts.setdefault(text)
+    return agreement.fix_articles(list(texts)[rng.integers(len(texts))], a.text) if texts else None
 
 
 @reads_columns("tokens", "sentences")
 def swap_released(annotation: Annotation, rng: np.random.Generator) -> str | None:
     """Exchange the phrases around any "and" that joins nouns, adjectives or verbs (D.1); None without such an "and"."""
-    pairs = [pair for pair in (_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)) if pair]
+    pairs = list(filter(None, [_find_conjuncts(annotation, t) for t in _find_conjunctions(annotation)]))
     text = word_edits.exchange_spans(annotation, *pairs[rng.integers(len(pairs))]) if pairs else annotation.text
     return None if word_edits.equal_ignoring_case(text, annotation.text) else text
 
@@ -150,9 +125,9 @@ RULES = {  # by who writes them
 def _find_occurrences(a: Annotation) -> Iterator[tuple[Span, Replacement]]:
     """Find the table's words as the table means them: not painted "by" him, nor "3 m long"."""
     is_use = {PREPOSITION: _is_preposition, ATTRIBUTE: _is_attribute, ACTION: _is_action, MODIFIER: _is_modifier}
-    words = [a.word(t).lower() for t in range(len(a))]
+    words = a.lower_words()
     for token, word in enumerate(words):
-        for entry in _BY_FIRST_WORD.get(word, ()):
+        for entry in TABLE.get(word, ()):
             span = (token, token + len(entry.words))
             occurs = tuple(words[slice(*span)]) == entry.words and word_edits.is_bounded(a.text, *a.chars(span))
             if occurs and is_use[entry.use](a, token, entry.words):
@@ -161,7 +136,7 @@ def _find_occurrences(a: Annotation) -> Iterator[tuple[Span, Replacement]]:
 
 def _is_preposition(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     last = token + len(words) - 1
-    objects = _children(a, last, "pobj")
+    objects = a.dependents(last, "pobj", start=last)
     if not objects or (words == ("in",) and not _encloses(a, token, objects[0])):
         return False
     if words == ("by",):  # "fed by hand", "drives by a bus"
@@ -173,10 +148,11 @@ def _is_preposition(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
 
 def _encloses(a: Annotation, preposition: int, thing: int) -> bool:
     """Return whether something is within what it is said to be in: no "dressed in", no "in a hat", no "in midair"."""
-    phrase = {word for t in range(preposition + 1, thing + 1) for word in (a.word(t).lower(), a.lemma[t].lower())}
+    words = a.lower_words(preposition + 1, thing + 1)
+    lemmas = a.lower_lemmas(preposition + 1, thing + 1)
     ends = {a.lemma[thing].lower(), _next_word(a, preposition)}
     is_governed = a.lemma[a.heads[preposition]].lower() in fitting_words.GOVERNED
-    return not is_governed and _WORN.isdisjoint(phrase) and _NO_PLACE.isdisjoint(ends)
+    return not is_governed and _WORN.isdisjoint(words + lemmas) and _NO_PLACE.isdisjoint(ends)
 
 
 def _is_attribute(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
@@ -196,16 +172,18 @@ def _is_of_kind(a: Annotation, token: int, word: str) -> bool:
 def _is_action(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     """Return whether a verb has the object that the new words need ("in", "traveling on"), and no particle ("up")."""
     needs_object = words in (("wearing",), ("wears",), ("holding",), ("riding",))
-    if a.pos[token] != "VERB" or _children(a, token, "prt") or (words == ("wears",) and a.dep[token] != "ROOT"):
+    if a.pos[token] != "VERB" or (words == ("wears",) and a.dep[token] != "ROOT"):
+        return False
+    if a.dependents(token, "prt", start=token):
         return False
     if words == ("sitting",) and not _sits(a, token):
         return False
-    return bool(_children(a, token, "dobj")) or not needs_object
+    return not needs_object or bool(a.dependents(token, "dobj", start=token))
 
 
 def _sits(a: Annotation, verb: int) -> bool:
     """Return whether somebody sits: a computer is not "seated on a desk"."""
-    subjects = [t for t in range(verb) if a.heads[t] == verb and a.dep[t] == "nsubj"]
+    subjects = a.dependents(verb, "nsubj", stop=verb)
     subject = subjects[-1] if subjects and a.tag[subjects[-1]] not in ("WDT", "WP") else a.heads[verb]
     is_food = subject > 0 and a.word(subject - 1).lower() == "hot"
     is_living = a.lemma[subject].lower() in joined_phrases.LIVING and not is_food
@@ -221,26 +199,8 @@ def _is_modifier(a: Annotation, token: int, words: tuple[str, ...]) -> bool:
     )
 
 
-def _children(a: Annotation, token: int, *kinds: str) -> list[int]:
-    """Return the tokens after `token` in its sentence that depend on it in one of some ways."""
-    end = next((e for _, e in a.sentences if e > a.starts[token]), len(a.text))
-    high = a.tokens((a.starts[token], end))[1]
-    return [t for t in range(token + 1, high) if a.heads[t] == token and a.dep[t] in kinds]
-
-
 def _next_word(a: Annotation, token: int) -> str:
     return a.word(token + 1).lower() if token + 1 < len(a) else ""
-
-
-def _fix_article(a: Annotation, token: int, text: str, new: str) -> str:
-    """Return `text` (changed from `token` on) with the article before it, "a" or "an", that fits `new`."""
-    if token == 0 or a.word(token - 1).lower() not in ("a", "an"):
-        return text
-    article = "an" if new[0].lower() in "aeiou" else "a"
-    old = a.word(token - 1)
-    return word_edits.replace_span(
-        text, a.chars((token - 1, token)), article if old.islower() else article.capitalize()
-    )
 
 
 # --- swap -----------------------------------------------------------------------------------------------------
@@ -253,21 +213,21 @@ def _find_conjunctions(a: Annotation) -> list[int]:
 def _find_conjuncts(a: Annotation, conjunction: int) -> tuple[Span, Span] | None:
     """Return the two phrases around an "and", None where they are of different kinds or not next to it."""
     first = a.heads[conjunction]
-    second = next((t for t in _children(a, first, "conj") if t > conjunction), None)
-    if a.dep[conjunction] != "cc" or second is None or not first < conjunction:
+    second = _find_second(a, conjunction)
+    if a.dep[conjunction] != "cc" or not first < conjunction < second:
         return None
     kind = {"NOUN": "N", "PROPN": "N", "ADJ": "J", "VERB": "V"}
     if a.pos[first] not in kind or kind[a.pos[first]] != kind.get(a.pos[second]):
         return None
     spans = _conjunct_spans(a, first, conjunction, second, kind[a.pos[first]])
-    return spans if spans and all(word_edits.is_bounded(a.text, *a.chars(s)) for s in spans) else None
+    return spans if spans and word_edits.are_bounded(a, *spans) else None
 
 
 def _conjunct_spans(a: Annotation, first: int, conjunction: int, second: int, kind: str) -> tuple[Span, Span] | None:
     """Return the spans of both conjuncts; words after the second belong to it where the first has such words too."""
     end = conjunction - 1 if a.pos[conjunction - 1] == "PUNCT" else conjunction
     has_complement = end > first + 1
-    objects = _children(a, second, "dobj", "prt", "xcomp", "ccomp")
+    objects = a.dependents(second, "dobj", "prt", "xcomp", "ccomp", start=second)
     stop = _last_dependent(a, second) + 1 if has_complement or (kind == "V" and objects) else second + 1
     if kind == "V":
         plain = second == conjunction + 1 and a.tag[first] == a.tag[second]
@@ -286,9 +246,7 @@ def _first_modifier(a: Annotation, token: int) -> int:
     """Return the first token of the unbroken run of modifiers before `token`."""
     first = token
     while (
-        first
-        and _depends_on(a, first - 1, token)
-        and a.dep[first - 1] not in ("cc", "punct", "preconj", "nsubj", "aux")
+        first and is_below(a, first - 1, token) and a.dep[first - 1] not in ("cc", "punct", "preconj", "nsubj", "aux")
     ):
         first -= 1
     return first
@@ -297,18 +255,11 @@ def _first_modifier(a: Annotation, token: int) -> int:
 def _last_dependent(a: Annotation, token: int) -> int:
     """Return the last token below `token` in the parse, without punctuation at the end."""
     last = token
-    while last + 1 < len(a) and _depends_on(a, last + 1, token):
+    while last + 1 < len(a) and is_below(a, last + 1, token):
         last += 1
     while last > token and a.pos[last] in ("PUNCT", "SPACE"):
         last -= 1
     return last
-
-
-def _depends_on(a: Annotation, token: int, head: int) -> bool:
-    """Return whether `token` depends on `head`, directly or not."""
-    while a.heads[token] != token and token != head:
-        token = a.heads[token]
-    return token == head
 
 
 # --- which adjectives and verbs may change places -------------------------------------------------------------------
@@ -319,11 +270,10 @@ def _depends_on(a: Annotation, token: int, head: int) -> bool:
 
 def fit_conjuncts(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | None:
     """Return the spans that may be exchanged, None where another order has another reading."""
-    if a.pos[_head(a, first)] == "ADJ":
-        return (first, second) if not any(_is_noun(a, t) for t in (_head(a, first), _head(a, second))) else None
-    if a.pos[_head(a, first)] == "VERB":
-        return _fit_verbs(a, first, second)
-    return None
+    x = _head(a, first)
+    if a.pos[x] == "ADJ":
+        return None if _is_noun(a, x) or _is_noun(a, _head(a, second)) else (first, second)
+    return _fit_verbs(a, first, second) if a.pos[x] == "VERB" else None
 
 
 def _is_noun(a: Annotation, adjective: int) -> bool:
@@ -347,17 +297,14 @@ def _fit_verbs(a: Annotation, first: Span, second: Span) -> tuple[Span, Span] | 
     if a.tag[x] != "VBG" or a.tag[y] != "VBG" or a.pos[first[1] - 1] == "ADP":
         return None
     may_share = first[1] - first[0] == 1 and a.lemma[x].lower() not in joined_phrases.LASTING
-    if may_share and any(a.heads[t] == y and a.dep[t] == "dobj" for t in range(y, len(a))):
+    if may_share and a.dependents(y, "dobj", start=y):
         return None  # "cutting and preparing a pizza"
-    end = max([y, *(t for t in range(y, len(a)) if is_below(a, t, y))])
-    while a.pos[end] in ("PUNCT", "SPACE"):
-        end -= 1
-    below = range(y + 1, end + 1)
-    if any(a.dep[t] in ("nsubj", "mark", "cc", "conj") for t in below) or not all(is_below(a, t, y) for t in below):
+    stop = _last_below(a, y) + 1
+    if not {"nsubj", "mark", "cc", "conj"}.isdisjoint(a.dep[y + 1 : stop]) or not _are_below(a, range(y, stop), y):
         return None
-    if a.pos[first[1] - 1] == "PUNCT" or any(a.dep[t] in ("cc", "conj") for t in range(x + 1, first[1])):
+    if a.pos[first[1] - 1] == "PUNCT" or not {"cc", "conj"}.isdisjoint(a.dep[x + 1 : first[1]]):
         return None
-    return first, (second[0], end + 1)
+    return first, (second[0], stop)
 
 
 def is_below(a: Annotation, token: int, head: int) -> bool:
@@ -365,6 +312,20 @@ def is_below(a: Annotation, token: int, head: int) -> bool:
     while a.heads[token] != token and token != head:
         token = a.heads[token]
     return token == head
+
+
+def _are_below(a: Annotation, tokens: range, head: int) -> bool:
+    return all(is_below(a, t, head) for t in tokens)
+
+
+def _last_below(a: Annotation, head: int) -> int:
+    """Return the last token below a head, or the head; punctuation at the end is left out."""
+    last = len(a) - 1
+    while not is_below(a, last, head):
+        last -= 1
+    while a.pos[last] in ("PUNCT", "SPACE"):
+        last -= 1
+    return last
 
 
 def is_list_longer(a: Annotation, second: Span) -> bool:
@@ -379,6 +340,7 @@ def is_list_longer(a: Annotation, second: Span) -> bool:
 # in carts"); two clauses without pronouns.
 
 
+_CLAUSES = {"cc", "conj", "mark", *agreement.SUBJECTS}  # what a list or a clause of its own has
 POINTING = joined_phrases.TOLD_APART | {"one", "it", "then", "second", "third"}
 BESIDE_COLOURS = word_set("and or of , light dark bright pale")
 STATES = word_set(_LISTS["states"])
@@ -390,25 +352,27 @@ STATIC = word_set("on in at under near beside behind by above")
 
 def find_exchanges(a: Annotation, conjunctions: list[int]) -> Iterator[Exchange]:
     """Find the exchanges around each "and" of a caption."""
-    for conjunction in (t for t in conjunctions if 0 < t < len(a) - 1):
+    for conjunction in conjunctions:
+        if not 0 < conjunction < len(a) - 1:
+            continue
         yield from joined_phrases.find_exchanges(a, conjunction)
         x = a.heads[conjunction]
         y = _find_second(a, conjunction)
         exchanges = [_colours(a, conjunction), _shared_state(a, conjunction)]
-        if y is not None and x < conjunction:
-            exchanges += [find(a, conjunction, x, y) for find in FINDERS.get(a.pos[x], ())]
-        yield from (exchange for exchange in exchanges if exchange is not None)
+        for find in FINDERS.get(a.pos[x], ()) if x < conjunction < y else ():
+            exchanges.append(find(a, conjunction, x, y))
+        yield from filter(None, exchanges)
 
 
-def _find_second(a: Annotation, conjunction: int) -> int | None:
-    """Return the head of what "and" joins to its own head."""
-    head = a.heads[conjunction]
-    return next((t for t in range(conjunction + 1, len(a)) if a.dep[t] == "conj" and a.heads[t] == head), None)
+def _find_second(a: Annotation, conjunction: int) -> int:
+    """Return the head of what "and" joins to its own head; 0 where it joins nothing."""
+    seconds = a.dependents(a.heads[conjunction], "conj", start=conjunction + 1)
+    return seconds[0] if seconds else 0
 
 
 def _colours(a: Annotation, conjunction: int) -> Exchange | None:
     """Return the exchange of two colours, or of two adjectives with an article each before one noun."""
-    words = [a.word(t).lower() if 0 <= t < len(a) else "" for t in range(conjunction - 3, conjunction + 4)]
+    words = ["", "", "", *a.lower_words(), "", "", ""][conjunction : conjunction + 7]  # the "and" is the fourth
     colours = fitting_words.alternatives("color")
     if words[2] in colours and words[4] in colours:
         is_part = words[1].endswith("ish") or not {words[1], words[5]}.isdisjoint(BESIDE_COLOURS)
@@ -432,22 +396,22 @@ def _verbs(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
     """Return the exchange of what one subject does at a time, with all that belongs to it."""
     if a.pos[y] not in ("VERB", "AUX") or a.pos[x] not in ("VERB", "AUX"):
         return None
-    if a.pos[conjunction - 1] == "ADP" or any(a.tag[t] == "EX" for t in range(conjunction)):
+    if a.pos[conjunction - 1] == "ADP" or "EX" in a.tag[:conjunction]:
         return None
     start = _begin(a, y, conjunction)
     first = _begin(a, x, 0)
     second = _whole(a, y, start)
     if start != conjunction + 1 or second is None or not _are_at_a_time(a, x, y, first, start):
         return None
-    owns = any(a.tag[t] == "PRP$" for t in range(*second))
-    if owns and any(a.lemma[t].lower() in joined_phrases.LIVING for t in range(x, conjunction)):  # whose would it be
+    owns = "PRP$" in a.tag[slice(*second)]
+    if owns and not joined_phrases.LIVING.isdisjoint(a.lower_lemmas(x, conjunction)):  # whose would it be
         return None
     return Exchange((first, conjunction), second) if _is_whole(a, x, conjunction) else None
 
 
 def _begin(a: Annotation, verb: int, low: int) -> int:
     """Return the first auxiliary of a verb behind a token, or the verb."""
-    return next((t for t in range(low, verb) if a.heads[t] == verb and a.dep[t] in ("aux", "auxpass")), verb)
+    return (*a.dependents(verb, "aux", "auxpass", start=low, stop=verb), verb)[0]
 
 
 def _are_at_a_time(a: Annotation, x: int, y: int, first: int, second: int) -> bool:
@@ -468,29 +432,25 @@ def _shared_state(a: Annotation, conjunction: int) -> Exchange | None:
     is_verb = a.lemma[y].lower() in STATES | ALONE and a.tag[y] in ("NNS", "VBZ") and a.tag[root] == "VBZ"
     if not is_last or not is_verb or not root < conjunction or a.lemma[root].lower() in IN_ORDER:
         return None
-    between = range(root + 1, conjunction)
-    is_simple = not any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) or a.pos[t] == "PUNCT" for t in between)
+    between = slice(root + 1, conjunction)
+    is_simple = _CLAUSES.isdisjoint(a.dep[between]) and "PUNCT" not in a.pos[between]
     return Exchange((root, conjunction), (y, y + 1)) if is_simple and a.pos[root] == "VERB" else None
 
 
 def _whole(a: Annotation, head: int, start: int) -> Span | None:
     """Return the tokens from `start` to the last below `head`, None where others stand between or it is a list."""
-    end = max(t for t in range(head, len(a)) if is_below(a, t, head))
-    while a.pos[end] in ("PUNCT", "SPACE"):
-        end -= 1
-    below = [t for t in range(start, end + 1) if t != head]
-    if not all(is_below(a, t, head) for t in below):
+    stop = _last_below(a, head) + 1
+    tokens = range(start, stop)
+    if not _CLAUSES.isdisjoint(a.dep[start:head] + a.dep[head + 1 : stop]) or not _are_below(a, tokens, head):
         return None
-    points = any(_points(a, t) and a.tag[t] != "PRP$" for t in below)
-    if points or any(a.dep[t] in ("cc", "conj", "mark", *agreement.SUBJECTS) for t in below):
-        return None
-    return start, end + 1
+    points = any(_points(a, t) and a.tag[t] != "PRP$" for t in tokens if t != head)
+    return None if points else (start, stop)
 
 
 def _is_whole(a: Annotation, head: int, conjunction: int) -> bool:
     """Return whether all between a head and the "and" belongs to the head, and is no list."""
-    between = range(head + 1, conjunction)
-    return all(is_below(a, t, head) and a.dep[t] not in ("cc", "conj", "punct") for t in between)
+    is_list = not {"cc", "conj", "punct"}.isdisjoint(a.dep[head + 1 : conjunction])
+    return not is_list and _are_below(a, range(head, conjunction), head)
 
 
 def _points(a: Annotation, token: int) -> bool:
@@ -512,30 +472,33 @@ def _places(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
     if not a.pos[x] == a.pos[y] == "ADP" or y != conjunction + 1:
         return None
     second = _whole(a, y, y)
-    are_static = all(a.word(t).lower() in STATIC for t in (x, y))
+    are_static = {a.word(x).lower(), a.word(y).lower()} <= STATIC
     return Exchange((x, conjunction), second) if second and are_static and _is_whole(a, x, conjunction) else None
 
 
 def _clauses(a: Annotation, conjunction: int, x: int, y: int) -> Exchange | None:
     """Return the exchange of two whole clauses that last and do not speak of each other's things."""
-    if a.dep[x] != "ROOT" or not all(_lasts(a, verb) for verb in (x, y)):
+    if a.dep[x] != "ROOT" or not _lasts(a, x) or not _lasts(a, y):
         return None
     start, end = a.tokens(next((s for s in a.sentences if s[0] <= a.starts[x] < s[1]), (0, len(a.text))))
     stop = conjunction - 1 if a.pos[conjunction - 1] == "PUNCT" else conjunction
     while end > y and a.pos[end - 1] in ("PUNCT", "SPACE"):
         end -= 1
-    clauses = range(start, stop), range(conjunction + 1, end)
-    nouns = [{a.lemma[t].lower() for t in clause if a.pos[t] in ("NOUN", "PROPN")} for clause in clauses]
-    is_second = all(is_below(a, t, y) for t in clauses[1])
-    is_apart = not any(_points(a, t) or a.dep[t] in ("cc", "mark", "expl") for clause in clauses for t in clause)
-    if not (is_second and is_apart and nouns[0].isdisjoint(nouns[1]) and start < stop):
+    if start >= stop or not _are_below(a, range(conjunction + 1, end), y):
         return None
+    first_nouns: set[str] = set()
+    for t in (*range(start, stop), *range(conjunction + 1, end)):
+        lemma = a.lemma[t].lower()
+        if _points(a, t) or a.dep[t] in ("cc", "mark", "expl") or (t > conjunction and lemma in first_nouns):
+            return None
+        if t < stop and a.pos[t] in ("NOUN", "PROPN"):
+            first_nouns.add(lemma)
     return Exchange((start, stop), (conjunction + 1, end))
 
 
 def _lasts(a: Annotation, verb: int) -> bool:
     """Return whether a verb with a subject of its own says what lasts."""
-    has_subject = any(a.heads[t] == verb and a.dep[t] in agreement.SUBJECTS for t in range(verb))
+    has_subject = bool(a.dependents(verb, *agreement.SUBJECTS, stop=verb))
     return has_subject and (a.tag[verb] == "VBG" or a.lemma[verb].lower() in STATES)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from compclip.text import wordnet
 from compclip.text.agreement import inflect
@@ -47,8 +48,8 @@ def find_relatives(
     relatives = _inflected_relatives(word.lower(), pos_letter, tag, weights)
     if vocabulary is None:
         return relatives
-    kept = [(form, weight) for form, weight in zip(*relatives, strict=True) if vocabulary.issuperset(form.split())]
-    return tuple(form for form, _ in kept), tuple(weight for _, weight in kept)
+    usual = {form: weight for form, weight in zip(*relatives, strict=True) if vocabulary.issuperset(form.split())}
+    return tuple(usual), tuple(usual.values())
 
 
 @functools.lru_cache(maxsize=1 << 15)
@@ -85,19 +86,20 @@ def _inflect_name(name: str, pos_letter: str, tag: str) -> str:
 def relative_lemmas(word: str, pos_letter: str, weights: str = SENSES) -> tuple[tuple[str, int], ...]:
     """Return lemmas and weights, the heaviest first, then by the alphabet."""
     bases = wordnet.dictionary().bases(word, pos_letter)
-    senses = [sense for base in bases for sense in wordnet.synsets_of(base, pos_letter)]
+    senses = list(chain.from_iterable(wordnet.synsets_of(base, pos_letter) for base in bases))
     if weights == SENSES:
         senses = list(dict.fromkeys(senses))
     add_cousins = _weigh_cousins if weights == SENSES else _weigh_paths
     sums = Counter[str]()
     for sense in senses:
-        words = dict.fromkeys(sense.words)
-        sums.update(_weigh_words(pair for w in words for pair in wordnet.dictionary().antonyms(sense, w)))
+        for word in dict.fromkeys(sense.words):
+            sums.update(_weigh_words(wordnet.dictionary().antonyms(sense, word)))
         for weights_of_words in add_cousins(sense, pos_letter):
             sums.update(weights_of_words)
-    synonyms = {name for sense in senses for name in sense.words}
-    relatives = [(name, weight) for name, weight in sums.items() if name not in synonyms]
-    return tuple(sorted(relatives, key=lambda item: (-item[1], item[0])))
+    for sense in senses:
+        for synonym in sense.words:
+            sums.pop(synonym, None)
+    return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _weigh_cousins(sense: Synset, pos_letter: str) -> Iterable[Mapping[str, int]]:
@@ -136,25 +138,24 @@ def count_ways(start: Synset) -> Counter[Synset]:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _words_of(cousin: Synset) -> dict[str, int]:
-    return _weigh_words((cousin, word) for word in cousin.words)
+def _words_of(*cousins: Synset) -> dict[str, int]:
+    return _weigh_words((cousin, word) for cousin in cousins for word in cousin.words)
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _adjectives_of(cousin: Synset) -> dict[str, int]:
-    pairs = wordnet.dictionary().derived(cousin)
+def _adjectives_of(*cousins: Synset) -> dict[str, int]:
+    pairs = chain.from_iterable(map(wordnet.dictionary().derived, cousins))
     return _weigh_words((adjective, word) for adjective, word in pairs if adjective.pos in "as")
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _cousins_below(grand: Synset) -> dict[str, int]:
-    return _weigh_words((cousin, word) for cousin in wordnet.grandchildren(grand) for word in cousin.words)
+    return _words_of(*wordnet.grandchildren(grand))
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def _adjectives_below(grand: Synset) -> dict[str, int]:
-    pairs = (pair for cousin in wordnet.grandchildren(grand) for pair in wordnet.dictionary().derived(cousin))
-    return _weigh_words((adjective, word) for adjective, word in pairs if adjective.pos in "as")
+    return _adjectives_of(*wordnet.grandchildren(grand))
 
 
 def _weigh_words(pairs: Iterable[tuple[Synset, str]]) -> dict[str, int]:

@@ -83,9 +83,7 @@ def clove(annotation: Annotation, rng: np.random.Generator) -> str | None:
         return None
     span, words, number = slots[rng.integers(len(slots))]
     old = annotation.text[slice(*span)]
-    new = draw_weighted(words, number, rng)
-    if old[0].isupper():
-        new = new.upper() if old.isupper() and len(old) > 1 else word_edits.capitalize_first(new)
+    new = word_edits.write_like(old, draw_weighted(words, number, rng))
     return word_edits.replace_span(annotation.text, span, new)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from compclip.text import word_edits
+from compclip.text import lexicon, word_edits
 from compclip.text.annotation import Annotation, Span, Weighted
 
 ENTITY = "entity"
@@ -30,22 +30,13 @@ PREDICATIVE = word_edits.word_set(
     "able afraid alike alive alone ashamed asleep awake aware due next ready unable visible"
 )
 
-PREPOSITIONS = """
-about 3, above 29, across 50, after 16, against 16, ahead of 1, along 67, along with 3, alongside 6, amid 0,
-amidst 2, among 5, around 47, at 409, at the back of 0, at the bottom of 4, at the edge of 6, at the end of 2,
-at the foot of 2, at the side of 0, at the top of 11, atop 5, away from 7, before 3, behind 73, below 5,
-beneath 2, beside 35, between 7, beyond 0, by 178, by the side of 3, close to 2, down 143, during 18,
-far from 0, for 106, from 117, from behind 1, in 2148, in back of 1, in between 2, in front of 192,
-in the back of 1, in the center of 0, in the corner of 1, in the front of 0, in the middle of 18, inside 14,
-inside of 5, into 173, like 12, near 174, near to 3, next to 159, of 649, off 40, off of 14, on 1488,
-on the back of 1, on the edge of 9, on the left of 0, on the other side of 1, on the right of 0,
-on the side of 14, on top of 39, onto 27, opposite 0, out of 54, outside 10, outside of 10, over 133, past 15,
-through 267, throughout 0, to 120, to the left of 1, to the right of 2, toward 14, towards 29, under 52,
-underneath 4, until 0, up 29, up against 2, upon 0, via 0, with 1106, within 0, without 5
-"""
-COUNTS = {" ".join(words): int(count) for *words, count in map(str.split, PREPOSITIONS.split(","))}
+PREPOSITIONS = lexicon.TABLES["scene_graph"]["prepositions"]  # each with its count
+COUNTS: dict[str, int] = {}
+for _entry in word_edits.split_phrases(PREPOSITIONS):
+    _name, _, _count = _entry.rpartition(" ")
+    COUNTS[_name] = int(_count)
 PHRASES = frozenset(tuple(name.split()) for name in COUNTS if " " in name)
-MUTUAL = ("near", "next to", "beside", "close to", "alongside")  # ends of relations that hold the other way round
+MUTUAL = (" near", " next to", " beside", " close to", " alongside")  # ends of relations that hold both ways
 DENIALS = ("no", "neither")  # determiners of what is not there
 OF_ACTIONS = ("to", "for")  # prepositions that say nothing without the verb above them
 AIMED = word_edits.word_set("look stare star gaze glance smile point wave aim bark laugh")  # with "at"; "staring"
@@ -96,14 +87,11 @@ def read_attributes(a: Annotation) -> dict[int, list[int]]:
     """
     attributes: dict[int, list[int]] = {}
     for token, entity in sorted(_Parse(a).find_owners().items()):
-        behind = a.dep[token] == "acomp" and (a.lemma[token].lower() in PREDICATIVE or _is_completed(a, token))
-        if a.pos[token] in ("ADJ", "VERB") and not behind and word_edits.is_word(a, token):
+        is_completed = a.lemma[token].lower() in PREDICATIVE or a.dependents(token, *COMPLEMENTS)
+        may_precede = a.pos[token] in ("ADJ", "VERB") and not (a.dep[token] == "acomp" and is_completed)
+        if may_precede and word_edits.is_word(a, token) and word_edits.is_word(a, entity):
             attributes.setdefault(entity, []).append(token)
-    return {entity: tokens for entity, tokens in attributes.items() if word_edits.is_word(a, entity)}
-
-
-def _is_completed(a: Annotation, token: int) -> bool:
-    return any(head == token and a.dep[t] in COMPLEMENTS for t, head in enumerate(a.heads))
+    return attributes
 
 
 def read_relations(a: Annotation) -> list[Relation]:
@@ -113,14 +101,12 @@ def read_relations(a: Annotation) -> list[Relation]:
     trees", "attached to a pole", "poses for a picture", "looking at a cake".
     """
     denied = find_denied(a)
-    return [
-        relation
-        for relation in _Parse(a).list_relations()
-        if word_edits.is_bounded(a.text, *a.chars(relation.span))
-        and "PRON" not in (a.pos[relation.subject], a.pos[relation.object])
-        and denied.isdisjoint((relation.subject, relation.root, relation.object))
-        and not _needs_verb(a, relation)
-    ]
+    relations = []
+    for r in _Parse(a).list_relations():
+        is_told = "PRON" not in (a.pos[r.subject], a.pos[r.object]) and denied.isdisjoint((r.subject, r.root, r.object))
+        if is_told and word_edits.are_bounded(a, r.span) and not _needs_verb(a, r):
+            relations.append(r)
+    return relations
 
 
 def _needs_verb(a: Annotation, relation: Relation) -> bool:
@@ -133,11 +119,12 @@ def _needs_verb(a: Annotation, relation: Relation) -> bool:
 
 def find_denied(a: Annotation) -> set[int]:
     """Return "without" and the words with "no" or "not", and all tokens below them: "no people" has none."""
-    words = [a.word(t).lower() for t in range(len(a))]
-    denied = {t for t, word in enumerate(words) if word == "without"}
-    denied |= {
-        a.heads[t] for t, word in enumerate(words) if a.dep[t] == "neg" or (a.dep[t] == "det" and word in DENIALS)
-    }
+    denied = set()
+    for t, word in enumerate(a.lower_words()):
+        if word == "without":
+            denied.add(t)
+        if a.dep[t] == "neg" or (a.dep[t] == "det" and word in DENIALS):
+            denied.add(a.heads[t])
     return {t for t in range(len(a)) if denied and not denied.isdisjoint(_list_above(a, t))}
 
 
@@ -151,19 +138,19 @@ def _list_above(a: Annotation, token: int) -> list[int]:
 
 def is_mutual(relation: str) -> bool:
     """Return whether a relation holds the other way round as well: "near"."""
-    return f" {relation}".casefold().endswith(tuple(f" {words}" for words in MUTUAL))
+    return f" {relation}".casefold().endswith(MUTUAL)
 
 
 def find_phrase(a: Annotation, entity: int) -> Span:
     """Return the characters of an entity's noun chunk behind its determiner; the word alone outside of a chunk."""
-    low, high = next(((low, high) for low, high in a.chunks if low <= entity < high), (entity, entity + 1))
+    low, high = a.chunk_at(entity) or (entity, entity + 1)
     while low < entity and a.pos[low] in ("DET", "SPACE", "PUNCT", "PRON"):
         low += 1
     return a.chars((low, high))
 
 
 def _keep_bounded(a: Annotation, elements: list[SceneElement]) -> list[SceneElement]:
-    return [element for element in elements if word_edits.is_bounded(a.text, *a.chars(element.span))]
+    return [element for element in elements if word_edits.are_bounded(a, element.span)]
 
 
 class _Parse:
@@ -172,9 +159,11 @@ class _Parse:
     def __init__(self, a: Annotation) -> None:
         self.a = a
         self.phrases = find_phrases(a)
-        within = {token for span in self.phrases for token in range(*span)}
-        self.entities = {head for chunk in a.chunks if (head := _chunk_head(a, chunk)) not in within}
-        self.last = {span[1] - 1: span for span in self.phrases}
+        self.entities = {_chunk_head(a, chunk) for chunk in a.chunks}
+        self.last: dict[int, Span] = {}
+        for span in self.phrases:
+            self.entities.difference_update(range(*span))
+            self.last[span[1] - 1] = span
         self.subjects: dict[int, int] = {}
         for token, dep in enumerate(a.dep):
             if dep in SUBJECTS:
@@ -197,8 +186,10 @@ class _Parse:
         """Return the entity that each modifier is of; a modifier may be an entity itself."""
         a = self.a
         owners = dict[int, int]()
-        compounds = {t: a.heads[t] for t, d in enumerate(a.dep) if d == "compound" and a.heads[t] in self.entities}
-        nouns = compounds | {entity: entity for entity in self.entities}
+        nouns = {entity: entity for entity in self.entities}
+        for entity in self.entities:
+            for token in a.dependents(entity, "compound"):
+                nouns.setdefault(token, entity)
         for token, dep in enumerate(a.dep):
             head = a.heads[token]
             if dep == "acomp" and self.subjects.get(head) in self.entities:
@@ -222,12 +213,16 @@ class _Parse:
         relations = list[Relation]()
         for entity in sorted(self.entities):
             head = a.heads[entity]
+            span = self.last.get(head, (head, head + 1))
+            subject = -1
             if a.dep[entity] in ("dobj", "attr"):
-                relations.append(Relation(self.find_subject(head), (head, head + 1), head, entity))
+                span = (head, head + 1)
+                subject = self.find_subject(head)
             elif a.dep[entity] == "pobj" and (head in self.last or a.pos[head] == "ADP"):
-                span = self.last.get(head, (head, head + 1))
-                relations.append(Relation(self.find_holder(span), span, head, entity))
-        return [relation for relation in relations if relation.subject in self.entities]
+                subject = self.find_holder(span)
+            if subject in self.entities:
+                relations.append(Relation(subject, span, head, entity))
+        return relations
 
     def find_holder(self, preposition: Span) -> int:
         """Return what a preposition relates its object to: the noun above it, or the subject of the verb above it."""
@@ -251,18 +246,22 @@ class _Parse:
 def _chunk_head(a: Annotation, chunk: Span) -> int:
     """Return the token of a chunk whose head is outside of it."""
     low, high = chunk
-    return next((t for t in range(high - 1, low - 1, -1) if not low <= a.heads[t] < high or a.heads[t] == t), high - 1)
+    for token in range(high - 1, low - 1, -1):
+        if a.heads[token] == token or not low <= a.heads[token] < high:
+            return token
+    return high - 1
 
 
 def find_phrases(a: Annotation) -> list[Span]:
     """Find prepositions of several words; of those that begin at a token, the longest."""
-    words = [a.word(t).lower() for t in range(len(a))]
+    words = a.lower_words()
     spans: list[Span] = []
-    for start in range(len(words)):
-        sizes = range(LONGEST, 1, -1) if not spans or start >= spans[-1][1] else ()
-        size = next((n for n in sizes if tuple(words[start : start + n]) in PHRASES), 0)
-        if size:
+    start = 0
+    while start < len(words):
+        size = next((n for n in range(LONGEST, 1, -1) if tuple(words[start : start + n]) in PHRASES), 1)
+        if size > 1:
             spans.append((start, start + size))
+        start += size
     return spans
 
 

@@ -115,7 +115,8 @@ def has_training_length(sentence: str) -> bool:
 def training_sentences(text: str) -> list[str]:
     """Return the cleaned caption's sentences of 4 to 34 words, in order."""
     text = clean(text)
-    return [s for s in (text[low:high] for low, high in split(text)) if has_training_length(s)]
+    sentences = [text[low:high] for low, high in split(text)]
+    return list(filter(has_training_length, sentences))
 
 
 def _is_end(text: str, begin: int, match: re.Match) -> bool:
@@ -143,10 +144,10 @@ def _is_end(text: str, begin: int, match: re.Match) -> bool:
 
 def first(annotation: Annotation) -> Annotation:
     """Return the first sentence of `select` without making the others."""
-    count = len(annotation.sentences)
-    texts = (annotation.text[begin:end] for begin, end in annotation.sentences)
-    fitting = (i for i, text in enumerate(texts) if has_training_length(text))
-    return annotation.sentence(next(fitting, 0)) if count else annotation
+    for i, (begin, end) in enumerate(annotation.sentences):
+        if has_training_length(annotation.text[begin:end]):
+            return annotation.sentence(i)
+    return annotation.sentence(0) if annotation.sentences else annotation
 
 
 @reads_columns("sentences")
@@ -177,7 +178,9 @@ def join(first: str, second: str) -> str:
 
 def join_ended(first: str, second: str) -> str:
     """Join two sentences as CLIC's released code does: each ends with a full stop, after any other mark."""
-    return " ".join([text if text.endswith(".") else f"{text}." for text in (first.rstrip(), second.rstrip())])
+    first = first.rstrip()
+    second = second.rstrip()
+    return f"{first.removesuffix('.')}. {second.removesuffix('.')}."
 
 
 def strip_full_stop(text: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import string
 
 import numpy as np
@@ -52,8 +53,10 @@ def tokens(annotation: Annotation, rng: np.random.Generator) -> str | None:
         order = [pairs[i] for i in rng.permutation(len(pairs))]
         if last:
             order.insert(int(rng.integers(len(pairs)) + rng.integers(2)), last)
-        words = [(annotation.word(token), annotation.pos[token]) for pair in order for token in pair]
-        changed = "".join([word if pos == "PUNCT" else f" {word}" for word, pos in words]).strip()
+        changed = ""
+        for token in itertools.chain.from_iterable(order):
+            changed += annotation.word(token) if annotation.pos[token] == "PUNCT" else f" {annotation.word(token)}"
+        changed = changed.strip()
         if _inner_text(changed) != _inner_text(annotation.text):
             return changed
     return None
@@ -65,11 +68,15 @@ def nouns_and_adjectives(annotation: Annotation, rng: np.random.Generator) -> st
 
     Names are nouns; the rest of the text stays as it is written. None if ten tries leave the text as it was.
     """
-    groups = [[t for t, tag in enumerate(annotation.tag) if tag.startswith(kind)] for kind in ("NN", "JJ")]
-    for _ in range(TRIES if any(len(group) > 1 for group in groups) else 0):
+    groups: dict[str, list[int]] = {"NN": [], "JJ": []}
+    for token, tag in enumerate(annotation.tag):
+        if tag[:2] in groups:
+            groups[tag[:2]].append(token)
+    for _ in range(TRIES if max(map(len, groups.values())) > 1 else 0):
         words: dict[int, str] = {}
-        for group in groups:
-            words |= {t: annotation.word(source) for t, source in zip(group, rng.permutation(group), strict=True)}
+        for group in groups.values():
+            for token, source in zip(group, rng.permutation(group), strict=True):
+                words[token] = annotation.word(source)
         changed = ""
         at = 0
         for token in sorted(words):
@@ -95,10 +102,6 @@ def _shuffle_pairs(sentence: str, rng: np.random.Generator) -> str:
     if without_marks != with_marks:
         body = without_marks.rstrip()
     words = body.split()
-    pairs = []
-    for first, second in zip(words[::2], words[1::2], strict=False):
-        pairs.append(f"{first} {second}")
-    if len(words) % 2:
-        pairs.append(words[-1])
+    pairs = [" ".join(words[i : i + 2]) for i in range(0, len(words), 2)]
     rng.shuffle(pairs)
     return " ".join(pairs) + sentence[len(body) :]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,11 +18,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import spacy
 from spacy.attrs import DEP, HEAD, IDX, LEMMA, LENGTH, POS, TAG
 from spacy.tokens import Doc
 
-from compclip.text import fitting_words, relative_words, scene_graph, sentences, word_edits, wordnet, wordnet_files
+from compclip.text import (
+    fitting_words,
+    lexicon,
+    relative_words,
+    scene_graph,
+    sentences,
+    word_edits,
+    wordnet,
+    wordnet_files,
+)
 from compclip.text.annotation import NO_WORDS, NUMBERS, WORDS, Annotation, Span, Weighted
 from compclip.text.annotation_columns import AnnotationColumns
 from compclip.text.parser_models import model_name
@@ -35,8 +44,6 @@ BATCH = 64_000  # characters in a batch
 BATCH_SIZE = 128  # captions in a batch
 WORDS_KEPT = 200_000  # by a process that annotates shard after shard
 _ATTRIBUTES: list[int | str] = [IDX, LENGTH, HEAD, POS, TAG, LEMMA, DEP]
-_VERBS = re.compile("V?R*A*V+")  # over one letter a token
-_LETTER = {"VERB": "V", "ADV": "R", "AUX": "A"}
 
 
 def annotate_columns(
@@ -56,18 +63,21 @@ def annotate_columns(
     """
     if _load_model.cache_info().currsize and len(_load_model().vocab) > WORDS_KEPT:
         _load_model.cache_clear()  # the model keeps every word that it meets
-    order = list(texts)
-    number = {text: i for i, text in enumerate(dict.fromkeys(order))}
+    numbered_texts = pa.array(texts, pa.string()).dictionary_encode()
+    different_texts = numbered_texts.dictionary.to_pylist()
+    numbers = numbered_texts.indices.to_pylist()
     columns = AnnotationColumns()
-    nounless = bytearray()
-    for annotation in _annotate_in_batches(number, replacements=True, vocabulary=vocabulary):
+    nounless = set()
+    for number, annotation in enumerate(_annotate_in_batches(different_texts, True, vocabulary)):
         if relatives:
             annotation = replace(annotation, relatives=find_relatives(annotation, vocabulary, relatives))
         columns.add(complete(annotation) if complete else annotation)
-        nounless.append(not {"NOUN", "PROPN"} & set(annotation.pos))
+        if "NOUN" not in annotation.pos and "PROPN" not in annotation.pos:
+            nounless.add(number)
         counts.update(long=len(annotation.text) > PIECE, empty=not annotation.sentences)
-    columns.repeat([number[text] for text in order])
-    counts.update(captions=len(order), different=len(number), without_noun=sum(nounless[number[t]] for t in order))
+    columns.repeat(numbers)
+    without_noun = sum(number in nounless for number in numbers)
+    counts.update(captions=len(numbers), different=len(different_texts), without_noun=without_noun)
     return columns
 
 
@@ -95,11 +105,8 @@ def _annotate_in_batches(
         wordnet_files.find_folder()
     captions = map(_split_caption, texts)
     while batch := list(itertools.islice(captions, BATCH_SIZE)):
-        longest = max(high - low for _, _, pieces in batch for low, high in pieces)
-        documents = (
-            _make_document(text[low:high], low, spans) for text, spans, pieces in batch for low, high in pieces
-        )
-        parsed = model.pipe(documents, batch_size=max(1, min(BATCH_SIZE, BATCH // max(longest, 1))))
+        longest = min(PIECE, max(len(text) for text, _, _ in batch))
+        parsed = model.pipe(_make_documents(batch), batch_size=min(BATCH_SIZE, BATCH // max(longest, 1)))
         for text, spans, pieces in batch:
             bare = _make_annotation(text, spans, [(low, next(parsed)) for low, _ in pieces])
             yield replace(bare, candidates=_find_candidates(bare, vocabulary) if replacements else ((),) * len(bare))
@@ -117,6 +124,13 @@ def _split_caption(text: str) -> tuple[str, list[Span], list[Span]]:
         pieces.append((low, high))
         low = high
     return text, spans, [*pieces, (low, len(text))]
+
+
+def _make_documents(batch: list[tuple[str, list[Span], list[Span]]]) -> Iterator[Doc]:
+    """Tokenise the pieces of captions, one at a time."""
+    for text, spans, pieces in batch:
+        for low, high in pieces:
+            yield _make_document(text[low:high], low, spans)
 
 
 def _make_document(text: str, offset: int, spans: list[Span]) -> Doc:
@@ -140,8 +154,10 @@ def _make_annotation(text: str, spans: list[Span], pieces: list[tuple[int, Doc]]
     fields: dict[str, Any] = {name: tuple(values) for name, values in columns.items()}
     bare = correct(Annotation(text, **fields))
     joined = _join_sentences(bare, spans)
-    kinds = "".join([_LETTER.get(pos, "-") for pos in bare.pos])
-    verbs = [m.span() for low, high in map(bare.tokens, joined) for m in _VERBS.finditer(kinds, low, high)]
+    letters = word_edits.spell_verbs(bare)
+    verbs: list[Span] = []
+    for sentence in joined:
+        verbs += [match.span() for match in word_edits.VERB_PHRASE.finditer(letters, *bare.tokens(sentence))]
     return replace(bare, sentences=joined, verbs=tuple(verbs))
 
 
@@ -173,29 +189,24 @@ def _join_sentences(bare: Annotation, spans: list[Span]) -> tuple[Span, ...]:
 
 def _find_candidates(bare: Annotation, vocabulary: frozenset[str] | None) -> tuple[tuple[str, ...], ...]:
     """Return the candidates of each token; words that the caption has elsewhere are left out."""
-    words = [bare.word(t).lower() for t in range(len(bare))]
+    words = bare.lower_words()
     words_of_caption = frozenset([*words, *(lemma.lower() for lemma in bare.lemma)])
     with_object = {bare.heads[t] for t, dep in enumerate(bare.dep) if dep == "dobj"}
-    candidates: list[tuple[str, ...]] = []
-    for token, (pos, previous) in enumerate(zip(bare.pos, ["", *words], strict=False)):
-        opposite = find_opposite(bare, token)
-        if opposite:
-            candidates.append((opposite,))
-            continue
-        is_aged = words[token] == "old" and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS
-        if is_aged and previous != "an":
-            candidates.append(("Young" if bare.word(token)[0].isupper() else "young",))
-            continue
-        article = previous if previous in ("a", "an") else ""
-        is_replaced = pos in wordnet.REPLACED and word_edits.is_word(bare, token)
+    candidates: list[tuple[str, ...]] = [()] * len(bare)
+    for token, pos in enumerate(bare.pos):
         word = bare.word(token)
-        lemma = bare.lemma[token]
-        tag = bare.tag[token]
-        candidates.append(
-            wordnet.find_candidates(word, lemma, pos, tag, words_of_caption, article, token in with_object, vocabulary)
-            if is_replaced
-            else ()
-        )
+        before = words[token - 1] if token else ""
+        is_aged = words[token] == "old" and before != "an"
+        if is_place(bare, token):
+            candidates[token] = (word_edits.write_like(word, OPPOSITES[words[token]]),)
+        elif is_aged and bare.lemma[bare.heads[token]].lower() in fitting_words.PERSONS:
+            candidates[token] = (word_edits.write_like(word, "young"),)
+        elif pos in wordnet.REPLACED and word_edits.is_word(bare, token):
+            article = before if before in ("a", "an") else ""
+            has_object = token in with_object
+            candidates[token] = wordnet.find_candidates(
+                word, bare.lemma[token], pos, bare.tag[token], words_of_caption, article, has_object, vocabulary
+            )
     return tuple(candidates)
 
 
@@ -203,11 +214,11 @@ def find_relatives(
     a: Annotation, vocabulary: frozenset[str] | None = None, weights: str = relative_words.SENSES
 ) -> tuple[Weighted, ...]:
     """Return the weighted words for CLoVe's rule of each token that represents an element of the caption's scene."""
-    roots = {element.root for element in scene_graph.read_scene(a)}
-    return tuple([
-        relative_words.find_relatives(a.word(t), a.pos[t], a.tag[t], vocabulary, weights) if t in roots else NO_WORDS
-        for t in range(len(a))
-    ])  # fmt: skip
+    relatives = [NO_WORDS] * len(a)
+    for element in scene_graph.read_scene(a):
+        t = element.root
+        relatives[t] = relative_words.find_relatives(a.word(t), a.pos[t], a.tag[t], vocabulary, weights)
+    return tuple(relatives)
 
 
 # --- left and right as words of place -------------------------------------------------------------------------------
@@ -218,28 +229,20 @@ def find_relatives(
 
 
 OPPOSITES = {"left": "right", "right": "left"}
-BEFORE = word_set(
-    "the its his her their my your our far top bottom upper lower front back on to turn turns turning turned"
-)
-BEHIND = word_set(
-    "of side sides hand hands corner corners edge half foot leg arm arms ear eye end lane wall page portion part third "
-    "bottom top front back paw shoulder wing"
-)
+BEFORE = word_set(lexicon.TABLES["spacy_parser"]["before"])
+BEHIND = word_set(lexicon.TABLES["spacy_parser"]["behind"])
 
 
 def correct(a: Annotation) -> Annotation:
     """Return the annotation with "left" and "right" as nouns and adjectives where they say a place."""
-    places = [t for t in range(len(a)) if is_place(a, t)]
-    if not places:
-        return a
-    pos = list(a.pos)
-    tag = list(a.tag)
-    lemma = list(a.lemma)
-    for t in places:
-        is_adjective = t + 1 < len(a) and a.word(t + 1).lower() in BEHIND - {"of"}
-        pos[t], tag[t] = ("ADJ", "JJ") if is_adjective else ("NOUN", "NN")
-        lemma[t] = a.word(t).lower()
-    return replace(a, pos=tuple(pos), tag=tuple(tag), lemma=tuple(lemma))
+    adjectives: list[int] = []
+    nouns: list[int] = []
+    for t in range(len(a)):
+        if is_place(a, t):
+            behind = a.lower_words(t + 1, t + 2)
+            is_adjective = behind != ["of"] and not BEHIND.isdisjoint(behind)
+            (adjectives if is_adjective else nouns).append(t)
+    return a.read_as(adjectives, nouns) if adjectives or nouns else a
 
 
 def is_place(a: Annotation, token: int) -> bool:
@@ -251,14 +254,3 @@ def is_place(a: Annotation, token: int) -> bool:
     if before in BEFORE:
         return behind not in ("a", "an", "the", "behind")
     return behind in BEHIND
-
-
-def find_opposite(a: Annotation, token: int) -> str:
-    """Return the other side, written as the token is, "" for a token that is none."""
-    if not is_place(a, token):
-        return ""
-    word = a.word(token)
-    opposite = OPPOSITES[a.word(token).lower()]
-    if word.isupper():
-        return opposite.upper()
-    return opposite.capitalize() if word[0].isupper() else opposite

@@ -70,10 +70,11 @@ def other_wordings(count: int) -> TextGroup:
 
 @reads_columns("stored_paraphrase")
 def _draw_wordings(count: int, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
-    wordings = [caption.text for caption in sample.read_captions()]
-    wordings += sample.caption.stored.get("paraphrase", ())
-    different = list(dict.fromkeys(text for text in wordings if text != sample.caption.text))
-    return DrawnTexts([different[i] for i in rng.permutation(len(different))[:count]])
+    wordings = dict.fromkeys(caption.text for caption in sample.read_captions())
+    wordings |= dict.fromkeys(sample.caption.stored.get("paraphrase", ()))
+    wordings.pop(sample.caption.text, None)
+    texts = list(wordings)
+    return DrawnTexts([texts[i] for i in rng.permutation(len(texts))[:count]])
 
 
 # --- variations of a picture, drawn by score as GNM-CLIP's program does -----------------------------------------
@@ -99,12 +100,11 @@ def draw_variations(count: int, annotation: Annotation, rng: np.random.Generator
     They are drawn without repetition, in proportion to how far a picture's score leads the lowest, plus a half; all
     where there are no more. Each caption of a picture has the same chance.
     """
-    variations = [
-        (number, float(score), captions)
-        for number, text in enumerate(annotation.stored.get("variation", ()))
-        for score, *captions in [text.split(SEPARATOR)]
-        if captions
-    ]
+    variations = []
+    for number, text in enumerate(annotation.stored.get("variation", ())):
+        score, *captions = text.split(SEPARATOR)
+        if captions:
+            variations.append((number, float(score), captions))
     if len(variations) > count:
         scores = np.array([score for _, score, _ in variations])
         weights = scores - scores.min() + LEAST_WEIGHT

@@ -32,8 +32,8 @@ def draw_released(annotation: Annotation, rng: np.random.Generator) -> str:
     Pieces end at line ends, "</s>" and every full stop, those of numbers too. Consecutive ones never hold the last
     piece, unless no more are there than are asked for.
     """
-    texts = (annotation.text, *annotation.stored.get("dense", ()))
-    pieces = [piece for text in texts for cut in PIECE_END.split(text) if (piece := cut.strip())]
+    texts = "\n".join((annotation.text, *annotation.stored.get("dense", ())))
+    pieces = [piece.strip() for piece in PIECE_END.split(texts) if piece.strip()]
     return ". ".join(_choose(pieces or [annotation.text], rng, spare=0))
 
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compclip.base.errors import UserError, unknown
 from compclip.text import agreement, caption_words, scene_graph, word_edits
 from compclip.text.agreement import inflect
 from compclip.text.annotation import Annotation
@@ -32,9 +31,6 @@ OBJECT = "object"
 RELATION = "relation"
 ATTRIBUTE = "attribute"
 KINDS = (OBJECT, RELATION, ATTRIBUTE)
-# words of a set, characters of a word
-MAX_WORDS = 10_000
-MAX_LENGTH = 100
 COMMON = 10  # captions in which a preposition of the default set stands at least
 NO_THINGS = word_edits.word_set(  # of the groups of words: where in a picture, and when
     "top bottom front back left right upper lower foreground background day night morning evening summer winter sunset "
@@ -87,25 +83,13 @@ def default_sets() -> WordSets:
     verbs = (inflect(verb, "VBG", {}) or verb for verb in groups["t"])
     prepositions = (name for name, count in scene_graph.COUNTS.items() if count >= COMMON)
     words = (groups["n"], groups["a"], (*prepositions, *verbs))
-    return WordSets(*(tuple(word for word in of_set if word not in NO_THINGS) for of_set in words))
+    return WordSets(*(tuple(dict.fromkeys(w for w in of_set if w not in NO_THINGS)) for of_set in words))
 
 
 def parse_sets(words: Mapping[str, Any]) -> WordSets:
     """Check a user's sets; default ones stand for those left out. Raises UserError for an unknown set or no word."""
     sets = default_sets()._asdict()
-    for name, words_of_set in words.items():
-        if name not in sets:
-            raise unknown("set of words", str(name), sets, "words")
-        if not isinstance(words_of_set, Sequence) or isinstance(words_of_set, str) or not words_of_set:
-            raise UserError(f"words.{name}: must be a list of words or phrases")
-        if len(words_of_set) > MAX_WORDS or not all(map(_is_word, words_of_set)):
-            raise UserError(f"words.{name}: must be up to {MAX_WORDS:,} words or phrases; quote yes, no, on, off")
-        sets[name] = tuple(dict.fromkeys(" ".join(word.lower().split()) for word in words_of_set))
-    return WordSets(**sets)
-
-
-def _is_word(word: object) -> bool:
-    return isinstance(word, str) and bool(word.strip()) and len(word) <= MAX_LENGTH
+    return WordSets(**sets | word_edits.parse_word_lists(words, sets, "set of words", least=1))
 
 
 @reads_columns("tokens", "sentences", "chunks", "lemma")
@@ -118,7 +102,9 @@ def draw(
     a negative of it. Where there are as many sub-graphs as wanted, further negatives are of these.
     """
     graphs = read_sub_graphs(a)
-    texts = {text.casefold() for of_kind in graphs.values() for graph in of_kind for text in (graph.write(), a.text)}
+    texts = {a.text.casefold()}
+    for graph in itertools.chain.from_iterable(graphs.values()):
+        texts.add(graph.write().casefold())
     others = _Others(a, sets, rng)
     chosen = dict[str, SubGraph]()
     foils = dict[str, None]()
@@ -126,13 +112,16 @@ def draw(
         kinds = [i for i, kind in enumerate(KINDS) if graphs[kind] and shares[i]]
         if not kinds or (len(chosen) == positives and len(foils) == negatives):
             break
-        kind = KINDS[_draw_index([shares[i] for i in kinds], kinds, rng)]
+        ends = list(itertools.accumulate(shares[i] for i in kinds))
+        kind = KINDS[kinds[bisect_right(ends[:-1], rng.random() * ends[-1])]]
         graph = graphs[kind][rng.integers(len(graphs[kind]))]
         if graph.write() not in chosen:
             chosen[graph.write()] = graph
             if len(chosen) == positives:
-                graphs = {kind: [g for g in of_kind if g.write() in chosen] for kind, of_kind in graphs.items()}
-        if len(foils) < negatives and (foil := _make_negative(kind, graph, others)) and foil.casefold() not in texts:
+                for name, of_kind in graphs.items():
+                    graphs[name] = [g for g in of_kind if g.write() in chosen]
+        foil = _make_negative(kind, graph, others) if len(foils) < negatives else ""
+        if foil and foil.casefold() not in texts:
             foils.setdefault(foil)
     return list(chosen), list(foils)
 
@@ -143,38 +132,35 @@ def draw_one(sets: WordSets, shares: Sequence[float], a: Annotation, rng: np.ran
     return draw(sets, shares, 1, 1, a, rng)
 
 
-def _draw_index(weights: Sequence[float], indices: Sequence[int], rng: np.random.Generator) -> int:
-    ends = list(itertools.accumulate(weights))
-    return indices[bisect_right(ends[:-1], rng.random() * ends[-1])]
-
-
 def read_sub_graphs(a: Annotation) -> dict[str, list[SubGraph]]:
     """Return the sub-graphs of which each kind makes negatives, without repetition, in the order of the text.
 
     What the caption denies is in none: "a kitchen with no people" has no people.
     """
     denied = scene_graph.find_denied(a)
-    attributes = {
-        entity: [token for token in tokens if token not in denied]
-        for entity, tokens in sorted(scene_graph.read_attributes(a).items())
-    }
-    things = [entity for entity in attributes if entity not in denied and a.pos[entity] != "PRON"]
-    nodes = [_read_node(a, entity, attributes[entity]) for entity in things]
-    singles = [node._replace(attributes=(word,)) for node in nodes for word in node.attributes]
-    several = [node for node in nodes if len(node.attributes) > 1]
-    triples = [
-        Triple(
-            _read_node(a, r.subject, attributes.get(r.subject, ())),
-            word_edits.adapt_case(a, r.span, leading=False),
-            _read_node(a, r.object, attributes.get(r.object, ())),
-        )
-        for r in scene_graph.read_relations(a)
-    ]
-    described = [t for t in triples if t.subject.attributes or t.object.attributes]
-    bare = [t._replace(subject=_strip(t.subject), object=_strip(t.object)) for t in described]
+    attributes = scene_graph.read_attributes(a)
+    singles: list[SubGraph] = []
+    several: list[SubGraph] = []
+    for entity, tokens in sorted(attributes.items()):
+        attributes[entity] = [token for token in tokens if token not in denied]
+        if entity not in denied and a.pos[entity] != "PRON":
+            node = _read_node(a, entity, attributes[entity])
+            singles += [node._replace(attributes=(word,)) for word in node.attributes]
+            several += [node] if len(node.attributes) > 1 else []
+    triples: list[SubGraph] = []
+    described: list[SubGraph] = []
+    bare: list[SubGraph] = []
+    for r in scene_graph.read_relations(a):
+        subject = _read_node(a, r.subject, attributes.get(r.subject, ()))
+        thing = _read_node(a, r.object, attributes.get(r.object, ()))
+        triple = Triple(subject, word_edits.adapt_case(a, r.span, leading=False), thing)
+        triples.append(triple)
+        if subject.attributes or thing.attributes:
+            described.append(triple)
+            bare.append(triple._replace(subject=_strip(subject), object=_strip(thing)))
     return {
-        OBJECT: list(dict.fromkeys([*singles, *several])),
-        RELATION: list(dict.fromkeys([*triples, *bare])),
+        OBJECT: list(dict.fromkeys(singles + several)),
+        RELATION: list(dict.fromkeys(triples + bare)),
         ATTRIBUTE: list(dict.fromkeys(described)),
     }
 
@@ -205,7 +191,7 @@ class _Others:
     def __init__(self, a: Annotation, sets: WordSets, rng: np.random.Generator) -> None:
         self.sets = sets
         self.rng = rng
-        self.text = f" {' '.join(a.word(token) for token in range(len(a)))} ".casefold()
+        self.text = f" {' '.join(a.words())} ".casefold()
         self.lemmas = {lemma.casefold() for lemma in a.lemma}
 
     def draw(self, words: Sequence[str]) -> str:
@@ -240,21 +226,19 @@ class _Others:
 def _make_negative(kind: str, graph: SubGraph, others: _Others) -> str:
     """Write one negative of a sub-graph; "" where a word was not found."""
     if isinstance(graph, Node):  # one attribute from the set, as in B
-        words = _list_words(node := Node(graph.noun, (others.draw(others.sets.attributes),), graph.is_plural))
-        return node.write() if all(words) else ""
+        return _write_whole(graph._replace(attributes=(others.draw(others.sets.attributes),)))
     return (_relation_negatives if kind == RELATION else _attribute_negatives)(graph, others)
 
 
 def _relation_negatives(t: Triple, others: _Others) -> str:
     """Exchange the objects, replace one of them or the relation, or join a graph of other things."""
-    swapped = Triple(t.object, t.relation, t.subject)
     which = int(others.rng.integers(scene_graph.is_mutual(t.relation), 5))  # 0, the exchange, where that would be false
     if which == 4:
         joint = others.draw(others.sets.relations)
-        joined = others.random_graph()
-        return f"{t.write()} {joint} {joined.write()}" if joint and all(_list_words(joined)) else ""
+        joined = _write_whole(others.random_graph())
+        return f"{t.write()} {joint} {joined}" if joint and joined else ""
     edits = (
-        lambda: swapped,
+        lambda: Triple(t.object, t.relation, t.subject),
         lambda: t._replace(subject=others.replace_noun(t.subject)),
         lambda: t._replace(object=others.replace_noun(t.object)),
         lambda: t._replace(relation=others.draw(others.sets.relations)),

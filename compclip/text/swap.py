@@ -6,7 +6,6 @@ Every rule takes annotations and a generator and gives a text that differs from 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -23,8 +22,6 @@ ARTICLES = ("a", "an", "A", "An")
 TRIES = 10
 READ_CLIP_DRAWS = 5
 HELD = "\0"  # stands for a noun while another takes its place
-VERB_LETTERS = {"VERB": "V", "ADV": "R", "AUX": "A"}
-VERB_PHRASE = re.compile("V?R*A*V+")
 
 
 @reads_columns("tokens", "sentences", "chunks", "verbs")
@@ -121,17 +118,19 @@ def clic(
     )
     kinds_a = _group_by_category(a, only_a)
     kinds_b = _group_by_category(b, only_b)
-    pools = [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b] or [all_words]
-    pools = [pool for pool in pools if pool[0] and pool[1]]
+    pools = [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b]
+    if not pools and all(all_words):
+        pools = [all_words]
+    join = sentences.JOINS[ends]
+    positives = {join(a.text, b.text).casefold(), join(b.text, a.text).casefold()}
     for _ in range(TRIES if pools else 0):
         words_a, words_b = pools[rng.integers(len(pools))]
         x = words_a[rng.integers(len(words_a))]
         y = words_b[rng.integers(len(words_b))]
         changed_a = _replace_from(a, x, b, y)
         changed_b = _replace_from(b, y, a, x)
-        joined = sentences.JOINS[ends]
-        text = joined(changed_a, changed_b) if rng.random() < 0.5 else joined(changed_b, changed_a)
-        if not any(word_edits.equal_ignoring_case(text, p) for p in (joined(a.text, b.text), joined(b.text, a.text))):
+        text = join(changed_a, changed_b) if rng.random() < 0.5 else join(changed_b, changed_a)
+        if text.casefold() not in positives:
             return text
     return None
 
@@ -142,14 +141,12 @@ def single(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
     A list in another order, or two adjectives of one noun, are no negatives.
     """
-    spans = [annotation.tokens(s) for s in annotation.sentences]
-    for index in rng.permutation(len(spans)):
-        words = [t for t in range(*spans[index]) if word_edits.is_word(annotation, t)]
+    for index in rng.permutation(len(annotation.sentences)):
+        words = _find_words(annotation, *annotation.tokens(annotation.sentences[index]))
         groups = _group_by_category(annotation, words).values()
-        kinds = [[(t, t + 1) for t in group] for group in groups]
-        text = _exchange_one(annotation, rng, kinds, _exchange_for_negative)
+        text = _exchange_one(annotation, rng, list(map(_as_spans, groups)), _exchange_for_negative)
         if text is None and not any(_have_two(annotation, group) for group in groups):
-            text = _exchange_one(annotation, rng, [[(t, t + 1) for t in words]], _exchange_for_negative)
+            text = _exchange_one(annotation, rng, [_as_spans(words)], _exchange_for_negative)
         if text:
             return text
     return None
@@ -165,8 +162,8 @@ def nouns(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
     A list in another order is no negative; articles follow the new words.
     """
-    spans = [(t, t + 1) for t in _find_words(annotation) if annotation.pos[t] == "NOUN"]
-    return _exchange_one(annotation, rng, [spans], _exchange_with_articles)
+    nouns = [t for t, pos in enumerate(annotation.pos) if pos == "NOUN" and word_edits.is_word(annotation, t)]
+    return _exchange_one(annotation, rng, [_as_spans(nouns)], _exchange_with_articles)
 
 
 @reads_columns("tokens")
@@ -206,9 +203,9 @@ def atoms_released(annotation: Annotation, rng: np.random.Generator) -> str | No
     The kind of CREPE's published negatives. Each kind with two different words has the same chance; None without two.
     """
     elements = scene_graph.read_entities_and_attributes(annotation)
-    kinds = [[e.span for e in elements if e.kind == kind] for kind in (scene_graph.ENTITY, scene_graph.ATTRIBUTE)]
     pairs = []
-    for spans in kinds:
+    for kind in (scene_graph.ENTITY, scene_graph.ATTRIBUTE):
+        spans = [element.span for element in elements if element.kind == kind]
         pair = _draw_two(annotation, spans, rng) if len(spans) > 1 else None
         if pair:
             pairs.append(pair)
@@ -222,7 +219,7 @@ def read_clip(annotation: Annotation, rng: np.random.Generator) -> str | None:
     Of five draws, each of a kind that has two, one that differs; phrases may overlap, and tokens are joined by spaces
     (JiH00nKw0n/READ-CLIP b2f096c, src/common/mixin.py:132). None where all five are the caption.
     """
-    words = [annotation.word(t) for t in range(len(annotation))]
+    words = annotation.words()
     kinds = [spans for spans in _read_clip_spans(annotation) if len(spans) > 1]
     texts: dict[str, None] = {}
     for _ in range(READ_CLIP_DRAWS if kinds else 0):
@@ -236,11 +233,15 @@ def read_clip(annotation: Annotation, rng: np.random.Generator) -> str | None:
 
 def _read_clip_spans(a: Annotation) -> list[list[Span]]:
     """Return the spans of READ-CLIP's five kinds; of verb phrases every part that is one itself."""
-    letters = "".join([VERB_LETTERS.get(pos, "-") for pos in a.pos])
-    ends = itertools.combinations(range(len(a) + 1), 2)
-    words = [[(t, t + 1) for t, pos in enumerate(a.pos) if pos == kind] for kind in ("NOUN", "ADJ", "ADV")]
+    words: dict[str, list[Span]] = {"NOUN": [], "ADJ": [], "ADV": []}
+    for token, pos in enumerate(a.pos):
+        if pos in words:
+            words[pos].append((token, token + 1))
     chunks = [span for span in a.chunks if span[1] - span[0] > 2]
-    return [*words, chunks, [(low, high) for low, high in ends if VERB_PHRASE.fullmatch(letters, low, high)]]
+    letters = word_edits.spell_verbs(a)
+    spans = itertools.combinations(range(len(a) + 1), 2)
+    verbs = [(low, high) for low, high in spans if word_edits.VERB_PHRASE.fullmatch(letters, low, high)]
+    return [*words.values(), chunks, verbs]
 
 
 RULES = {"negclip": negclip, "negclip_released": negclip_released, "clic": single, "read_clip": read_clip}
@@ -290,8 +291,12 @@ def _draw_two(a: Annotation, spans: list[Span], rng: np.random.Generator) -> tup
     return (spans[first], spans[second]) if first < second else (spans[second], spans[first])
 
 
-def _find_words(a: Annotation) -> list[int]:
-    return [t for t in range(len(a)) if word_edits.is_word(a, t)]
+def _find_words(a: Annotation, low: int = 0, high: int | None = None) -> list[int]:
+    return [t for t in range(len(a))[low:high] if word_edits.is_word(a, t)]
+
+
+def _as_spans(tokens: list[int]) -> list[Span]:
+    return [(t, t + 1) for t in tokens]
 
 
 def _group_by_category(a: Annotation, tokens: list[int]) -> dict[str, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from compclip.text.blind_language import split_words
@@ -21,9 +22,10 @@ def is_still_true(caption: str, text: str, other_captions: Sequence[str]) -> boo
     what the picture shows, are not judged.
     """
     words = split_words(text)
-    if any(words == split_words(other) for other in (caption, *other_captions)):
-        return True
-    return any(reorders_list(other, text) for other in (caption, *other_captions))
+    for true_caption in (caption, *other_captions):
+        if words == split_words(true_caption) or reorders_list(true_caption, text):
+            return True
+    return False
 
 
 def uses_other_captions(caption: str, text: str, other_captions: Sequence[str]) -> bool:
@@ -49,12 +51,12 @@ def reorders_list(caption: str, text: str) -> bool:
     high = len(words)
     while words[high - 1] == new_words[high - 1]:
         high -= 1
-    separators = [i for i, word in enumerate(words) if word in SEPARATORS]
+    separators = [-1, *(i for i, word in enumerate(words) if word in SEPARATORS), len(words)]
     between = [i for i in separators if low < i < high - 1]
     if not between:
         return False
-    first = max((i + 1 for i in separators if i < low), default=0)
-    last = min((i for i in separators if i >= high), default=len(words))
+    first = separators[bisect_left(separators, low) - 1] + 1
+    last = separators[bisect_left(separators, high)]
     starts = [i for i in range(first, low + 1) if any(words[k + 1 : k + 1 + low - i] == words[i:low] for k in between)]
     ends = [j for j in range(high, last + 1) if any(words[k - j + high : k] == words[high:j] for k in between)]
     return any(_split_list(words[i:j]) == _split_list(new_words[i:j]) for i in starts for j in ends)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from compclip.base.errors import UserError, unknown
 from compclip.text.annotation import Annotation, Span
 
+MAX_WORDS = 10_000  # of a user's list
+MAX_LENGTH = 100  # characters of such a word
 Edit = tuple[Span, str]  # tokens, and the words that stand there instead
+VERB_LETTERS = {"VERB": "V", "ADV": "R", "AUX": "A"}
+VERB_PHRASE = re.compile("V?R*A*V+")  # over one letter a token
 _BEFORE = frozenset('"“”„«([{—')
 _REPEATED = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _AFTER = frozenset('"“”»)]}—.,;:!?…')
@@ -18,6 +24,35 @@ _AFTER = frozenset('"“”»)]}—.,;:!?…')
 def word_set(text: str) -> frozenset[str]:
     """Return the words of `text`, which white space separates."""
     return frozenset(text.split())
+
+
+def split_phrases(text: str, separator: str = ",") -> tuple[str, ...]:
+    """Return the words and phrases of `text` that a mark separates, with single spaces; empty ones are left out."""
+    return tuple(" ".join(phrase.split()) for phrase in text.split(separator) if phrase.strip())
+
+
+def parse_word_lists(
+    words: Mapping[str, Any], kinds: Iterable[str], what: str, least: int
+) -> dict[str, tuple[str, ...]]:
+    """Return a user's lists by kind, each word once and in lower case; `what` names a kind in errors.
+
+    Raises UserError for an unknown kind, and for what is no list of at least so many words.
+    """
+    lists = {}
+    for kind, listed in words.items():
+        if kind not in kinds:
+            raise unknown(what, str(kind), kinds, "words")
+        is_list = isinstance(listed, Sequence) and not isinstance(listed, str) and least <= len(listed) <= MAX_WORDS
+        if not is_list or not all(map(_is_phrase, listed)):
+            raise UserError(
+                f"words.{kind}: must be a list of {least} to {MAX_WORDS} words or phrases; quote yes, no, on, off"
+            )
+        lists[kind] = tuple(dict.fromkeys(" ".join(phrase.lower().split()) for phrase in listed))
+    return lists
+
+
+def _is_phrase(phrase: object) -> bool:
+    return isinstance(phrase, str) and bool(phrase.strip()) and len(phrase) <= MAX_LENGTH
 
 
 def draw_index(rng: np.random.Generator, count: int) -> int:
@@ -42,6 +77,23 @@ def is_bounded(text: str, start: int, end: int) -> bool:
     if after == " " or after.isspace():
         return True
     return after in _AFTER and not text[end + 1 : end + 2].isalnum()  # not within "dog.jpg"
+
+
+def write_like(old: str, new: str) -> str:
+    """Return words in capitals, or with a capital first letter, where those that they replace are written so."""
+    if not old[:1].isupper():
+        return new
+    return new.upper() if old.isupper() and len(old) > 1 else capitalize_first(new)
+
+
+def are_bounded(a: Annotation, *spans: Span) -> bool:
+    """Return whether spans of tokens are bounded so."""
+    return all(is_bounded(a.text, *a.chars(span)) for span in spans)
+
+
+def spell_verbs(a: Annotation) -> str:
+    """Return one letter for each token, in which VERB_PHRASE finds verb phrases."""
+    return "".join([VERB_LETTERS.get(pos, "-") for pos in a.pos])
 
 
 def is_word(annotation: Annotation, token: int) -> bool:

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.text import agreement, caption_words, wordnet_files
+from compclip.text import agreement, caption_words, word_edits, wordnet_files
 from compclip.text.agreement import inflect
 from compclip.text.word_edits import word_set
 from compclip.text.wordnet_files import ALSO, HYPERNYM, HYPONYM, SIMILAR, Dictionary, Synset
@@ -31,10 +30,10 @@ SENSES = 3  # antonyms are those of a lemma's most frequent senses
 POS_LETTERS = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 NEAR_SYMBOLS = (HYPERNYM, HYPONYM, SIMILAR, ALSO)
 THINGS = frozenset(
-    wordnet_files.LEXNAMES.split().index(f"noun.{field}")
+    wordnet_files.LEXNAMES.index(f"noun.{field}")
     for field in ("animal", "artifact", "body", "food", "object", "person", "plant", "substance")
 )
-ATTRIBUTE = wordnet_files.LEXNAMES.split().index("noun.attribute")
+ATTRIBUTE = wordnet_files.LEXNAMES.index("noun.attribute")
 _LETTERS = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "s"}  # of the kinds of sense keys
 REPLACED = (*POS_LETTERS, "PROPN", "NUM")
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -66,18 +65,14 @@ def find_candidates(
         tag = SLIPS.get(tag, tag)
     every_form = _inflected_candidates(word.lower(), lemma.lower(), pos, tag, has_object)
     forms = every_form[: 4 * LIMIT] if vocabulary is None else tuple(f for f in every_form if f in vocabulary)
-    best = forms[:LIMIT]
-    if article or words_of_caption:
-        fitting = (
-            f
-            for f in forms
-            if words_of_caption.isdisjoint((f, f.removesuffix("s")))
-            and (not article or agreement.article_for(f) == article)
-        )
-        best = tuple(itertools.islice(fitting, LIMIT))
-    if word.isupper() and len(word) > 1:
-        return tuple(map(str.upper, best))
-    return tuple(map(str.capitalize, best)) if word[:1].isupper() else best
+    best: list[str] = []
+    for form in forms:
+        fits_article = not article or agreement.article_for(form) == article
+        if fits_article and words_of_caption.isdisjoint((form, form.removesuffix("s"))):
+            best.append(word_edits.write_like(word, form))
+        if len(best) == LIMIT:
+            break
+    return tuple(best)
 
 
 @contextlib.contextmanager
@@ -96,7 +91,7 @@ def report_damage(word: str) -> Iterator[None]:
 def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object: bool) -> tuple[str, ...]:
     """Return inflected replacements of a word, best first."""
     if pos == "NUM":
-        return tuple(n for n in NUMBERS if n != word) if word in NUMBERS else ()
+        return tuple(number for number in NUMBERS if number != word) if word in NUMBERS else ()
     if pos not in POS_LETTERS or not word.isalpha() or lemma in _SKIPPED_VERBS or word in caption_words.SKIPPED:
         return ()
     pos_letter = POS_LETTERS[pos]
@@ -107,12 +102,12 @@ def _inflected_candidates(word: str, lemma: str, pos: str, tag: str, has_object:
         return group
     with report_damage(word):
         lemma = lemma if synsets_of(lemma, pos_letter) else next(iter(dictionary().bases(word, pos_letter)), lemma)
-        is_mass = lemma in agreement.MASS and tag != "NNS"
-        names = [
-            c for c in _candidate_lemmas(lemma, pos_letter) if is_mass or pos_letter != "n" or c not in agreement.MASS
-        ]
-        forms = [inflect(name, tag, irregular_forms(pos_letter)) for name in names]
-    return tuple(dict.fromkeys(f for f in forms if f and f != word))
+        may_be_mass = pos_letter != "n" or (lemma in agreement.MASS and tag != "NNS")
+        forms: dict[str | None, None] = {}
+        for name in _candidate_lemmas(lemma, pos_letter):
+            if may_be_mass or name not in agreement.MASS:
+                forms.setdefault(inflect(name, tag, irregular_forms(pos_letter)))
+    return tuple(form for form in forms if form and form != word)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -122,11 +117,10 @@ def _candidate_lemmas(lemma: str, pos_letter: str) -> tuple[str, ...]:
     excluded = _synonyms_and_relatives(synsets, pos_letter) | {lemma}
     known = caption_words.WORDS[pos_letter]
     senses = _usual_senses(synsets, lemma)
-    names = [
-        name
-        for _, name in _direct_antonyms(senses, lemma)
-        if name in known or load_counts()[1].get((name, pos_letter), 0) >= MET
-    ]
+    names = []
+    for _, name in _direct_antonyms(senses, lemma):
+        if name in known or load_counts()[1].get((name, pos_letter), 0) >= MET:
+            names.append(name)
     if pos_letter == "n" and synsets and not lemma.endswith("ing"):
         names += _names_of_sisters(synsets[0], excluded)
     elif pos_letter == "a":
@@ -142,13 +136,12 @@ def _names_of_sisters(synset: Synset, excluded: set[str]) -> list[str]:
     Other senses have none: of a "trick" captions hold the "watch", of a "volley" the "cover".
     """
     sisters = _sisters(synset) if synset.field in THINGS or (synset.field == ATTRIBUTE and _is_colour(synset)) else []
-    names = {
-        name
-        for sister in sisters
-        for name in caption_words.WORDS["n"].intersection(sister.words)
-        if name not in excluded and synsets_of(name, "n")[0] == sister
-    }
-    return [name for name in _ranked(sisters) if name in names][:NEAR_SISTERS]
+    names = []
+    for name in _ranked(sisters):
+        is_known = name in caption_words.WORDS["n"] and name not in excluded
+        if is_known and synsets_of(name, "n")[0] in sisters:
+            names.append(name)
+    return names[:NEAR_SISTERS]
 
 
 def _usual_senses(synsets: list[Synset], lemma: str) -> list[Synset]:
@@ -159,25 +152,33 @@ def _usual_senses(synsets: list[Synset], lemma: str) -> list[Synset]:
 
 def _direct_antonyms(synsets: list[Synset], lemma: str) -> list[tuple[Synset, str]]:
     """Return the antonyms of the word itself, each with its synset."""
-    return [pair for s in synsets for pair in dictionary().antonyms(s, lemma)]
+    pairs: list[tuple[Synset, str]] = []
+    for synset in synsets:
+        pairs += dictionary().antonyms(synset, lemma)
+    return pairs
 
 
 def _indirect_antonyms(synsets: list[Synset], lemma: str) -> list[str]:
     """Return antonyms of what an adjective is similar to, then what is similar to its antonyms."""
-    heads = [h for s in synsets for h in related(s, SIMILAR)]
-    opposite = [a for h in heads for word in h.words for a, _ in dictionary().antonyms(h, word)]
-    similar = [s for a, _ in _direct_antonyms(synsets, lemma) for s in related(a, SIMILAR)]
-    return _ranked(opposite) + _ranked(similar)
+    opposite: list[Synset] = []
+    for head in all_related(synsets, SIMILAR):
+        for word in head.words:
+            opposite += [antonym for antonym, _ in dictionary().antonyms(head, word)]
+    antonyms = [antonym for antonym, _ in _direct_antonyms(synsets, lemma)]
+    return _ranked(opposite) + _ranked(all_related(antonyms, SIMILAR))
 
 
 def _sisters(synset: Synset) -> list[Synset]:
-    return [s for above in related(synset, HYPERNYM) for s in related(above, HYPONYM) if s != synset]
+    return [s for s in all_related(related(synset, HYPERNYM), HYPONYM) if s != synset]
 
 
 def _colours(word: str) -> list[str]:
     """Return the sisters of the word as the noun of a colour, [] for other words."""
-    colours = [s for s in synsets_of(word, "n") if s.field == ATTRIBUTE and _is_colour(s)]
-    return _ranked([sister for s in colours for sister in _sisters(s)])
+    sisters: list[Synset] = []
+    for synset in synsets_of(word, "n"):
+        if synset.field == ATTRIBUTE and _is_colour(synset):
+            sisters += _sisters(synset)
+    return _ranked(sisters)
 
 
 def _is_colour(synset: Synset) -> bool:
@@ -185,7 +186,7 @@ def _is_colour(synset: Synset) -> bool:
     colour = synsets_of("color", "n")[0]
     above = [synset]
     for _ in range(4):
-        above = [h for s in above for h in related(s, HYPERNYM)]
+        above = all_related(above, HYPERNYM)
         if colour in above:
             return True
     return False
@@ -193,18 +194,20 @@ def _is_colour(synset: Synset) -> bool:
 
 def _synonyms_and_relatives(synsets: list[Synset], pos_letter: str) -> set[str]:
     """Return words that keep a caption true: synonyms in any sense, direct hypernyms, hyponyms, similar adjectives."""
-    relatives = [*synsets, *(n for s in synsets for symbol in NEAR_SYMBOLS for n in related(s, symbol))]
+    relatives = list(synsets)
+    for symbol in NEAR_SYMBOLS:
+        relatives += all_related(synsets, symbol)
     if pos_letter == "a":
         plain = [s for s in synsets if s.pos == "s" and not _colours(s.words[0])]
-        relatives += [n for s in plain for h in related(s, SIMILAR) for n in related(h, SIMILAR)]
-    return {name for synset in relatives for name in synset.words}
+        relatives += all_related(all_related(plain, SIMILAR), SIMILAR)
+    return set().union(*(synset.words for synset in relatives))
 
 
 def _ranked(synsets: list[Synset]) -> list[str]:
     """Sort the words of synsets: by frequency in that sense, then by frequency in all senses, then by the alphabet."""
     keys: dict[str, tuple[int, int, str]] = {}
-    for synset in (s for s in synsets if not is_offensive(s)):
-        for number, name in enumerate(synset.words):
+    for synset in synsets:
+        for number, name in enumerate(() if is_offensive(synset) else synset.words):
             key = (-times_met(synset, number), -load_counts()[1].get((name, synset.pos), 0), name)
             keys[name] = min(key, keys.get(name, key))
     return sorted(keys, key=lambda name: keys[name])
@@ -247,15 +250,22 @@ def related(synset: Synset, symbol: str) -> list[Synset]:
     return dictionary().related(synset, symbol)
 
 
+def all_related(synsets: Iterable[Synset], symbol: str) -> list[Synset]:
+    """Return the synsets that any of some synsets points to, as often as it does."""
+    neighbours: list[Synset] = []
+    for synset in synsets:
+        neighbours += related(synset, symbol)
+    return neighbours
+
+
 def grandparents(senses: Iterable[Synset]) -> list[Synset]:
     """Collect the synsets two steps above some senses; a sense right below a top synset has none, as released."""
-    parents = (parent for sense in senses for parent in related(sense, HYPERNYM))
-    return list(dict.fromkeys(grandparent for parent in parents for grandparent in related(parent, HYPERNYM)))
+    return list(dict.fromkeys(all_related(all_related(senses, HYPERNYM), HYPERNYM)))
 
 
 def grandchildren(grand: Synset) -> list[Synset]:
-    cousins = (cousin for uncle in related(grand, HYPONYM) for cousin in related(uncle, HYPONYM))
-    return list(dict.fromkeys(cousins))
+    """Collect the synsets two steps below another one."""
+    return list(dict.fromkeys(all_related(related(grand, HYPONYM), HYPONYM)))
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compclip.base.errors import UserError
+from compclip.text import lexicon
 
 PACKAGES = ("wordnet-base", "wordnet-sense-index")
 DEBIAN = Path("/usr/share/wordnet")
@@ -33,15 +34,7 @@ REQUIRED_FILES = (
     + ("cntlist.rev",)
 )
 # number, name and part of speech (1 noun, 2 verb, 3 adjective, 4 adverb) of WordNet's lexicographer files
-LEXNAMES = """
-adj.all adj.pert adv.all
-noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body noun.cognition noun.communication noun.event
-noun.feeling noun.food noun.group noun.location noun.motive noun.object noun.person noun.phenomenon noun.plant
-noun.possession noun.process noun.quantity noun.relation noun.shape noun.state noun.substance noun.time
-verb.body verb.change verb.cognition verb.communication verb.competition verb.consumption verb.contact verb.creation
-verb.emotion verb.motion verb.perception verb.possession verb.social verb.stative verb.weather
-adj.ppl
-"""
+LEXNAMES = lexicon.TABLES["wordnet_files"]["lexnames"].split()
 _NUMBER = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
 ADVICE = (
     "no WordNet: give NLTK its data with `python -m nltk.downloader wordnet`, or as root run `apt-get install "
@@ -168,7 +161,7 @@ def _copy_dictionary(source: Path, destination: Path) -> Path:
 
 def lexnames() -> str:
     """Return the content of WordNet 3.0's `lexnames`, which Debian leaves out."""
-    return "".join(f"{i:02d}\t{name}\t{_NUMBER[name.split('.')[0]]}\n" for i, name in enumerate(LEXNAMES.split()))
+    return "".join(f"{i:02d}\t{name}\t{_NUMBER[name.split('.')[0]]}\n" for i, name in enumerate(LEXNAMES))
 
 
 def _unzip(archive: Path) -> Path:

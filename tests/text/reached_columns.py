@@ -9,14 +9,36 @@ from typing import Any
 
 from compclip.text.annotation import Annotation
 
-TOKENS = ("starts", "ends", "pos", "tag", "dep", "heads", "word", "chars", "tokens")
-OF_ATTRIBUTE = dict.fromkeys(TOKENS, "tokens") | {
-    name: name
-    for name in (
-        *("lemma", "sentences", "chunks", "verbs", "candidates", "masked", "relatives"),
-        *("written_swap", "written_replace", "stored", "concepts"),
-    )
-}
+TOKENS = (
+    "starts",
+    "ends",
+    "pos",
+    "tag",
+    "dep",
+    "heads",
+    "word",
+    "chars",
+    "tokens",
+    "words",
+    "lower_words",
+    "dependents",
+)
+OF_ATTRIBUTE = (
+    dict.fromkeys(TOKENS, "tokens")
+    | {
+        "begins_sentence": "sentences",
+        "lower_lemmas": "lemma",
+        "chunk_at": "chunks",
+        "read_as": "lemma",
+    }
+    | {
+        name: name
+        for name in (
+            *("lemma", "sentences", "chunks", "verbs", "candidates", "masked", "relatives"),
+            *("written_swap", "written_replace", "stored", "concepts"),
+        )
+    }
+)
 
 
 def find(rule: Any) -> set[str]:

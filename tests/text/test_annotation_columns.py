@@ -15,16 +15,16 @@ ODD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 CANDIDATE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t"), min_size=1, max_size=4)
 
 
-def columns(values: list[Annotation]) -> AnnotationColumns:
+def columns(values: list[Annotation]) -> pa.StructArray:
     output = AnnotationColumns()
     for value in values:
         output.add(value)
-    return output
+    return output.array()
 
 
-def write_shard(annotation_columns: AnnotationColumns) -> bytearray:
+def write_shard(annotations: pa.StructArray) -> bytearray:
     """The bytes of a shard's file."""
-    batch, sink = pa.RecordBatch.from_struct_array(annotation_columns.array()), pa.BufferOutputStream()
+    batch, sink = pa.RecordBatch.from_struct_array(annotations), pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return bytearray(sink.getvalue())
@@ -41,7 +41,7 @@ def all_of(rows: AnnotationRows) -> list[Annotation]:
 def test_rows_are_what_was_added(annotated):
     values = list(annotated.values())
     assert all_of(read_shard(write_shard(columns(values)))) == values
-    assert all_of(AnnotationRows(columns([]).array())) == []
+    assert all_of(AnnotationRows(columns([]))) == []
 
 
 @st.composite
@@ -82,12 +82,8 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 def test_stored_texts_stand_beside_captions(negatives, dense):
     """Whatever the texts are; kinds without texts are left out of a row."""
     values = [Annotation("") for _ in negatives]
-    array = add_stored_texts(columns(values).array(), {"negative": negatives, "dense": [dense] * len(values)})
-    sink = pa.BufferOutputStream()
-    batch = pa.RecordBatch.from_struct_array(array)
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    for row, row_negatives in zip(all_of(read_shard(sink.getvalue())), negatives, strict=True):
+    array = add_stored_texts(columns(values), {"negative": negatives, "dense": [dense] * len(values)})
+    for row, row_negatives in zip(all_of(read_shard(write_shard(array))), negatives, strict=True):
         kinds = {"negative": tuple(row_negatives), "dense": tuple(dense)}
         assert row.stored == {kind: texts for kind, texts in kinds.items() if texts}
 
@@ -96,8 +92,8 @@ def test_a_shard_without_relatives_has_no_column_of_them(annotated):
     value = annotated["The dog chases the cat."]
     table = (("fox", "sea lion"), (3, 1))
     weighed = replace(value, relatives=(((), ()), table, *[((), ())] * 4))
-    assert "relatives" not in columns([value]).arrays()
-    assert columns([weighed]).arrays()["relatives"].to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
+    assert "relatives" not in pa.RecordBatch.from_struct_array(columns([value])).schema.names
+    assert columns([weighed]).field("relatives").to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
 
 
 def test_numbers_are_as_wide_as_they_must_be():
@@ -118,7 +114,7 @@ def test_numbers_are_as_wide_as_they_must_be():
 def test_the_captions_of_samples_can_be_lists(annotated):
     """As a shard has them: a row a sample, its captions within."""
     values = list(annotated.values())
-    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, len(values)], pa.int32()), columns(values).array())
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, len(values)], pa.int32()), columns(values))
     assert all_of(AnnotationRows(lists.values)) == values
 
 
@@ -128,7 +124,7 @@ def test_equal_captions_give_equal_bytes(annotated):
 
 
 def test_a_column_has_the_nouns_of_first_sentences(annotated):
-    named = columns([annotated["Two dogs and three cats sleep."], annotated[""]]).arrays()
-    assert named["nouns"].to_pylist() == [["dogs", "cats"], []]
-    rows = AnnotationRows(pa.RecordBatch.from_pydict(named))
+    array = columns([annotated["Two dogs and three cats sleep."], annotated[""]])
+    assert array.field("nouns").to_pylist() == [["dogs", "cats"], []]
+    rows = AnnotationRows(array)
     assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]

@@ -8,11 +8,7 @@ from tests.text.judged_texts import RULES, captions, draw, read_judged
 
 # the least share of texts that a reader believes; of what is missing most is the tagger's: "sheep graze" as two nouns
 BELIEVED = {"atoms": 0.95, "crepe": 0.96, "conclip": 0.97, "positive_swap": 0.96, "wordnet": 0.95, "lists": 0.96}
-LEAST = {
-    "atoms": 198,
-    "positive_swap": 30,
-    "conclip": 180,
-}  # texts, where the captions give no 200: few captions say "and"
+LEAST = {"atoms": 198, "positive_swap": 30, "conclip": 180}  # texts, where the captions give no 200: few say "and"
 
 
 @pytest.fixture(scope="module")

@@ -27,16 +27,6 @@ def captions(shared_data):
     return annotate([texts[i] for i in chosen])
 
 
-RULES = [(swap.negclip, 0.93), (replace.wordnet, 0.97), (shuffle.bigram, 1.0), (positives.swap, 0.145)]
-
-
-@pytest.mark.parametrize(("rule", "floor"), RULES)
-def test_coverage(captions, rule, floor):
-    output = [rule(a, np.random.default_rng(i)) for i, a in enumerate(captions)]
-    assert np.mean([text is not None for text in output]) >= floor
-    assert all(text is None or text.casefold() != a.text.casefold() for text, a in zip(output, captions, strict=True))
-
-
 @pytest.mark.parametrize(("rule", "low", "high"), [(swap.negclip, 0, 0), (swap.negclip_released, 0.01, 0.1)])
 def test_no_negative_is_a_hard_positive(captions, rule, low, high):
     """Of the negatives those that the rule of hard positives makes of the same caption; the authors' program has some."""
@@ -93,7 +83,11 @@ def weighed(shared_data):
     return [dataclasses.replace(a, relatives=find_relatives(a)) for a in annotate([coco[i]["caption"] for i in chosen])]
 
 
-RELEASED = {  # rule: which part of the captions it covers at least
+COVERED = {  # rule: which part of the captions it covers at least
+    swap.negclip: 0.93,
+    replace.wordnet: 0.97,
+    shuffle.bigram: 1.0,
+    positives.swap: 0.17,
     replace.RULES["clove"]: 0.97,
     shuffle.tokens: 0.99,
     swap.atoms_released: 0.95,
@@ -107,10 +101,10 @@ RELEASED = {  # rule: which part of the captions it covers at least
 }
 
 
-@pytest.mark.parametrize("rule", RELEASED, ids=lambda rule: f"{rule.__module__}.{rule.__name__}")
-def test_coverage_of_the_rules_as_released(weighed, rule):
+@pytest.mark.parametrize("rule", COVERED, ids=lambda rule: f"{rule.__module__}.{rule.__name__}")
+def test_coverage(weighed, rule):
     output = [rule(a, np.random.default_rng(i)) for i, a in enumerate(weighed)]
-    assert np.mean([text is not None for text in output]) >= RELEASED[rule]
+    assert np.mean([text is not None for text in output]) >= COVERED[rule]
     assert all(text is None or text.casefold() != a.text.casefold() for text, a in zip(output, weighed, strict=True))
 
 

@@ -58,12 +58,9 @@ def test_synsets_are_those_of_the_slow_reader(slow, files, word, pos):
     assert [s.offset for s in result] == [s.offset() for s in expected] and result
     for ours, theirs in zip(result, expected, strict=True):
         lemmas = theirs.lemmas()
-        assert (ours.pos, list(ours.words), ours.definition) == (
-            theirs.pos(),
-            theirs.lemma_names(),
-            theirs.definition(),
-        )
-        assert wordnet_files.LEXNAMES.split()[ours.field] == theirs.lexname()
+        told = (theirs.pos(), theirs.lemma_names(), theirs.definition())
+        assert (ours.pos, list(ours.words), ours.definition) == told
+        assert wordnet_files.LEXNAMES[ours.field] == theirs.lexname()
         assert [files.key(ours, i) for i in range(len(lemmas))] == [lemma.key() for lemma in lemmas]
         antonyms = [(a.synset().offset(), a.name()) for lemma in lemmas for a in lemma.antonyms()]
         assert [(s.offset, w) for our_word in ours.words for s, w in files.antonyms(ours, our_word)] == antonyms
@@ -102,10 +99,7 @@ def test_a_damaged_dictionary_is_an_error(tmp_path, monkeypatch, name, content):
     shutil.copytree(wordnet_files.find_folder(), tmp_path / "wordnet")
     (tmp_path / "wordnet" / name).write_text(content)
     monkeypatch.setattr(wordnet_files, "find_folder", lambda: tmp_path / "wordnet")
-    caches = [
-        getattr(wordnet, cached)
-        for cached in ("dictionary", "_inflected_candidates", "_candidate_lemmas", "synsets_of")
-    ]
+    caches = (wordnet.dictionary, wordnet._inflected_candidates, wordnet._candidate_lemmas, wordnet.synsets_of)
     for cached in caches:
         cached.cache_clear()
     try:
