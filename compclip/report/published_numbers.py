@@ -305,7 +305,7 @@ def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) ->
 
 def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:
     """Find why a column does not compare with published numbers of its name; empty where it does."""
-    benchmarks = table_heads.column_benchmarks(column)
+    benchmarks = table_heads.list_benchmarks([column])
     if benchmarks != [column.benchmark] and set(benchmarks) != set(official.means.get(column.name, ())):
         return "a mean over other benchmarks than the published one"
     for name in benchmarks:
@@ -324,7 +324,7 @@ def list_obstacles(group: ResultTable, names: Collection[str], official: Officia
     for column in group.columns:
         reason = find_obstacle(column, group, official) if column.name in names else ""
         if reason:
-            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
+            is_mean = table_heads.list_benchmarks([column]) != [column.benchmark]
             reason_names = names_by_reason.setdefault(reason, [])
             name = column.name if is_mean else column.benchmark
             if name not in reason_names:

@@ -182,7 +182,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
         whole=tuple(whole),
         blind=_compare_blind(uncorrected, results.blind, correction),
     )
-    judged = claims.judge_claims(literature.claims, runs, uncorrected, columns, literature.numbers, correction)
+    judged = claims.judge_claims(literature.claims, uncorrected, columns, literature.numbers, correction)
     return ReportPage(results, literature, settings, page_tables, tuple(judged))
 
 

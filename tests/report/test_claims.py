@@ -213,7 +213,7 @@ def test_the_pretrained_model_is_the_same_under_every_seed():
     """Scored once, it is compared with all three."""
     runs = [run("clic", s, n) for s, n in enumerate((300, 304, 302))] + [run("pretrained", 0, 200)]
     groups = tables.build_tables(runs, [SWAP])
-    (finding,) = claims.judge_claims([claim("clic > pretrained on b/swap")], runs, groups, {"b/swap": SWAP})
+    (finding,) = claims.judge_claims([claim("clic > pretrained on b/swap")], groups, {"b/swap": SWAP})
     (evidence,) = finding.evidence
     assert (finding.verdict, evidence.seeds) == (HOLDS, 3)
     assert evidence.difference == pytest.approx(0.255)

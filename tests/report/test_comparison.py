@@ -49,7 +49,7 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
     assert shown_seeds == 1 and "±" not in table_formats.layout_means(group)["rows"][1][2][0].small
     (finding,) = claims.judge_claims(
         [claims.Claim("c", "p", "t", "f", (claims.parse_inequality("released.x > pretrained on b/swap", "here"),))],
-        [run for row in group.rows for run in row.runs], [group], {"b/swap": SWAP},
+        [group], {"b/swap": SWAP},
     )  # fmt: skip
     assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].basis) == (1, None, "items alone")
 
