@@ -119,12 +119,8 @@ def _parser() -> CommandParser:
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_grid()
     parser.add_argument("--out", type=check_output_folder, default=Path("reports"), help="folder to write")
-    parser.add_argument(
-        "--items",
-        type=int,
-        default=report_page.ITEMS,
-        help="how many won and lost items of each method the page shows with their pictures; 0: none",
-    )
+    items_help = "how many won and lost items of each method the page shows with their pictures; 0: none"
+    parser.add_argument("--items", type=int, default=report_page.ITEMS, help=items_help)
     return parser
 
 

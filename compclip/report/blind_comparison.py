@@ -19,6 +19,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.report import run_details, tables
 from compclip.report.escape import format_csv
+from compclip.report.table_formats import list_difference
 from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
 from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit, select_items
@@ -161,15 +162,11 @@ def format_blind_csv(
             if column in table.sighted.columns:
                 score = sighted[row.method].statistics.get(column)
                 gain = gains[row.method].statistics.get(column)
-                items = score.difference.items if score and score.difference else None
+                _, *score_interval, _ = list_difference(score)
+                change, *gain_interval, _, _ = list_difference(gain)
                 lines.append((
                     group.backbone, group.data, row.method, column.benchmark, column.metric,
-                    statistic.seeds, statistic.mean, score and score.mean, *_interval_values(score), items,
-                    gain and gain.change, *_interval_values(gain),
+                    statistic.seeds, statistic.mean, score and score.mean, *score_interval,
+                    change, *gain_interval,
                 ))  # fmt: skip
     return format_csv([FIELDS, *lines])
-
-
-def _interval_values(statistic: Statistic | None) -> tuple[object, ...]:
-    gap = statistic.difference if statistic else None
-    return (gap.low, gap.high, statistic.basis) if gap and statistic else (None, None, None)

@@ -218,18 +218,7 @@ def judge_inequality(
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
     if enough and verdict == UNDECIDED and interval:
         why = decisions.describe_seeds(interval, inequality.margin / column.scale, column)
-    return Evidence(
-        inequality=inequality,
-        verdict=verdict,
-        column=column,
-        difference=mean,
-        seeds=len(both),
-        std=std,
-        interval=interval,
-        basis=basis,
-        printed=printed,
-        why=why,
-    )
+    return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
 
 
 def decide_verdict(sign: int, margin: float, interval: Interval | None) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -59,17 +58,13 @@ class ComparedTable:
         """The rows beside the reference, the best at the first axis first; those without a difference last."""
         compared: list[MethodRow] = []
         undetermined: list[MethodRow] = []
+        first = next(iter(self.axes.values()))
         for row in self.table.rows:
             if row.method != self.reference:
-                statistic = self.on_axes(row)[0]
+                statistic = row.statistics.get(first)
                 (compared if statistic and statistic.change is not None else undetermined).append(row)
-        first = next(iter(self.axes.values()))
         compared.sort(key=lambda row: row.statistics[first].change or 0.0, reverse=not first.lower)
         return compared + undetermined
-
-    def on_axes(self, row: MethodRow) -> list[Statistic | None]:
-        """Return a row's statistics on the axes."""
-        return [row.statistics.get(column) for column in self.axes.values()]
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
@@ -93,14 +88,12 @@ def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: s
     base = PRETRAINED
     if contrasts and contrasts.rows:
         base = reference
-        contrast_of = contrasts.by_method
+        contrast_of = {(row.method, column): statistic for row, column, statistic in contrasts.numbers()}
         statistics: dict[str, dict[Column, Statistic]] = {row.method: {} for row in group.rows}
         for row, column, statistic in group.numbers():
-            contrast = NO_DIFFERENCE
-            if row.method in contrast_of:
-                contrast = contrast_of[row.method].statistics.get(column, NO_DIFFERENCE)
             statistics[row.method][column] = replace(
-                contrast, mean=statistic.mean, std=statistic.std, seeds=statistic.seeds,
+                contrast_of.get((row.method, column), NO_DIFFERENCE),
+                mean=statistic.mean, std=statistic.std, seeds=statistic.seeds,
                 rank=statistic.rank, equal_to=statistic.equal_to,
             )  # fmt: skip
         group = group.with_statistics(statistics)
@@ -159,7 +152,7 @@ def draw_forest(compared: ComparedTable, standalone: bool = False) -> Markup:
     for row in rows:
         label = table_heads.row_label(row, compared.table)
         number = f" ({numbers[row.method]})" if numbers else ""
-        drawn.append((f"{label}{number}", compared.on_axes(row)))
+        drawn.append((f"{label}{number}", [row.statistics.get(column) for column in compared.axes.values()]))
     return report_figures.draw_forest(drawn, compared.axes, compared.label, standalone)
 
 
@@ -194,24 +187,17 @@ RISING = ("sugarcrepe/swap", "sugarcrepe/swap/unseen_pairs", "sugarcrepe_pp/swap
 NOT_FALLING = ("sugarcrepe_pp/replace_itt",)
 
 
-class MethodVerdict(NamedTuple):
-    """A method, its verdict against the reference (1 beats it, -1 does not, 0 undecided), and why."""
-
-    method: str
-    sign: int
-    text: str
-
-
-def judge_methods(group: ResultTable, reference: str) -> list[MethodVerdict]:
+def judge_methods(group: ResultTable, reference: str) -> dict[str, str]:
     """Judge each method of a table of differences to the reference; none where the rule's columns are not there."""
     columns = {column.name: column for column in group.columns}
     if not columns.keys() >= {*RISING, *NOT_FALLING}:
-        return []
+        return {}
     rule = [columns[name] for name in (*RISING, *NOT_FALLING)]
-    return [_judge_method(row, rule, group, reference) for row in group.rows if row.method != PRETRAINED]
+    trained = [row for row in group.rows if row.method != PRETRAINED]
+    return {row.method: f"{_judge_row(row, rule, reference)}. {_describe_cost(row, group)}" for row in trained}
 
 
-def _judge_method(row: MethodRow, rule: Sequence[Column], group: ResultTable, reference: str) -> MethodVerdict:
+def _judge_row(row: MethodRow, rule: Sequence[Column], reference: str) -> str:
     fallen = []
     risen = []
     open_columns = []
@@ -225,15 +211,10 @@ def _judge_method(row: MethodRow, rule: Sequence[Column], group: ResultTable, re
         elif column.name in RISING:
             (risen if statistic.verdict else open_columns).append(_describe_difference(column, statistic))
     if fallen:
-        sign = -1
-        text = f"does not beat {reference} at composition: {', '.join(fallen)}"
-    elif open_columns or absent:
-        sign = 0
-        text = f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
-    else:
-        sign = 1
-        text = f"beats {reference} at composition: {', '.join(risen)}"
-    return MethodVerdict(row.method, sign, f"{text}. {_describe_cost(row, group)}")
+        return f"does not beat {reference} at composition: {', '.join(fallen)}"
+    if open_columns or absent:
+        return f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
+    return f"beats {reference} at composition: {', '.join(risen)}"
 
 
 def _describe_cost(row: MethodRow, group: ResultTable) -> str:

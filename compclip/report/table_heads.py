@@ -140,9 +140,10 @@ def describe_marks(group: ResultTable) -> list[str]:
     """Describe what the marks mean, where there are any."""
     notes = []
     for mark in ROW_MARKS:
-        for method, why in group.row_marks.get(mark, {}).items():
-            notes.append(f"{mark} {method} {why}")
-    if group.row_marks.get(TUNED):
+        for method in group.by_method:
+            if group.get_note(mark, method):
+                notes.append(f"{mark} {method} {group.get_note(mark, method)}")
+    if notes and notes[0].startswith(TUNED):
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
     for row in group.rows:
         stalls = describe_stalls(row)
@@ -200,9 +201,7 @@ def list_warnings(group: ResultTable) -> list[str]:
     lines = []
     if tables.has_random_weights(group):
         lines.append(f"the backbone has {RANDOM}; there is no pretrained model")
-    for name, coverage in benchmark_coverage(group).items():
-        if coverage.is_partial:
-            lines.append(f"{name}: scored {coverage.text}")
+    lines += [f"{name}: scored {c.text}" for name, c in benchmark_coverage(group).items() if c.is_partial]
     return [f"{group.name}: {line}" for line in (*lines, *_list_replaced(group))]
 
 
@@ -242,21 +241,12 @@ def row_label(row: MethodRow, group: ResultTable) -> str:
 
 def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:
     """Read what each data set shares with the benchmarks; one without a file is left out."""
-    overlaps = {}
+    overlaps: dict[str, SharedPictures] = {}
     for name in dict.fromkeys(data):
         path = root / OVERLAPS / f"{name}.json"
         if path.is_file():
             overlaps[name] = {b: counts for b, counts in read_mapping(path).items() if counts.get(PICTURES)}
     return overlaps
-
-
-def select_overlaps(
-    group: ResultTable, overlaps: Mapping[str, SharedPictures], benchmarks: Sequence[str]
-) -> SharedPictures:
-    """Select what a table's trained rows have seen of the benchmarks; empty where no row was trained."""
-    if group.by_method.keys() <= {PRETRAINED}:
-        return {}
-    return {name: counts for name, counts in overlaps.get(group.data, {}).items() if name in benchmarks}
 
 
 def describe_overlaps(group: ResultTable, shared: SharedPictures) -> list[str]:

@@ -25,6 +25,7 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 RowName = tuple[str, str, str]  # method, backbone, data
+RowMarks = Mapping[str, Mapping[RowName, str]]  # by mark the rows of all tables that bear it, and why
 Shown = TypeVar("Shown")  # a cell as an output has it
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
@@ -74,11 +75,6 @@ class Column:
         """Which way is better; empty where neither is."""
         return "" if self.score else "↓" if self.lower else "↑"
 
-    @property
-    def better(self) -> str:
-        """The same in a word."""
-        return {"↑": "higher", "↓": "lower"}.get(self.arrow, "")
-
 
 @dataclass(frozen=True)
 class Statistic:
@@ -121,7 +117,7 @@ class ResultTable:
     columns: tuple[Column, ...]
     rows: tuple[MethodRow, ...]
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
-    row_marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by mark the methods that bear it: why
+    row_marks: RowMarks = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -171,18 +167,7 @@ class ResultTable:
 
     def get_note(self, mark: str, method: str) -> str:
         """Return why a row bears a mark; empty where it does not."""
-        return self.row_marks.get(mark, {}).get(method, "")
-
-    def mark_rows(self, notes_by_mark: Mapping[str, Mapping[RowName, str]]) -> ResultTable:
-        """Return the table with marks of rows."""
-        row_marks: dict[str, dict[str, str]] = {}
-        for mark, notes in notes_by_mark.items():
-            row_marks[mark] = {}
-            for row in self.rows:
-                note = notes.get((row.method, self.backbone, self.data))
-                if note:
-                    row_marks[mark][row.method] = note
-        return replace(self, row_marks={**self.row_marks, **row_marks})
+        return self.row_marks.get(mark, {}).get((method, self.backbone, self.data), "")
 
     def select(self, columns: Sequence[Column]) -> ResultTable:
         """Return the table with some of its columns alone."""
@@ -361,7 +346,7 @@ def mean_members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, .
     return tuple(Column(column.benchmark, name) for name in names)
 
 
-def check_same_files(runs: Sequence[FinishedRun]) -> None:
+def check_same_files(runs: Iterable[FinishedRun]) -> None:
     """Raise UserError where two runs were evaluated on different files of one benchmark."""
     first_of: dict[str, tuple[str, str]] = {}
     for run in runs:

@@ -121,14 +121,9 @@ def test_the_page_fetches_nothing(report):
 
 @pytest.mark.parametrize(
     ("value", "metric", "sign", "text"),
-    [
-        (0.5, "swap", False, "50.0"),
-        (-0.0501, "swap", True, "−5.0"),
-        (-0.0001, "swap", True, "0.0"),
-        (0.0501, "swap", True, "+5.0"),
-        (0.25129, "mean_score", False, "0.251"),
-    ],
-)
+    [(0.5, "swap", False, "50.0"), (-0.0501, "swap", True, "−5.0"), (-0.0001, "swap", True, "0.0"),
+     (0.0501, "swap", True, "+5.0"), (0.25129, "mean_score", False, "0.251")],
+)  # fmt: skip
 def test_numbers_as_shown(value, metric, sign, text):
     assert table_formats.format_number(value, Column("b", metric, score=metric == "mean_score"), sign) == text
 
@@ -161,14 +156,9 @@ def project(tmp_path, monkeypatch):
     evaluate = SimpleNamespace(benchmarks=list(fake_runs.BENCHMARKS), validation_share=0.2)
     settings = SimpleNamespace(columns=[], reference="", correction="none", split="whole")
     params = SimpleNamespace(
-        evaluate=evaluate,
-        report=settings,
-        benchmarks={},
-        methods={name: {} for name in fake_runs.METHODS},
-        wise_ft=report_command.sections.WiseFt(),
-        tune=report_command.sections.Tune(),
-        grid=SimpleNamespace(),
-    )
+        evaluate=evaluate, report=settings, benchmarks={}, methods=dict.fromkeys(fake_runs.METHODS, {}),
+        wise_ft=report_command.sections.WiseFt(), tune=report_command.sections.Tune(), grid=SimpleNamespace(),
+    )  # fmt: skip
     monkeypatch.setattr(report_command.read, "load_params", lambda path: params)
     monkeypatch.setattr(report_command.grid, "list_cells", lambda params: fake_runs.cells())
     monkeypatch.setattr(report_command.run_details, "find_stale_runs", lambda params, runs, partial: [])
