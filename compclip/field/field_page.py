@@ -251,7 +251,6 @@ def compare_readings(
 
     They are explained where the sound ones agree, and no cause has to explain more than it can.
     """
-    as_trained = []
     sound = []
     sources: dict[str, list[str]] = {}
     printed = []
@@ -261,8 +260,7 @@ def compare_readings(
             sources.setdefault(cause.cause, []).append(number.paper)
         else:
             sound.append(float(number.value))
-        if not (number.activation or cause.is_mean):
-            as_trained.append(float(number.value))
+    as_trained = [float(n.value) for n, cause in readings if not (n.activation or cause.is_mean)]
     is_explained = bool(sound) and spread(sound) <= TOLERANCE
     for number, cause in readings:
         if sound and spread([float(number.value), sound[0]]) > cause.points + TOLERANCE:
@@ -548,7 +546,7 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
 def count_numbers(published: PublishedField, panels: Sequence[Panel]) -> dict[str, int]:
     """Count what panels show: papers, listed models, models, and the printed numbers that place them."""
     models = {}
-    used = set()
+    used = set[tuple[int, str]]()
     for panel in panels:
         for point in panel.points:
             models[id(point.model)] = point.model.source

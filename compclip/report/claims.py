@@ -271,8 +271,8 @@ def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
     sections = []
     for group, of_group in groupby(findings, attrgetter("group")):
         group_findings = list(of_group)
-        judged = []
-        absent = []
+        judged: list[Finding] = []
+        absent: list[Finding] = []
         evidence = list[Evidence]()
         for finding in group_findings:
             (absent if finding.verdict == ABSENT else judged).append(finding)

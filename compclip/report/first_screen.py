@@ -199,8 +199,8 @@ def judge_methods(group: ResultTable, reference: str) -> dict[str, str]:
 
 def _judge_row(row: MethodRow, rule: Sequence[Column], reference: str) -> str:
     fallen = []
-    risen = []
-    open_columns = []
+    risen: list[str] = []
+    open_columns: list[str] = []
     absent = []
     for column in rule:
         statistic = row.statistics.get(column)

@@ -163,8 +163,8 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
     columns = {c.name: c for c in (*main, *remaining)}
     checkpoints = trajectories.describe_checkpoints(results.curves)
-    tuned = trajectories.find_leaks(checkpoints, settings.split.name) | results.tuned
-    notes = {table_heads.TUNED: tuned, table_heads.CHOSEN: checkpoints}
+    leaks = trajectories.find_leaks(checkpoints, settings.split.name)
+    notes = {table_heads.TUNED: {**leaks, **results.tuned}, table_heads.CHOSEN: checkpoints}
     main_tables = _build_tables(results, settings, main)
     notes[table_heads.SEARCHED] = tuned_rows.describe_searches(main_tables, results.tuning)
     uncorrected = [replace(table, row_marks=notes) for table in main_tables]
