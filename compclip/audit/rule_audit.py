@@ -87,20 +87,20 @@ class Audit:
     rules: list[RuleAudit]
 
 
-def audit_data(
-    params: Params,
-    data: str,
-    methods: Sequence[str],
-    root: Path,
-    pictures: int,
-) -> Audit:
+def audit_data(params: Params, data: str, methods: Sequence[str], root: Path, pictures: int) -> Audit:
     """Audit the texts that methods make of a data set. Raises UserError where it is not annotated."""
     dataset = PreparedDataset(root / "data" / data)
     indices = range(0, len(dataset), max(1, -(-len(dataset) // pictures)))
-    captions_of = {i: [dataset.annotation(i, which).text for which in range(dataset.captions(i))] for i in indices}
-    fold_of = {index: number % FOLDS for number, index in enumerate(indices)}
-    flat = [(text, fold_of[index]) for index in indices for text in captions_of[index]]
-    language = FoldedLanguage([text for text, _ in flat], [fold for _, fold in flat])
+    captions_of = {}
+    fold_of = {}
+    captions: list[str] = []
+    folds: list[int] = []
+    for number, index in enumerate(indices):
+        captions_of[index] = [dataset.annotation(index, which).text for which in range(dataset.captions(index))]
+        fold_of[index] = number % FOLDS
+        captions += captions_of[index]
+        folds += [fold_of[index]] * len(captions_of[index])
+    language = FoldedLanguage(captions, folds)
     rule_texts = []
     for method in methods:
         config, _ = grid.method_config(params, method, data)
@@ -112,21 +112,20 @@ def audit_data(
 
 def make_texts(dataset: PreparedDataset, indices: Sequence[int], method: str, views: Views) -> list[RuleTexts]:
     """Make a method's texts of some samples: of each rule, of a composite its negative, of parts their foils."""
-    names = _name_rules(views)
-    texts = [RuleTexts(method, role, name) for role, name in names]
-    pairs = [group.name for group in views.groups if group.is_pair]
-    foils = {name: RuleTexts(method, FOIL, name) for name in pairs}
+    texts = [RuleTexts(method, role, name) for role, name in _name_rules(views)]
+    negative_count = [of_rule.role for of_rule in texts].count(NEGATIVE)
+    foils = [RuleTexts(method, FOIL, group.name) for group in views.groups if group.is_pair]
     maker = ViewMaker(dataset, seed=0, side=8, load=lambda _: Image.new("RGB", (8, 8)))
     for index in indices if texts or foils else ():
         view = maker.view(index, 0, views)
-        negatives = view.negatives[: sum(role == NEGATIVE for role, _ in names)]
-        positives = view.positives[: len(names) - len(negatives)]
+        negatives = view.negatives[:negative_count]
+        positives = view.positives[: len(texts) - len(negatives)]
         for of_rule, text in zip(texts, (*negatives, *positives), strict=True):
             of_rule.add(view.caption, text, index)
         parts_and_foils = zip(view.positives[len(positives) :], view.negatives[len(negatives) :], strict=False)
-        for name, (caption_part, foil) in zip(pairs, parts_and_foils, strict=False):
-            foils[name].add(caption_part, foil, index)
-    return [*texts, *foils.values()]
+        for of_pair, (caption_part, foil) in zip(foils, parts_and_foils, strict=False):
+            of_pair.add(caption_part, foil, index)
+    return [*texts, *foils]
 
 
 def _name_rules(views: Views) -> list[tuple[str, str]]:
@@ -177,9 +176,10 @@ STEPS = 25  # of Newton's method; it converges in less than ten
 
 def share_recognised(pairs: Sequence[tuple[str, str]], fold_of: Sequence[int], language: FoldedLanguage) -> float:
     """Return the share of pairs in which the judge prefers the first, the caption; a tie counts half."""
-    features = [[language.features(text, fold) for text in pair] for pair, fold in zip(pairs, fold_of, strict=True)]
-    feature_N2F = np.array(features)
-    margin_N = cross_judge(feature_N2F[:, 0] - feature_N2F[:, 1], np.array(fold_of))
+    gaps = []
+    for (caption, text), fold in zip(pairs, fold_of, strict=True):
+        gaps.append(np.subtract(language.features(caption, fold), language.features(text, fold)))
+    margin_N = cross_judge(np.array(gaps), np.array(fold_of))
     return float(((margin_N > 0) + 0.5 * (margin_N == 0)).mean())
 
 
@@ -212,23 +212,22 @@ def fit_judge(gap_NF: np.ndarray) -> np.ndarray:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
-FIELDS = ("coverage", "recognised", "still_true", "may_be_true")
-
-
 def format_audit(audit: Audit) -> str:
     """Return a line a rule, shares in percent, and below them samples of each rule: a caption and its text."""
     names = [f"{rule.method}: {rule.rule} ({rule.role})" for rule in audit.rules]
     width = max(map(len, names))
-    lines = [f"{'percent':<{width}}" + "".join(f"{name.replace('_', ' '):>13}" for name in FIELDS)]
+    lines = [f"{'percent':<{width}}{'coverage':>13}{'recognised':>13}{'still true':>13}{'may be true':>13}"]
+    samples = []
     for name, rule in zip(names, audit.rules, strict=True):
-        shares = [getattr(rule, field) for field in FIELDS]
-        cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
-        lines.append(f"{name:<{width}}" + "".join(f"{cell:>13}" for cell in cells))
-    for name, rule in zip(names, audit.rules, strict=True):
-        lines += ["", name]
+        recognised = "–" if rule.recognised is None else f"{100 * rule.recognised:.1f}"
+        lines.append(
+            f"{name:<{width}}{100 * rule.coverage:>13.1f}{recognised:>13}"
+            f"{100 * rule.still_true:>13.1f}{100 * rule.may_be_true:>13.1f}"
+        )
+        samples += ["", name]
         for caption, text in rule.samples:
-            lines += [f"  {caption}", f"    {text}"]
-    lines += ["", f"{audit.data}: {audit.looked_at} of {audit.samples} pictures' captions"]
+            samples += [f"  {caption}", f"    {text}"]
+    lines += [*samples, "", f"{audit.data}: {audit.looked_at} of {audit.samples} pictures' captions"]
     return "\n".join(lines)
 
 

@@ -59,7 +59,7 @@ class FieldResults:
         """How much there is, in one sentence."""
         numbers = self.published.numbers
         listed = {n.row for n in numbers if n.paper == LIST}
-        printed = sum(n.paper != OURS for n in numbers)
+        printed = len(numbers) - [n.paper for n in numbers].count(OURS)
         return (
             f"{len(self.published.papers)} papers and a list of {len(listed)} models print {printed:,} numbers of "
             f"{self.published.count_models()} models; of {len(self.comparisons):,} that two or more print of the same "
@@ -131,13 +131,18 @@ def tabulate_benchmarks(published: PublishedField) -> list[tuple[str, list[str],
     models = sorted(published.models, key=lambda model: (model.backbone == "", model.backbone, model.source))
     benchmarks = []
     for benchmark in sorted({n.benchmark for n in published.numbers}):
+        heads: dict[str, None] = {}
         printed = []
         for model in models:
-            of_model = [n for n in model.numbers.values() if n.benchmark == benchmark]
-            printed.append((model, {head_of(published, n): n.value for n in of_model}))
-        heads = list(dict.fromkeys(head for _, values in printed for head in values))
-        rows = [(model, [values.get(head, "") for head in heads]) for model, values in printed if values]
-        benchmarks.append((format_name(benchmark), heads, rows))
+            values = {}
+            for number in model.numbers.values():
+                if number.benchmark == benchmark:
+                    values[head_of(published, number)] = number.value
+            if values:
+                heads |= dict.fromkeys(values)
+                printed.append((model, values))
+        rows = [(model, [values.get(head, "") for head in heads]) for model, values in printed]
+        benchmarks.append((format_name(benchmark), list(heads), rows))
     return benchmarks
 
 
@@ -152,16 +157,22 @@ def summarize_claims(results: FieldResults) -> list[tuple[Claim, str, list[Conte
     summaries = []
     for claim in results.claims:
         for inequality in claim.inequalities:
-            contexts = [c for c in results.contexts if (c.claim, c.inequality) == (claim.name, inequality.text)]
-            wrong = [c for c in contexts if c.is_wrong]
-            summaries.append((claim, inequality.text, [c for c in contexts if not c.is_wrong], wrong))
+            sound: list[Context] = []
+            wrong: list[Context] = []
+            for context in results.contexts:
+                if (context.claim, context.inequality) == (claim.name, inequality.text):
+                    (wrong if context.is_wrong else sound).append(context)
+            summaries.append((claim, inequality.text, sound, wrong))
     return summaries
 
 
 def count_lone_claims(results: FieldResults) -> int:
     """Count the claims that one source alone prints."""
-    claims_and_sources = {(c.claim, c.source) for c in results.contexts if not c.is_wrong}
-    return sum(count == 1 for count in Counter(name for name, _ in claims_and_sources).values())
+    sources: dict[str, set[str]] = {}
+    for context in results.contexts:
+        if not context.is_wrong:
+            sources.setdefault(context.claim, set()).add(context.source)
+    return list(map(len, sources.values())).count(1)
 
 
 def render_page(results: FieldResults) -> str:
@@ -173,7 +184,8 @@ def render_page(results: FieldResults) -> str:
         draw_pictures, describe_panels, describe_axes, tabulate_benchmarks, summarize_claims, count_lone_claims,
         list_legend, render_panel, format_name,
     )  # fmt: skip
-    environment.globals |= {function.__name__: function for function in functions}
+    for function in functions:
+        environment.globals[function.__name__] = function
     return environment.get_template("field.html.j2").render(results=results, field=results.published, OURS=OURS)
 
 
@@ -239,32 +251,33 @@ def compare_readings(
 
     They are explained where the sound ones agree, and no cause has to explain more than it can.
     """
-    as_trained = [n for n, cause in readings if not n.activation and not cause.is_mean]
-    sound = [number for number, cause in readings if not cause.cause]
-    is_explained = bool(sound) and spread(sound) <= TOLERANCE
+    sound = []
     sources: dict[str, list[str]] = {}
     printed = []
     for number, cause in readings:
         printed.append(f"{number.paper} ({number.table}) {number.value}")
         if cause.cause:
             sources.setdefault(cause.cause, []).append(number.paper)
-        if sound and spread([number, sound[0]]) > cause.points + TOLERANCE:
+        else:
+            sound.append(float(number.value))
+    as_trained = [float(n.value) for n, cause in readings if not (n.activation or cause.is_mean)]
+    is_explained = bool(sound) and spread(sound) <= TOLERANCE
+    for number, cause in readings:
+        if sound and spread([float(number.value), sound[0]]) > cause.points + TOLERANCE:
             is_explained = False
     causes = [f"{', '.join(names)}: {cause}" for cause, names in sources.items()]
     if causes and not is_explained:
         causes.append(NOT_ALL)
     expected = ""
     if is_explained:
-        values = [float(number.value) for number in sound]
-        expected = " to ".join(dict.fromkeys(f"{end:g}" for end in (min(values), max(values))))
-    apart = spread([number for number, _ in readings])
+        expected = " to ".join(dict.fromkeys((f"{min(sound):g}", f"{max(sound):g}")))
+    apart = spread([float(number.value) for number, _ in readings])
     likely = "; ".join(causes) or UNKNOWN
     return Comparison(weights, backbone, column, "; ".join(printed), apart, spread(as_trained), likely, expected)
 
 
-def spread(numbers: Sequence[PublishedNumber]) -> float:
+def spread(values: Sequence[float]) -> float:
     """Return how far numbers are apart."""
-    values = [float(number.value) for number in numbers]
     return round(max(values) - min(values), 4) if values else 0.0
 
 
@@ -341,14 +354,13 @@ def group_by_claim_name(models: Sequence[SourceModel]) -> dict[str, list[SourceM
 
 def compare_models(left: SourceModel, right: SourceModel, claim: Claim, inequality: Inequality) -> list[Context]:
     """Compare two models in an inequality's column; none where one of them has no number there."""
-    shared = [column for column in left.numbers if column in right.numbers]
-    values = []
-    for model in (left, right):
-        numbers = {column: model.numbers[column] for column in shared}
-        values.append(published_numbers.find_printed_value(numbers, inequality.column))
-    if values[0] is None or values[1] is None:
+    left_numbers = {column: number for column, number in left.numbers.items() if column in right.numbers}
+    right_numbers = {column: right.numbers[column] for column in left_numbers}
+    left_value = published_numbers.find_printed_value(left_numbers, inequality.column)
+    right_value = published_numbers.find_printed_value(right_numbers, inequality.column)
+    if left_value is None or right_value is None:
         return []
-    difference = round(values[0] - values[1], 4)
+    difference = round(left_value - right_value, 4)
     holds = (difference - inequality.margin) * inequality.sign > 0
     head = (claim.name, claim.paper, claim.table, inequality.text, left.source, left.backbone, left.data)
     return [Context(*head, difference, holds, left.is_wrong or right.is_wrong)]
@@ -430,7 +442,7 @@ def locate_models(published: PublishedField, models: Sequence[SourceModel], x: s
 
 def find_limits(points: Sequence[Point]) -> tuple[float, float, float, float]:
     """Return axes around tuned models and where they began, with a margin."""
-    corners = np.array([corner for p in points for corner in ((p.x, p.y), p.base)])
+    corners = np.array([[(p.x, p.y), p.base] for p in points]).reshape(-1, 2)
     low = corners.min(axis=0)
     high = corners.max(axis=0)
     margin = np.maximum(1.0, 0.09 * (high - low))
@@ -512,8 +524,9 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
         figure.subplots_adjust(left=0.05, right=0.99, top=0.97, bottom=0.29, wspace=0.17)
         for ax, panel in zip(axes, panels, strict=True):
             draw_panel(ax, panel, published)
-        methods = {point.model.method for panel in panels for point in panel.inside}
-        families = {published.facts.find_family(method) for method in methods}
+        families = set()
+        for panel in panels:
+            families.update([published.facts.find_family(point.model.method) for point in panel.inside])
         for name, (colour, mark, _) in list_legend(published):
             if name in published.facts.families and name not in families:
                 continue
@@ -533,13 +546,13 @@ def render_picture(published: PublishedField, panels: Sequence[Panel], caption: 
 def count_numbers(published: PublishedField, panels: Sequence[Panel]) -> dict[str, int]:
     """Count what panels show: papers, listed models, models, and the printed numbers that place them."""
     models = {}
-    used = set()
+    used = set[tuple[int, str]]()
     for panel in panels:
         for point in panel.points:
             models[id(point.model)] = point.model.source
             for axis in (panel.x, panel.y):
                 columns = published.find_numbers(point.model, published.facts.axes[axis])
-                used |= {(id(point.model), column) for column in columns}
+                used.update(product([id(point.model)], columns))
     sources = list(models.values())
     papers = set(sources) - {LIST, OURS}
     return {"papers": len(papers), "listed": sources.count(LIST), "points": len(models), "numbers": len(used)}

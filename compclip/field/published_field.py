@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from compclip.base import yaml_text
@@ -76,8 +77,10 @@ class FieldFacts:
     def find_family(self, method: str) -> str:
         """Return the family of a method, by which the picture has its colour; empty for a model of the list."""
         name = method.removeprefix(RELEASED)
-        families = self.families.items() if method else ()
-        return next((family for family, names in families if any(fnmatchcase(name, n) for n in names)), "")
+        for family, patterns in self.families.items():
+            if method and any(fnmatchcase(name, pattern) for pattern in patterns):
+                return family
+        return ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ class PublishedField:
     @property
     def papers(self) -> list[str]:
         """The papers, in the order of their files."""
-        return [name for name in dict.fromkeys(n.paper for n in self.numbers) if name not in (LIST, OURS)]
+        sources = dict.fromkeys(n.paper for n in self.numbers)
+        return [name for name in sources if name not in (LIST, OURS)]
 
     def find_weights(self, row: PublishedNumber | SourceModel) -> str:
         """Return the name of published weights, the same in every source; empty for a model of that source alone."""
@@ -129,10 +133,11 @@ class PublishedField:
     def count_models(self) -> int:
         """Count published models, ablations too: weights that several sources score are one on each backbone."""
         names = set()
-        for model in (m for m in self.models if m.source != OURS):
+        for model in self.models:
             weights = self.find_weights(model)
             source_name = (model.source, model.method or model.row, model.data)
-            names.add((model.backbone, *((weights,) if weights else source_name)))
+            if model.source != OURS:
+                names.add((model.backbone, weights or source_name))
         return len(names)
 
     def is_from_scratch(self, model: SourceModel) -> bool:
@@ -142,10 +147,13 @@ class PublishedField:
 
     def find_numbers(self, model: SourceModel, axis: Axis) -> dict[str, PublishedNumber]:
         """Return the printed numbers that give a model's value along an axis; none where its source lacks one."""
-        for columns in ([axis.column], [column for group in axis.groups for column in group]):
-            numbers = {column: model.numbers[column] for column in columns if column in model.numbers}
-            is_whole = bool(columns) and len(numbers) == len(columns)
-            if is_whole and not any(self.facts.find_cause(n).is_mean for n in numbers.values()):
+        for columns in ([axis.column], list(chain(*axis.groups))):
+            numbers = {}
+            for column in columns:
+                number = model.numbers.get(column)
+                if number and not self.facts.find_cause(number).is_mean:
+                    numbers[column] = number
+            if columns and len(numbers) == len(columns):
                 return numbers
         return {}
 
@@ -155,7 +163,9 @@ class PublishedField:
         values = {column: float(n.value) for column, n in self.find_numbers(model, axis).items()}
         if len(values) < 2:
             return values.get(axis.column)
-        means = [sum(values[c] * w for c, w in group.items()) / sum(group.values()) for group in axis.groups]
+        means = []
+        for weights in axis.groups:
+            means.append(sum(values[column] * weight for column, weight in weights.items()) / sum(weights.values()))
         return sum(means) / len(means)
 
 

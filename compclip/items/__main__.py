@@ -41,8 +41,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     items = _join(read.load_params(args.params), args, root)
     difference_I = items.difference(args.ours, args.theirs)
     rng = named_generator("slices", f"{args.ours} {args.theirs} {args.benchmark}")
-    slices = items.metric_slices() | items.slices()
-    search = row_items.search_slices(difference_I, items.unit_I, slices, rng)
+    search = row_items.search_slices(difference_I, items.unit_I, items.slices(), rng)
     sides = {}
     for name, is_won in (("won", True), ("lost", False)):
         order = items.order_decided(args.ours, args.theirs, is_won, args.items)
@@ -64,7 +63,7 @@ def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
 
     if args.benchmark not in params.benchmarks:
         raise unknown("benchmark", args.benchmark, params.benchmarks, "--benchmark")
-    rows = [_read_row(params, method, args, root) for method in (args.ours, args.theirs)]
+    rows = [_read_row(params, args.ours, args, root), _read_row(params, args.theirs, args, root)]
     metrics = rows[0].runs[0].results[args.benchmark].items
     for metric in args.metric:
         if metric not in metrics:
@@ -91,13 +90,16 @@ def _read_row(params: Params, method: str, args: argparse.Namespace, root: Path)
         raise unknown("method", method, params.grid.methods, "grid.methods")
     backbone = args.backbone or cells[0].backbone
     data = args.data or cells[0].data
-    published = [Published(root, c) for c in cells if (c.backbone, c.data) == (backbone, data)]
-    runs = [run_details.read_cell(location, [args.benchmark])[0] for location in published]
-    if not any(runs):
+    runs = []
+    for cell in cells:
+        if (cell.backbone, cell.data) == (backbone, data):
+            run, _ = run_details.read_cell(Published(root, cell), [args.benchmark])
+            runs += [run] if run else []
+    if not runs:
         raise UserError(
             f"{method}: no result of {args.benchmark} on {backbone} and {data}; run `dvc repro evaluate@{method}`"
         )
-    return MethodRow(method, tuple(filter(None, runs)), {})
+    return MethodRow(method, tuple(runs), {})
 
 
 def _describe_item(items: RowItems, index: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -152,13 +154,8 @@ def _parser() -> CommandParser:
     parser.add_argument("--benchmark", required=True, help="a benchmark of params.yaml that both were scored on")
     parser.add_argument("--metric", nargs="+", default=[], help="metrics, such as replace_rel; default: all with items")
     parser.add_argument("--items", type=int, default=10, help="how many won and lost items are shown")
-    parser.add_argument(
-        "--retrieved",
-        type=int,
-        default=0,
-        metavar="K",
-        help="also show the first K captions of each row; at most five",
-    )
+    captions_help = "also show the first K captions of each row; at most five"
+    parser.add_argument("--retrieved", type=int, default=0, metavar="K", help=captions_help)
     parser.add_argument("--backbone", help="default: the grid's first")
     parser.add_argument("--data", help="default: the grid's first")
     parser.add_grid()

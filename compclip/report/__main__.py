@@ -20,7 +20,6 @@ from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.prepare import record_writer
-from compclip.prepare.record_writer import read_records
 from compclip.report import (
     blind_comparison,
     claims,
@@ -32,6 +31,7 @@ from compclip.report import (
     trajectories,
     tuned_rows,
 )
+from compclip.report.escape import join_counts
 from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
 from compclip.runs.result_files import FinishedRun
@@ -54,25 +54,29 @@ def main(argv: list[str]) -> int:
     missing += run_details.find_stale_runs(params, whole_runs, args.partial)
     split = picture_splits.make_split(params, params.report.split)
     runs = run_details.select_split(whole_runs, split)
-    blind = blind_comparison.read_blind_runs(root, [run.cell.data for run in runs], benchmarks)
+    data = [run.cell.data for run in runs]
+    blind = blind_comparison.read_blind_runs(root, data, benchmarks, split)
     printed = published_numbers.read_numbers(PUBLISHED)
     stated = claims.read_claims(CLAIMS) if CLAIMS.is_file() else []
     claim_methods = list_claim_methods(params, runs, printed)
     claims.check_claim_names(stated, claim_methods, list_claim_columns(runs, printed), str(CLAIMS))
     lines, without = trajectories.collect_lines(grid.list_line_cells(params), root, args.partial)
     benchmarks = [name for name in benchmarks if name not in split.authors.values()]
-    record_files = {name: record_writer.records_file(root, name) for name in benchmarks}
-    records = {name: read_records(path) for name, path in record_files.items() if path.is_file()}
+    records = {}
+    for name in benchmarks:
+        path = record_writer.records_file(root, name)
+        if path.is_file():
+            records[name] = record_writer.read_records(path)
     curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, root, args.partial)
     results = report_page.GridResults(
         runs=runs,
         benchmarks=benchmarks,
         missing=[*missing, *without, *incomplete],
         whole_runs=whole_runs,
-        blind={name: [split.select(run) for run in of_data] for name, of_data in blind.items()},
+        blind=blind,
         lines=lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
         curves=curves,
-        overlaps=table_heads.read_overlaps(root, [run.cell.data for run in runs]),
+        overlaps=table_heads.read_overlaps(root, data),
         records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
         tuning=tuned_rows.read_tuned_methods(params, root),
@@ -107,8 +111,7 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
         "in part": len(reported & lacking),
         "absent": len({cell.name for cell in cells} - reported),
     }
-    words = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{format_count(len(cells), 'cell')}: {words}"
+    return f"{format_count(len(cells), 'cell')}: {join_counts(counts)}"
 
 
 def _parser() -> CommandParser:
@@ -116,12 +119,8 @@ def _parser() -> CommandParser:
     parser.add_argument("--partial", action="store_true", help="show the cells there are and name the missing ones")
     parser.add_grid()
     parser.add_argument("--out", type=check_output_folder, default=Path("reports"), help="folder to write")
-    parser.add_argument(
-        "--items",
-        type=int,
-        default=report_page.ITEMS,
-        help="how many won and lost items of each method the page shows with their pictures; 0: none",
-    )
+    items_help = "how many won and lost items of each method the page shows with their pictures; 0: none"
+    parser.add_argument("--items", type=int, default=report_page.ITEMS, help=items_help)
     return parser
 
 
@@ -129,16 +128,18 @@ def list_claim_methods(
     params: sections.Params, runs: Sequence[FinishedRun], printed: Sequence[published_numbers.PublishedNumber]
 ) -> set[str]:
     """List the methods that a claim may name: those of the grid, of params.yaml and of the published tables."""
-    variants = {m: (raw or {}).get("variants") or {} for m, raw in params.methods.items()}
-    ours = {name for m, declared in variants.items() for name in (m, *(f"{m}.{v}" for v in declared))}
-    return ours | {run.cell.method for run in runs} | {n.method for n in printed if n.method}
+    methods = {run.cell.method for run in runs} | {n.method for n in printed}
+    for method, declared in params.methods.items():
+        methods.add(method)
+        for variant in (declared or {}).get("variants") or ():
+            methods.add(f"{method}.{variant}")
+    return methods - {""}
 
 
 def list_claim_columns(runs: Sequence[FinishedRun], printed: Sequence[published_numbers.PublishedNumber]) -> set[str]:
     """List the columns that a claim may name: the runs', the summary columns, and the published tables'."""
-    benchmarks = dict.fromkeys(name for run in runs for name in run.results)
-    ours = {c.name for c in tables.list_columns(runs, benchmarks)}
-    return ours | {f"{SUMMARY}/{name}" for name in SUMMARIES} | {n.column for n in printed}
+    measured = {c.name for c in tables.list_columns(runs, tables.benchmark_kinds(runs))}
+    return measured | {f"{SUMMARY}/{name}" for name in SUMMARIES} | {n.column for n in printed}
 
 
 if __name__ == "__main__":

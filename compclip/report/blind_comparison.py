@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.report import tables
+from compclip.report import run_details, tables
 from compclip.report.escape import format_csv
+from compclip.report.table_formats import list_difference
 from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
-from compclip.runs import result_files, run_folder
-from compclip.runs.picture_splits import select_items
+from compclip.runs import run_folder
+from compclip.runs.picture_splits import PictureSplit, select_items
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import Trained
 
@@ -43,20 +46,22 @@ class BlindTable:
     gains: ResultTable
 
 
-def read_blind_runs(root: Path, data: Iterable[str], benchmarks: Sequence[str]) -> dict[str, list[FinishedRun]]:
+def read_blind_runs(
+    root: Path, data: Iterable[str], benchmarks: Sequence[str], split: PictureSplit | None = None
+) -> dict[str, list[FinishedRun]]:
     """Read the blind rows of each data set; a benchmark that was not scored blind is absent, as are all rows of none.
 
-    Raises UserError for a damaged file.
+    They have the items of `split` alone. Raises UserError for a damaged file.
     """
     runs: dict[str, list[FinishedRun]] = {}
     for name in dict.fromkeys(data):
         folder = run_folder.blind_folder(root, SafeName(name, "data"))
-        for path in sorted(folder.glob("*/")) if folder.is_dir() else ():
-            results = {r.benchmark: r for r in map(result_files.read_result, run_folder.result_paths(path))}
-            scored = {benchmark: results[benchmark] for benchmark in benchmarks if benchmark in results}
+        for path in sorted(folder.glob("*/")):
+            results = run_details.read_results(path, benchmarks)
             cell = Cell(f"{PREFIX}{path.name}", "none", name, 0)
-            if scored:
-                runs.setdefault(name, []).append(FinishedRun(Trained(path), path, cell, {}, [], {}, scored))
+            if results:
+                run = FinishedRun(Trained(path), path, cell, {}, [], {}, results)
+                runs.setdefault(name, []).append(split.select(run) if split else run)
     return runs
 
 
@@ -65,20 +70,15 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
     columns = tuple(c for c in group.columns if is_compared(c, blind))
     if not columns:
         return None
-    base = next((row.runs for row in group.rows if row.method == PRETRAINED), ())
-    sighted_base = [select_sighted(run, blind) for run in base]
-    sighted = []
-    gains = []
-    for row in group.rows:
-        runs = [select_sighted(run, blind) for run in row.runs]
-        by_seed = tables.index_runs(runs)
-        scores = {column: compute_score(column, by_seed) for column in columns}
-        differences = {column: tables.compute_statistic(column, runs, sighted_base) for column in columns}
-        sighted.append(replace(row, statistics=tables.drop_missing(scores)))
-        gains.append(replace(row, statistics=tables.drop_missing(differences)))
+    sighted_runs = {row.method: [select_sighted(run, blind) for run in row.runs] for row in group.rows}
+    base = sighted_runs.get(PRETRAINED, [])
+    scores = {}
+    gains = {}
+    for method, runs in sighted_runs.items():
+        scores[method] = tables.compute_columns(columns, partial(compute_score, runs=tables.index_runs(runs)))
+        gains[method] = tables.compute_columns(columns, partial(tables.compute_statistic, runs=runs, base=base))
     compared = replace(group, columns=columns)
-    gain_table = tables.unmark_random(replace(compared, rows=tuple(gains)))
-    return BlindTable(replace(compared, rows=tuple(sighted)), gain_table)
+    return BlindTable(compared.with_statistics(scores), tables.unmark_random(compared.with_statistics(gains)))
 
 
 def make_blind_rows(group: ResultTable, blind: Sequence[FinishedRun]) -> tuple[MethodRow, ...]:
@@ -104,7 +104,8 @@ def compute_score(column: Column, runs: RunsBySeed) -> Statistic | None:
 
     The interval of a share ends at 0 and 1.
     """
-    score = tables.compute_difference(column, runs, {t: _get_nothing(run) for t, run in runs.items()})
+    nothing_right = tables.index_runs(map(_get_nothing, runs.values()))
+    score = tables.compute_difference(column, runs, nothing_right)
     if score is None or score.difference is None or column.score:
         return score
     interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))
@@ -125,7 +126,7 @@ def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRu
         for row in blind:
             items = row.results[benchmark].items.get(metric) if benchmark in row.results else None
             if items:
-                wrong_ids.append(frozenset(items.ids[index] for index in np.flatnonzero(items.values == 0)))
+                wrong_ids.append(frozenset(compress(items.ids, items.values == 0)))
         return frozenset.intersection(*wrong_ids) if wrong_ids else None
 
     return select_items(run, choose)
@@ -133,14 +134,10 @@ def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRu
 
 def _get_nothing(run: FinishedRun) -> FinishedRun:
     """Return the same items, all wrong."""
-    results = {
-        name: replace(
-            result,
-            metrics=dict.fromkeys(result.metrics, 0.0),
-            items={metric: replace(items, values=np.zeros(len(items.ids))) for metric, items in result.items.items()},
-        )
-        for name, result in run.results.items()
-    }
+    results = {}
+    for name, result in run.results.items():
+        items = {metric: replace(i, values=np.zeros(len(i.ids))) for metric, i in result.items.items()}
+        results[name] = replace(result, metrics=dict.fromkeys(result.metrics, 0.0), items=items)
     return replace(run, results=results)
 
 
@@ -159,21 +156,17 @@ def format_blind_csv(
         for row, column, statistic in replace(group, rows=tuple(rows[group.name])).numbers():
             cells = (group.backbone, group.data, row.method, column.benchmark, column.metric, 1, statistic.mean)
             lines.append(cells + ("",) * (len(FIELDS) - len(cells)))
-        sighted = {row.method: row.statistics for row in table.sighted.rows}
-        gains = {row.method: row.statistics for row in table.gains.rows}
+        sighted = table.sighted.by_method
+        gains = table.gains.by_method
         for row, column, statistic in group.numbers():
             if column in table.sighted.columns:
-                score = sighted[row.method].get(column)
-                gain = gains[row.method].get(column)
-                items = score.difference.items if score and score.difference else None
+                score = sighted[row.method].statistics.get(column)
+                gain = gains[row.method].statistics.get(column)
+                _, *score_interval, _ = list_difference(score)
+                change, *gain_interval, _, _ = list_difference(gain)
                 lines.append((
                     group.backbone, group.data, row.method, column.benchmark, column.metric,
-                    statistic.seeds, statistic.mean, score and score.mean, *_interval_values(score), items,
-                    gain and gain.change, *_interval_values(gain),
+                    statistic.seeds, statistic.mean, score and score.mean, *score_interval,
+                    change, *gain_interval,
                 ))  # fmt: skip
     return format_csv([FIELDS, *lines])
-
-
-def _interval_values(statistic: Statistic | None) -> tuple[object, ...]:
-    gap = statistic.difference if statistic else None
-    return (gap.low, gap.high, statistic.basis) if gap and statistic else (None, None, None)

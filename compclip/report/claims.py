@@ -18,7 +18,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -27,13 +28,11 @@ from pydantic import Field
 from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.messages import format_count
-from compclip.config.cell import PRETRAINED
 from compclip.config.validation import RequiredText, load_section
 from compclip.report import decisions, escape, published_numbers, tables
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
 from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column, ResultTable, RunsBySeed
-from compclip.runs.result_files import FinishedRun
 
 HOLDS = "holds"
 REFUTED = "does not hold"
@@ -158,17 +157,13 @@ def check_claim_names(claims: Sequence[Claim], methods: Collection[str], columns
 
 
 def judge_claims(
-    claims: Sequence[Claim], runs: Sequence[FinishedRun], groups: Sequence[ResultTable], columns: Mapping[str, Column],
+    claims: Sequence[Claim], groups: Sequence[ResultTable], columns: Mapping[str, Column],
     numbers: Sequence[published_numbers.PublishedNumber] = (), correction: str = "",
 ) -> list[Finding]:  # fmt: skip
     """Judge every claim on every group, group by group; `correction` is over all inequalities of a group."""
     findings = []
     for group in groups:
-        runs_by_method: dict[str, RunsBySeed] = {row.method: tables.index_runs(row.runs) for row in group.rows}
-        base = tables.select_pretrained_runs(runs, group.backbone, group.data)
-        if base:
-            seeds = [run.cell.seed for run in group.runs]
-            runs_by_method[PRETRAINED] = tables.repeat_pretrained(base, seeds)
+        runs_by_method = group.runs_by_seed
         evidence = list[Evidence]()
         for claim in claims:
             for inequality in claim.inequalities:
@@ -180,7 +175,7 @@ def judge_claims(
                 evidence.append(judge_inequality(inequality, runs_by_method, column, tuple(printed), name in columns))
         corrected = iter(correct_evidence(evidence, correction))
         for claim in claims:
-            final = tuple(next(corrected) for _ in claim.inequalities)
+            final = tuple(islice(corrected, len(claim.inequalities)))
             findings.append(Finding(claim, group.name, combine_verdicts([e.verdict for e in final]), final))
     return findings
 
@@ -223,18 +218,7 @@ def judge_inequality(
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
     if enough and verdict == UNDECIDED and interval:
         why = decisions.describe_seeds(interval, inequality.margin / column.scale, column)
-    return Evidence(
-        inequality=inequality,
-        verdict=verdict,
-        column=column,
-        difference=mean,
-        seeds=len(both),
-        std=std,
-        interval=interval,
-        basis=basis,
-        printed=printed,
-        why=why,
-    )
+    return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
 
 
 def decide_verdict(sign: int, margin: float, interval: Interval | None) -> str:
@@ -253,7 +237,10 @@ def combine_verdicts(verdicts: Sequence[str]) -> str:
 
 def count_verdicts(judged: Sequence[Finding | Evidence]) -> dict[str, int]:
     """Count how many claims, or inequalities, have each verdict, all four named."""
-    return {verdict: sum(f.verdict == verdict for f in judged) for verdict in VERDICTS}
+    counts = dict.fromkeys(VERDICTS, 0)
+    for finding in judged:
+        counts[finding.verdict] += 1
+    return counts
 
 
 # --- the claims table: the same verdicts, differences and intervals for the page and as CSV
@@ -282,14 +269,17 @@ class GroupClaims:
 def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
     """Build one section for each backbone and data set."""
     sections = []
-    for group, of_group in groupby(findings, lambda finding: finding.group):
+    for group, of_group in groupby(findings, attrgetter("group")):
         group_findings = list(of_group)
-        judged = tuple(f for f in group_findings if f.verdict != ABSENT)
-        absent = tuple(f for f in group_findings if f.verdict == ABSENT)
-        evidence = [e for f in group_findings for e in f.evidence]
+        judged: list[Finding] = []
+        absent: list[Finding] = []
+        evidence = list[Evidence]()
+        for finding in group_findings:
+            (absent if finding.verdict == ABSENT else judged).append(finding)
+            evidence += finding.evidence
         counts = f"{_format_counts('claims', group_findings)}; of {_format_counts('inequalities', evidence)}"
         shortage = _describe_shortage(judged)
-        sections.append(GroupClaims(group, counts, () if shortage else judged, absent, shortage))
+        sections.append(GroupClaims(group, counts, () if shortage else tuple(judged), tuple(absent), shortage))
     return sections
 
 
@@ -311,8 +301,7 @@ def _format_counts(what: str, judged: Sequence[Finding | Evidence]) -> str:
 
 def describe_counts(findings: Sequence[Finding]) -> str:
     """Say in a line how many claims have each verdict; those with none are not named."""
-    counts = count_verdicts(findings)
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return escape.join_counts(count_verdicts(findings))
 
 
 def describe_evidence(e: Evidence) -> dict[str, str]:

@@ -13,11 +13,10 @@ from math import sqrt
 
 import numpy as np
 
-from compclip.config.cell import PRETRAINED
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
 from compclip.report import tables
 from compclip.report.statistics import LEVEL, Interval, Spread, student_quantile
-from compclip.report.tables import Column, ResultTable, RunsBySeed
+from compclip.report.tables import Column, ResultTable
 
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100
@@ -63,11 +62,16 @@ def describe_correction(method: str) -> str:
 
 def correct_table(table: ResultTable, method: str) -> ResultTable:
     """Return a table whose verdicts are those that remain after a correction over all of its differences."""
-    statistics_of = [s for _, _, s in table.numbers() if s.difference]
-    if method not in NAMES or not statistics_of:
+    if method not in NAMES:
         return table
-    adjusted = adjust([p_value(s.difference) for s in statistics_of if s.difference], method)
-    undecided = {id(s) for s, p in zip(statistics_of, adjusted, strict=True) if not p <= LEVEL}
+    compared = []
+    p_values = []
+    for _, _, statistic in table.numbers():
+        if statistic.difference:
+            compared.append(statistic)
+            p_values.append(p_value(statistic.difference))
+    adjusted = adjust(p_values, method)
+    undecided = {id(s) for s, p in zip(compared, adjusted, strict=True) if not p <= LEVEL}
     return table.change(lambda s: replace(s, verdict=0) if id(s) in undecided else s)
 
 
@@ -126,7 +130,7 @@ def mark_order(table: ResultTable, correction: str = "") -> ResultTable:
     for column, order in orders.items():
         for method, (rank, equal_to) in _rank_column(column, order, decided).items():
             numbers[method][column] = replace(numbers[method][column], rank=rank, equal_to=equal_to)
-    return replace(table, rows=tuple(replace(row, statistics=numbers[row.method]) for row in table.rows))
+    return table.with_statistics(numbers)
 
 
 def order_rows(table: ResultTable, column: Column) -> list[str]:
@@ -144,10 +148,7 @@ def list_decided(
 
     Returns the pairs whose order is decided: column, upper and lower method.
     """
-    trainings = tables.index_runs(run for row in table.rows if row.method != PRETRAINED for run in row.runs)
-    runs: dict[str, RunsBySeed] = {row.method: tables.index_runs(row.runs) for row in table.rows}
-    if PRETRAINED in runs and trainings:  # it is beside every training of its backbone
-        runs[PRETRAINED] = tables.repeat_pretrained(list(runs[PRETRAINED].values()), trainings)
+    runs = table.runs_by_seed
     pairs = []
     p_values = []
     for column, order in orders.items():

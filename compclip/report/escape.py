@@ -5,26 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-LATEX = {
+LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "&": r"\&", "%": r"\%",
     "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}", "<": "$<$", ">": "$>$", "−": "$-$", "–": "--",
     "‡": r"$\ddagger$", "§": r"\S{}", "⊘": r"$\oslash$", "⊂": r"$\subset$", "‖": r"$\parallel$",
-}  # fmt: skip
-MARKDOWN = {"\\": "\\\\", "|": "\\|", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "<": "&lt;", "&": "&amp;"}
+})  # fmt: skip
+MARKDOWN = str.maketrans({
+    "\\": "\\\\", "|": "\\|", "`": "\\`", "*": "\\*", "[": "\\[", "]": "\\]", "<": "&lt;", "&": "&amp;"
+})  # fmt: skip
 FORMULA = tuple("=+-@\t\n＝＋－＠")  # what a spreadsheet takes for the beginning of one
 
 
 def to_latex(text: str) -> str:
     """Return `text` as LaTeX. After a line's end a bracket or star would be an option of it."""
-    escaped = "".join(LATEX.get(c, c) for c in _to_one_line(text))
+    escaped = _to_one_line(text).translate(LATEX)
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
 def to_markdown(text: str) -> str:
     """Return `text` for a line or a table of Markdown."""
-    return "".join(MARKDOWN.get(c, c) for c in _to_one_line(text))
+    return _to_one_line(text).translate(MARKDOWN)
 
 
 def layout_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> str:
@@ -66,6 +68,11 @@ def _cell(value: object) -> object:
 def _to_one_line(text: str) -> str:
     """Return `text` on one line, without invisible characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def join_counts(counts: Mapping[str, int], skip_zero: bool = True) -> str:
+    """Return counts with what they are of: `3 better, 1 worse`."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count or not skip_zero)
 
 
 # --- names of columns as a paper prints them: `sugarcrepe_pp/swap_itt` is SugarCrepe++ swap ITT

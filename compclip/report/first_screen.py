@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
 from compclip.report import report_figures, table_heads, tables
-from compclip.report.escape import format_name
+from compclip.report.escape import format_name, join_counts
 from compclip.report.table_formats import MARK, describe_interval, format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
@@ -59,17 +58,13 @@ class ComparedTable:
         """The rows beside the reference, the best at the first axis first; those without a difference last."""
         compared: list[MethodRow] = []
         undetermined: list[MethodRow] = []
+        first = next(iter(self.axes.values()))
         for row in self.table.rows:
             if row.method != self.reference:
-                statistic = self.on_axes(row)[0]
+                statistic = row.statistics.get(first)
                 (compared if statistic and statistic.change is not None else undetermined).append(row)
-        first = next(iter(self.axes.values()))
         compared.sort(key=lambda row: row.statistics[first].change or 0.0, reverse=not first.lower)
         return compared + undetermined
-
-    def on_axes(self, row: MethodRow) -> list[Statistic | None]:
-        """Return a row's statistics on the axes."""
-        return [row.statistics.get(column) for column in self.axes.values()]
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
@@ -93,18 +88,15 @@ def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: s
     base = PRETRAINED
     if contrasts and contrasts.rows:
         base = reference
-        contrast_of = {row.method: row.statistics for row in contrasts.rows}
-        rows = []
-        for row in group.rows:
-            statistics = {}
-            for column, statistic in row.statistics.items():
-                other = contrast_of.get(row.method, {}).get(column, NO_DIFFERENCE)
-                statistics[column] = replace(
-                    other, mean=statistic.mean, std=statistic.std, seeds=statistic.seeds,
-                    rank=statistic.rank, equal_to=statistic.equal_to,
-                )  # fmt: skip
-            rows.append(replace(row, statistics=statistics))
-        group = replace(group, rows=tuple(rows))
+        contrast_of = {(row.method, column): statistic for row, column, statistic in contrasts.numbers()}
+        statistics: dict[str, dict[Column, Statistic]] = {row.method: {} for row in group.rows}
+        for row, column, statistic in group.numbers():
+            statistics[row.method][column] = replace(
+                contrast_of.get((row.method, column), NO_DIFFERENCE),
+                mean=statistic.mean, std=statistic.std, seeds=statistic.seeds,
+                rank=statistic.rank, equal_to=statistic.equal_to,
+            )  # fmt: skip
+        group = group.with_statistics(statistics)
     summaries = group.summaries
     names = ["Comp", *[name for name in ABILITIES if name in summaries][:1]]
     axes = {AXES[name]: summaries[name] for name in names if name in summaries}
@@ -122,7 +114,7 @@ def describe_best(compared: ComparedTable) -> str:
     """Say which method is best on the first axis, by how much, and from which others it cannot be told."""
     label, column = next(iter(compared.axes.items()))
     trained = [row for row in compared.rows if row.method != PRETRAINED]
-    best = compared.on_axes(trained[0])[0] if trained else None
+    best = trained[0].statistics.get(column) if trained else None
     if best is None or best.change is None:
         return "There is no fine-tuned method, or no reference, to compare."
     name = trained[0].method
@@ -131,8 +123,11 @@ def describe_best(compared: ComparedTable) -> str:
     if best.verdict <= 0:
         return f"No method is better at {label} than {compared.label} for certain; highest: {name}, {size}{ends}"
     text = f"Best at {label}: {name}, {size} over {compared.label}{ends}"
-    every = [(row.method, compared.on_axes(row)[0]) for row in compared.table.rows]
-    equals = [method for method, other in every if other and other.equal_to == name and method != name]
+    equals = []
+    for row in compared.table.rows:
+        statistic = row.statistics.get(column)
+        if statistic and statistic.equal_to == name and row.method != name:
+            equals.append(row.method)
     if len(equals) > MOST_NAMES:
         return f"{text}; {len(equals)} others cannot be told from it"
     return f"{text}; {' and '.join(equals)} cannot be told from it" if equals else text
@@ -152,33 +147,38 @@ def _describe_change(label: str, column: Column, statistic: Statistic | None, is
 def draw_forest(compared: ComparedTable, standalone: bool = False) -> Markup:
     """Draw the differences on the axes; where rows are many they have the numbers of the trade-off plot."""
     rows = compared.rows
-    numbers = report_figures.number_methods([row.method for row in rows])
+    numbers = report_figures.number_methods(rows)
     drawn = []
     for row in rows:
         label = table_heads.row_label(row, compared.table)
         number = f" ({numbers[row.method]})" if numbers else ""
-        drawn.append((f"{label}{number}", compared.on_axes(row)))
+        drawn.append((f"{label}{number}", [row.statistics.get(column) for column in compared.axes.values()]))
     return report_figures.draw_forest(drawn, compared.axes, compared.label, standalone)
 
 
 def draw_tradeoffs(compared: ComparedTable) -> list[Markup]:
     """Draw compositionality against each other summary column, the table's own axes first."""
-    numbers = report_figures.number_methods([row.method for row in compared.rows])
+    numbers = report_figures.number_methods(compared.rows)
     labels = {row.method: table_heads.row_label(row, compared.table) for row in compared.table.rows}
     short = numbers | {compared.reference: compared.label} if numbers else labels
     points = report_figures.collect_tradeoffs(compared.table)
-    names = [name for name in ABILITIES if name in points]
-    return [
-        report_figures.draw_tradeoff(points[name], name, compared.reference, short, is_crowded=bool(numbers))
-        for name in names
-    ]
+    figures = []
+    for name in ABILITIES:
+        if name in points:
+            figure = report_figures.draw_tradeoff(points[name], name, compared.reference, short, bool(numbers))
+            figures.append(figure)
+    return figures
 
 
 def count_decided(groups: Sequence[ResultTable]) -> str:
     """Say how many differences of some tables are better, worse and open."""
-    verdicts = [statistic.verdict for group in groups for _, _, statistic in group.numbers() if statistic.difference]
-    counts = {"better": verdicts.count(1), "worse": verdicts.count(-1), "undecided": verdicts.count(0)}
-    return ", ".join(f"{count} {word}" for word, count in counts.items())
+    words = {1: "better", -1: "worse", 0: "undecided"}
+    counts = dict.fromkeys(words.values(), 0)
+    for group in groups:
+        for _, _, statistic in group.numbers():
+            if statistic.difference:
+                counts[words[statistic.verdict]] += 1
+    return join_counts(counts, skip_zero=False)
 
 
 # --- does a method beat the report's reference at composition, and at what cost (docs/scenes.md)
@@ -187,46 +187,47 @@ RISING = ("sugarcrepe/swap", "sugarcrepe/swap/unseen_pairs", "sugarcrepe_pp/swap
 NOT_FALLING = ("sugarcrepe_pp/replace_itt",)
 
 
-class MethodVerdict(NamedTuple):
-    """A method, its verdict against the reference (1 beats it, -1 does not, 0 undecided), and why."""
-
-    method: str
-    sign: int
-    text: str
-
-
-def judge_methods(group: ResultTable, reference: str) -> list[MethodVerdict]:
+def judge_methods(group: ResultTable, reference: str) -> dict[str, str]:
     """Judge each method of a table of differences to the reference; none where the rule's columns are not there."""
     columns = {column.name: column for column in group.columns}
     if not columns.keys() >= {*RISING, *NOT_FALLING}:
-        return []
-    return [_judge_method(row, group, reference) for row in group.rows if row.method != PRETRAINED]
+        return {}
+    rule = [columns[name] for name in (*RISING, *NOT_FALLING)]
+    trained = [row for row in group.rows if row.method != PRETRAINED]
+    return {row.method: f"{_judge_row(row, rule, reference)}. {_describe_cost(row, group)}" for row in trained}
 
 
-def _judge_method(row: MethodRow, group: ResultTable, reference: str) -> MethodVerdict:
-    results = {column.name: (column, row.statistics[column]) for column in group.columns if column in row.statistics}
-    rule = {name: results[name] for name in (*RISING, *NOT_FALLING) if name in results}
-    fallen = [_describe_difference(*pair) for pair in rule.values() if pair[1].verdict < 0]
-    open_columns = [_describe_difference(*rule[name]) for name in RISING if name in rule and not rule[name][1].verdict]
-    absent = [f"no {name}" for name in (*RISING, *NOT_FALLING) if name not in rule]
+def _judge_row(row: MethodRow, rule: Sequence[Column], reference: str) -> str:
+    fallen = []
+    risen: list[str] = []
+    open_columns: list[str] = []
+    absent = []
+    for column in rule:
+        statistic = row.statistics.get(column)
+        if statistic is None:
+            absent.append(f"no {column.name}")
+        elif statistic.verdict < 0:
+            fallen.append(_describe_difference(column, statistic))
+        elif column.name in RISING:
+            (risen if statistic.verdict else open_columns).append(_describe_difference(column, statistic))
     if fallen:
-        sign = -1
-        text = f"does not beat {reference} at composition: {', '.join(fallen)}"
-    elif open_columns or absent:
-        sign = 0
-        text = f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
-    else:
-        sign = 1
-        text = f"beats {reference} at composition: {', '.join(_describe_difference(*rule[name]) for name in RISING)}"
-    return MethodVerdict(row.method, sign, f"{text}. {_describe_cost(list(results.values()), group)}")
+        return f"does not beat {reference} at composition: {', '.join(fallen)}"
+    if open_columns or absent:
+        return f"undecided against {reference} at composition: {', '.join(open_columns + absent)}"
+    return f"beats {reference} at composition: {', '.join(risen)}"
 
 
-def _describe_cost(results: Sequence[tuple[Column, Statistic]], group: ResultTable) -> str:
+def _describe_cost(row: MethodRow, group: ResultTable) -> str:
     """Describe what falls of what a model could do before: retrieval and naming."""
     kinds = tables.benchmark_kinds(group.runs)
-    before = [pair for pair in results if kinds.get(pair[0].benchmark, COMPOSITION) != COMPOSITION]
-    fallen = [_describe_difference(*pair) for pair in before if pair[1].verdict < 0]
-    if not before:
+    is_measured = False
+    fallen = []
+    for column in group.columns:
+        if column in row.statistics and kinds.get(column.benchmark, COMPOSITION) != COMPOSITION:
+            is_measured = True
+            if row.statistics[column].verdict < 0:
+                fallen.append(_describe_difference(column, row.statistics[column]))
+    if not is_measured:
         return "What it costs was not measured."
     return f"It costs: {', '.join(fallen)}." if fallen else "No column of retrieval or naming falls for certain."
 

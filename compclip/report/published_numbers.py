@@ -145,7 +145,8 @@ def list_printed_differences(
     """
     paper_numbers = [n for n in numbers if n.paper == paper]
     trained = {n.method for n in paper_numbers}
-    left, right = (name if name in trained else f"{RELEASED}{name}" for name in (left, right))
+    left = left if left in trained else f"{RELEASED}{left}"
+    right = right if right in trained else f"{RELEASED}{right}"
     here = group_by_model([n for n in paper_numbers if n.table == table])
     base = here if any(model[1] == right for model in here) else group_by_model(paper_numbers)
     differences = []
@@ -182,19 +183,22 @@ def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> li
     """Compare a group with each paper's table that shares a method and a metric with it."""
     columns = {c.name for c in group.columns}
     comparisons = []
-    comparable = select_comparable(numbers, group.backbone, group.data)
-    for paper, table in dict.fromkeys((n.paper, n.table) for n in comparable):
-        compared = [n for n in comparable if (n.paper, n.table) == (paper, table) and n.column in columns]
+    numbers_by_table: dict[tuple[str, str], list[PublishedNumber]] = {}
+    for n in select_comparable(numbers, group.backbone, group.data):
+        if n.column in columns:
+            numbers_by_table.setdefault((n.paper, n.table), []).append(n)
+    for (paper, table), compared in numbers_by_table.items():
         names = tuple(dict.fromkeys(n.column for n in compared))
         # a row of ours stands for the published methods of its name, or of its released checkpoint; a variant of ours
         # (`fsc_clip.lora`) is matched only by a published row of that very name
-        methods_of = {row.method: {n.method for n in _select_matching(row.method, compared)} for row in group.rows}
+        our_rows: dict[str, list[ComparisonRow]] = {n.method: [] for n in compared}
+        for row in group.rows:
+            for method in {n.method for n in _select_matching(row.method, compared)}:
+                our_rows[method].append(_make_our_row(row, group, names, compared))
         lines: list[ComparisonRow] = []
-        for method in sorted(dict.fromkeys(n.method for n in compared), key=lambda m: m != PRETRAINED):
-            our_rows = [row for row in group.rows if method in methods_of[row.method]]
-            if our_rows:
-                lines += _make_printed_rows(method, compared, names)
-                lines += [_make_our_row(row, group, names, compared) for row in our_rows]
+        for method in sorted(our_rows, key=lambda m: m != PRETRAINED):
+            if our_rows[method]:
+                lines += [*_make_printed_rows(method, compared, names), *our_rows[method]]
         if lines:
             comparisons.append(PaperComparison(f"{paper}, {table}", names, tuple(lines)))
     return comparisons
@@ -216,9 +220,9 @@ def _select_matching(ours: str, numbers: Sequence[PublishedNumber]) -> list[Publ
     `released.fsc_clip_lora` is `fsc_clip.lora` on whatever data, `released.clic_laion` is `clic` on LAION.
     """
     exact = [n for n in numbers if n.method == ours]
-    if exact:
+    if exact or not ours.startswith(RELEASED):
         return exact
-    name = ours.removeprefix(RELEASED) if ours.startswith(RELEASED) else None
+    name = ours.removeprefix(RELEASED)
     return [n for n in numbers if n.method and name in (to_slug(n.method), to_slug(f"{n.method} {n.data}"))]
 
 
@@ -259,9 +263,10 @@ def _make_our_row(
 ) -> ComparisonRow:
     """Make a row of ours, with a mark at a number of the same weights that is far from all that is printed for it."""
     columns = {column.name: column for column in group.columns}
-    is_checkpoint = row.method == PRETRAINED or row.method.startswith(RELEASED)
-    matching = _select_matching(row.method, drop_wrong_activations(numbers))
-    same_weights = [n for n in matching if to_slug(n.backbone) == group.backbone]
+    same_weights = []
+    if row.method == PRETRAINED or row.method.startswith(RELEASED):
+        matching = _select_matching(row.method, drop_wrong_activations(numbers))
+        same_weights = [n for n in matching if to_slug(n.backbone) == group.backbone]
     cells = []
     for name in names:
         column = columns[name]
@@ -270,9 +275,8 @@ def _make_our_row(
             cells.append("–")
             continue
         change = "" if statistic.change is None else f" ({format_number(statistic.change, column, sign=True)})"
-        printed = [float(n.value) for n in same_weights if n.column == name] if is_checkpoint else []
-        apart = min((abs(statistic.mean * column.scale - value) for value in printed), default=0.0)
-        is_far = apart > TOLERANCE * column.scale / 100 + 1e-9
+        apart = [abs(statistic.mean * column.scale - float(n.value)) for n in same_weights if n.column == name]
+        is_far = min(apart, default=0.0) > TOLERANCE * column.scale / 100 + 1e-9
         cells.append(format_number(statistic.mean, column) + change + (" ≠" if is_far else ""))
     return ComparisonRow(f"ours: {group.backbone}, {group.data}", row.method, True, tuple(cells))
 
@@ -305,7 +309,7 @@ def keep_comparable_columns(group: ResultTable, official: OfficialBenchmarks) ->
 
 def find_obstacle(column: Column, group: ResultTable, official: OfficialBenchmarks) -> str:
     """Find why a column does not compare with published numbers of its name; empty where it does."""
-    benchmarks = table_heads.column_benchmarks(column)
+    benchmarks = table_heads.list_benchmarks([column])
     if benchmarks != [column.benchmark] and set(benchmarks) != set(official.means.get(column.name, ())):
         return "a mean over other benchmarks than the published one"
     for name in benchmarks:
@@ -324,7 +328,7 @@ def list_obstacles(group: ResultTable, names: Collection[str], official: Officia
     for column in group.columns:
         reason = find_obstacle(column, group, official) if column.name in names else ""
         if reason:
-            is_mean = table_heads.column_benchmarks(column) != [column.benchmark]
+            is_mean = table_heads.list_benchmarks([column]) != [column.benchmark]
             reason_names = names_by_reason.setdefault(reason, [])
             name = column.name if is_mean else column.benchmark
             if name not in reason_names:

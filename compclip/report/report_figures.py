@@ -29,7 +29,7 @@ from compclip.report.svg_plots import (
     export_svg,
 )
 from compclip.report.table_formats import format_interval, format_number
-from compclip.report.tables import Column, ResultTable, Statistic
+from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 
 TRADEOFF_SIZE = (430, 330)  # pixels
 FOREST_WIDTH = 450
@@ -75,18 +75,15 @@ def _half_width(statistic: Statistic) -> float:
     return 50 * (gap.high - gap.low) if gap else 0.0
 
 
-def number_methods(methods: Sequence[str]) -> dict[str, str]:
+def number_methods(rows: Sequence[MethodRow]) -> dict[str, str]:
     """Number the methods of a plot that has no room for their names; empty where it has room."""
-    return {m: str(i) for i, m in enumerate(methods, 1)} if len(methods) > CROWD else {}
+    return {row.method: str(i) for i, row in enumerate(rows, 1)} if len(rows) > CROWD else {}
 
 
 def draw_tradeoff(
-    points: Sequence[TradeoffPoint],
-    x_label: str,
-    base: str = PRETRAINED,
-    short: Mapping[str, str] | None = None,
-    is_crowded: bool = False,
-) -> Markup:
+    points: Sequence[TradeoffPoint], x_label: str, base: str = PRETRAINED,
+    short: Mapping[str, str] | None = None, is_crowded: bool = False,
+) -> Markup:  # fmt: skip
     """Draw one point a method with the intervals of its differences; dashed lines through the row `base`.
 
     `short` has what to write at a point in place of its method's name. Where it is crowded intervals would hide names.

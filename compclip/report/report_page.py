@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -40,7 +41,7 @@ from compclip.report.published_numbers import OfficialBenchmarks, PaperCompariso
 from compclip.report.run_details import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
 from compclip.report.table_heads import SHARED, SharedPictures
-from compclip.report.tables import Column, MethodRow, ResultTable
+from compclip.report.tables import Column, MethodRow, ResultTable, RowMarks, RowName
 from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun
@@ -67,7 +68,7 @@ class GridResults:
     curves: Sequence[trajectories.TrainingCurve] = ()
     overlaps: Mapping[str, SharedPictures] = field(default_factory=dict)  # what each data set shares with benchmarks
     records: Mapping[str, BenchmarkRecords] = field(default_factory=dict)
-    tuned: Mapping[tables.RowName, str] = field(default_factory=dict)
+    tuned: Mapping[RowName, str] = field(default_factory=dict)
     tuning: Sequence[tuned_rows.TunedMethod] = ()
     root: Path = Path()
 
@@ -127,8 +128,9 @@ class ReportPage:
     findings: tuple[Finding, ...]
 
     def shared(self, group: ResultTable) -> SharedPictures:
-        """Return which pictures of the benchmarks a table's trained rows have seen."""
-        return table_heads.select_overlaps(group, self.results.overlaps, self.results.benchmarks)
+        """Return which pictures of the benchmarks a table's trained rows have seen; empty where no row was trained."""
+        overlaps = {} if group.by_method.keys() <= {PRETRAINED} else self.results.overlaps.get(group.data, {})
+        return {name: counts for name, counts in overlaps.items() if name in self.results.benchmarks}
 
     def blind_rows(self, group: ResultTable) -> tuple[MethodRow, ...]:
         """Return a table's rows of what is scored without the picture."""
@@ -146,9 +148,8 @@ class ReportPage:
 
     @property
     def notes(self) -> dict[str, list[str]]:
-        """Shared pictures in words, by table; of tables without any nothing."""
-        sentences = {group.name: table_heads.describe_overlaps(group, self.shared(group)) for group in self.tables.main}
-        return {name: lines for name, lines in sentences.items() if lines}
+        """Shared pictures in words, by table."""
+        return {group.name: table_heads.describe_overlaps(group, self.shared(group)) for group in self.tables.main}
 
 
 def build_page(results: GridResults, literature: Literature, settings: PageSettings) -> ReportPage:
@@ -156,7 +157,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     runs = results.runs
     reference = settings.reference
     correction = settings.correction
-    tables.check_same_files([*runs, *(run for of_data in results.blind.values() for run in of_data)])
+    tables.check_same_files(chain(runs, *results.blind.values()))
     selected = tables.select_columns(runs, settings.columns, results.benchmarks)
     main = (*tables.summary_columns(selected, runs), *selected)
     remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
@@ -166,7 +167,7 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     notes = {table_heads.TUNED: {**leaks, **results.tuned}, table_heads.CHOSEN: checkpoints}
     main_tables = _build_tables(results, settings, main)
     notes[table_heads.SEARCHED] = tuned_rows.describe_searches(main_tables, results.tuning)
-    uncorrected = [table.mark_rows(notes) for table in main_tables]
+    uncorrected = [replace(table, row_marks=notes) for table in main_tables]
     subsets = _build_tables(results, settings, [c for c in remaining if "/" in c.metric])
     whole_set_tables = _build_tables(results, settings, [c for c in remaining if "/" not in c.metric])
     contrasts = tables.build_contrasts(uncorrected, reference)
@@ -174,15 +175,15 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
-        main=_mark_tables(uncorrected, correction),
-        subsets=_mark_tables([table.mark_rows(notes) for table in subsets], correction),
-        other_metrics=_mark_tables([table.mark_rows(notes) for table in whole_set_tables], correction),
+        main=_mark_tables(main_tables, notes, correction),
+        subsets=_mark_tables(subsets, notes, correction),
+        other_metrics=_mark_tables(whole_set_tables, notes, correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
         whole=tuple(whole),
         blind=_compare_blind(uncorrected, results.blind, correction),
     )
-    judged = claims.judge_claims(literature.claims, runs, uncorrected, columns, literature.numbers, correction)
+    judged = claims.judge_claims(literature.claims, uncorrected, columns, literature.numbers, correction)
     return ReportPage(results, literature, settings, page_tables, tuple(judged))
 
 
@@ -208,9 +209,12 @@ def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tup
     return tuple(decisions.correct_table(table, correction) for table in group_tables)
 
 
-def _mark_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
-    """Return tables with the verdicts and ranks that are decided after the correction, each table by itself."""
-    return tuple(decisions.mark_order(table, correction) for table in _correct_tables(group_tables, correction))
+def _mark_tables(group_tables: Sequence[ResultTable], notes: RowMarks, correction: str) -> tuple[ResultTable, ...]:
+    """Return tables with the marks of rows, and the verdicts and ranks that are decided after the correction."""
+    marked = []
+    for table in _correct_tables(group_tables, correction):
+        marked.append(decisions.mark_order(replace(table, row_marks=notes), correction))
+    return tuple(marked)
 
 
 def _compare_blind(
@@ -229,8 +233,12 @@ def compare_tables(page: ReportPage) -> list[ComparedTable]:
     """Compare the rows of each main table with the report's reference."""
     contrasts = {group.name: group for group in page.tables.contrasts}
     reference = page.settings.reference
-    compared = [first_screen.compare_rows(group, contrasts.get(group.name), reference) for group in page.tables.main]
-    return [table for table in compared if table]
+    compared = []
+    for group in page.tables.main:
+        table = first_screen.compare_rows(group, contrasts.get(group.name), reference)
+        if table:
+            compared.append(table)
+    return compared
 
 
 def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
@@ -239,10 +247,12 @@ def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals |= {module.__name__.rpartition(".")[2]: module for module in TEMPLATE_MODULES}
-    environment.globals |= {function.__name__: function for function in TEMPLATE_FUNCTIONS}
-    layouts = (layout_differences, layout_means, layout_scores)
-    environment.filters |= {function.__name__: function for function in layouts}
+    for module in TEMPLATE_MODULES:
+        environment.globals[module.__name__.rpartition(".")[2]] = module
+    for function in TEMPLATE_FUNCTIONS:
+        environment.globals[function.__name__] = function
+    for layout in (layout_differences, layout_means, layout_scores):
+        environment.filters[layout.__name__] = layout
     root = page.results.root
     linked = Path(os.path.relpath(root / run_folder.RESULTS, out))
     galleries = row_items.make_galleries(page.tables.main, page.results.records, page.settings.items, root, linked)
@@ -273,29 +283,21 @@ def describe_summaries(page: ReportPage) -> list[tuple[str, str]]:
     """Describe how each summary column is made of others."""
     formulas = []
     for name, column in (page.tables.main[0].summaries if page.tables.main else {}).items():
-        benchmarks = [f"{m.benchmark} ({', '.join(c.metric for c in m.members)})" for m in column.members if m.members]
-        if all(member.benchmark == SUMMARY for member in column.members):
-            text = "mean of " + ", ".join(member.metric for member in column.members)
-        elif benchmarks:
+        members = []
+        benchmarks = []
+        for member in column.members:
+            if member.members and member.benchmark != SUMMARY:
+                benchmarks.append(f"{member.benchmark} ({', '.join(c.metric for c in member.members)})")
+            members.append(member.metric if member.benchmark == SUMMARY else member.name)
+        text = f"mean of {', '.join(members)}"
+        if benchmarks:
             text = f"mean over benchmarks of the mean of a benchmark's columns: {'; '.join(benchmarks)}"
-        else:
-            text = "mean of " + ", ".join(member.name for member in column.members)
         formulas.append((name, text))
     return formulas
 
 
-def draw_wise_ft(page: ReportPage) -> list[tuple[str, list[Markup]]]:
-    """Draw the WiSE-FT lines over the same axes as the trade-off figures, by table."""
-    return _draw_by_table(page, trajectories.build_trajectories, page.results.lines, "WiSE-FT")
-
-
-def draw_curves(page: ReportPage) -> list[tuple[str, list[Markup]]]:
-    """Draw what runs did along their training over the same axes, by table."""
-    return _draw_by_table(page, trajectories.build_curves, page.results.curves, "Along training")
-
-
-def _draw_by_table(page: ReportPage, build: Any, lines: Sequence[Any], title: str) -> list[tuple[str, list[Markup]]]:
-    """Draw `lines` in the plane of Comp and each other summary column, by `build(table, lines, x, y)`."""
+def draw_by_table(page: ReportPage, build: Any, lines: Sequence[Any], title: str) -> list[tuple[str, list[Markup]]]:
+    """Draw `lines` over the axes of the trade-off figures, by table: `build(table, lines, x, y)` makes the ways."""
     drawn = []
     for group in page.tables.main:
         columns = group.summaries
@@ -338,21 +340,20 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
     for group in page.tables.main:
         for table in (*page.tables.subsets, *page.tables.other_metrics):
             if table.name == group.name:
-                rows = []
+                statistics = {}
                 for row, other in zip(group.rows, table.rows, strict=True):
-                    rows.append(replace(row, statistics={**row.statistics, **other.statistics}))
-                group = replace(group, columns=group.columns + table.columns, rows=tuple(rows))
+                    statistics[row.method] = {**row.statistics, **other.statistics}
+                group = replace(group, columns=group.columns + table.columns).with_statistics(statistics)
         joined.append(group)
     return joined
 
 
 # What the template calls, by these names.
 TEMPLATE_MODULES = (
-    claims, decisions, first_screen, published_numbers, row_items, run_details, table_formats, tuned_rows
+    claims, decisions, first_screen, published_numbers, row_items, run_details, table_formats, trajectories, tuned_rows
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
-    compare_tables, list_facts, describe_summaries, draw_wise_ft, draw_curves,
-    compare_published, list_not_published, format_name,
+    compare_tables, list_facts, describe_summaries, draw_by_table, compare_published, list_not_published, format_name,
 )  # fmt: skip
 
 

@@ -102,15 +102,13 @@ class RowItems:
             captions.append(RetrievedCaption(text, float(score), is_right))
         return captions[:count]
 
-    def metric_slices(self) -> dict[str, np.ndarray]:
-        """Return the items of each metric."""
-        return {f"metric: {name}": np.flatnonzero(self.metric_I == m) for m, name in enumerate(self.metrics)}
-
     def slices(self) -> dict[str, np.ndarray]:
-        """Return the items of every slice of the records."""
+        """Return the items of each metric, and of every slice of the records."""
+        of_metrics = {f"metric: {name}": np.flatnonzero(self.metric_I == m) for m, name in enumerate(self.metrics)}
         order = np.argsort(self.record_I, kind="stable")
         starts = np.searchsorted(self.record_I[order], np.arange(len(self.records.names) + 1))
-        return {name: _expand(record_R, order, starts) for name, record_R in self.records.slices.items()}
+        of_records = {name: _expand(record_R, order, starts) for name, record_R in self.records.slices.items()}
+        return of_metrics | of_records
 
 
 def _expand(record_R: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -136,7 +134,8 @@ def join_items(
             every += of_row
     if not every or {result.fingerprint for result in every} - records.fingerprints:
         return None
-    joined: list[tuple[int, str, int, int | str]] = []
+    joined: list[tuple[int, str, int, int]] = []
+    unit_numbers: dict[int | str, int] = {}
     values: dict[str, list[np.ndarray]] = {method: [] for method in results}
     result = every[0]
     unranked = result.lower | result.scores
@@ -152,7 +151,8 @@ def join_items(
             record = records.find(metric, key)
             if record:
                 positions.append(position)
-                joined.append((m, key, record.number, units[position]))
+                unit = unit_numbers.setdefault(units[position], len(unit_numbers))
+                joined.append((m, key, record.number, unit))
         start = 0
         for method, of_row in results.items():
             stop = start + len(of_row)
@@ -160,16 +160,15 @@ def join_items(
             start = stop
     if not joined:
         return None
-    metric_numbers, keys, record_numbers, unit_names = zip(*joined, strict=True)
-    unit_numbers = {unit: index for index, unit in enumerate(dict.fromkeys(unit_names))}
+    metric_of_item, keys, record_of_item, unit_of_item = zip(*joined, strict=True)
     return RowItems(
         benchmark=benchmark,
         metrics=tuple(metrics),
         records=records,
         ids=keys,
-        metric_I=np.array(metric_numbers),
-        record_I=np.array(record_numbers),
-        unit_I=np.array([unit_numbers[unit] for unit in unit_names]),
+        metric_I=np.array(metric_of_item),
+        record_I=np.array(record_of_item),
+        unit_I=np.array(unit_of_item),
         outcome_I={method: np.concatenate(arrays) for method, arrays in values.items()},
         first_run={row.method: run for row in rows for run in reversed(row.runs) if benchmark in run.results},
     )
@@ -247,16 +246,9 @@ def search_slices(
             inside_I = difference_I[items]
             outside = len(difference_I) - len(items)
             elsewhere = (difference_I.sum() - inside_I.sum()) / outside
-            departing = Slice(
-                name=name,
-                items=len(items),
-                units=len(np.unique(unit_I[items])),
-                difference=float(inside_I.mean()),
-                elsewhere=float(elsewhere),
-                z=float(z),
-                p=float(p),
-            )
-            slices.append(departing)
+            slice_units = len(np.unique(unit_I[items]))
+            inside = float(inside_I.mean())
+            slices.append(Slice(name, len(items), slice_units, inside, float(elsewhere), float(z), float(p)))
     slices.sort(key=lambda s: (s.p, -abs(s.z)))
     return SliceSearch(tuple(slices), len(tried), len(distinct) - len(tried))
 
@@ -338,16 +330,21 @@ def make_galleries(
         joined = _join_benchmarks(group, records)
         if not joined[COMPOSITION] or has_random_weights(group):
             continue
-        for method in [row.method for row in group.rows if row.method != PRETRAINED]:
+        for row in group.rows:
+            method = row.method
+            if method == PRETRAINED:
+                continue
             won = 0
             lost = 0
             for items in [*joined[COMPOSITION], *joined[RETRIEVAL]]:
                 if {method, PRETRAINED} <= items.outcome_I.keys():
                     won += int((items.difference(method) > 0).sum())
                     lost += int((items.difference(method) < 0).sum())
-            picked_sides = [_choose_items(joined, method, is_won, count) for is_won in (True, False)]
-            described = [[_describe_item(*pick, method, root, results) for pick in side] for side in picked_sides]
-            galleries.append(MethodGallery(group.name, method, (won, lost), *described))
+            sides = []
+            for is_won in (True, False):
+                picks = _choose_items(joined, method, is_won, count)
+                sides.append([_describe_item(*pick, method, root, results) for pick in picks])
+            galleries.append(MethodGallery(group.name, method, (won, lost), *sides))
     return galleries
 
 
@@ -392,6 +389,7 @@ def _describe_item(items: RowItems, index: int, method: str, root: Path, results
     for model in (PRETRAINED, method):
         captions = [c._replace(text=_shorten(c.text)) for c in items.retrieved(index, model, CAPTIONS)]
         retrieved += [(model, captions)] if captions else []
+    thumbnails = [_make_thumbnail(root, picture) for picture in pictures]
     path = results / items.first_run[method].cell.folder / f"{items.benchmark}.json"
     return GalleryItem(
         name=f"{items.benchmark}/{items.name(index)}",
@@ -400,7 +398,7 @@ def _describe_item(items: RowItems, index: int, method: str, root: Path, results
         further=max(0, len(texts) - TEXTS),
         ours=_describe_outcome(items.outcome_I[method][index]),
         theirs=_describe_outcome(items.outcome_I[PRETRAINED][index]),
-        thumbnails=[uri for uri in (_make_thumbnail(root, picture) for picture in pictures) if uri],
+        thumbnails=list(filter(None, thumbnails)),
         retrieved=retrieved,
     )
 

@@ -5,11 +5,10 @@ The pretrained model needs only its results.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import fsum
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from compclip.base import yaml_text
@@ -94,16 +93,28 @@ def read_cell(published: Published, benchmarks: list[str]) -> tuple[FinishedRun 
     return run, [MissingResult(cell.name, reason) for reason in reasons]
 
 
+def read_results(folder: Path, benchmarks: Iterable[str]) -> dict[str, Result]:
+    """Read the results that a folder has of some benchmarks. Raises UserError for a damaged file."""
+    results = {}
+    for name in benchmarks:
+        path = run_folder.result_path(folder, SafeName(name, "benchmark"))
+        if path.is_file():
+            results[name] = result_files.read_result(path)
+    return results
+
+
 def select_split(runs: Sequence[FinishedRun], split: PictureSplit) -> list[FinishedRun]:
     """Return runs with the items of a split alone. Raises UserError where a benchmark has none."""
-    selected = [split.select(run) for run in runs]
-    for whole_run, run in zip(runs, selected, strict=True):
+    selected = []
+    for whole_run in runs:
+        run = split.select(whole_run)
         absent = whole_run.results.keys() - run.results.keys() - set(split.authors.values())
         if absent:
             raise UserError(
                 f"report.split={split.name}: {whole_run.cell.name} has no such items of {min(absent)}; evaluate it "
                 "again (`dvc repro`), or set another evaluate.validation_share"
             )
+        selected.append(run)
     return selected
 
 
@@ -114,8 +125,10 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
     """
     stale = []
     settings_of: dict[tuple[str, str, str], tuple[dict[str, Any], dict[str, Any]]] = {}
-    for run in (run for run in runs if run.cell.method != PRETRAINED and run.config):
+    for run in runs:
         method = run.cell.method
+        if method == PRETRAINED or not run.config:
+            continue
         key = (method, run.cell.backbone, run.cell.data)
         if key not in settings_of:
             resolved = grid.resolve_cell(params, run.cell)
@@ -126,11 +139,11 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
             )
         declared, defaults_of_method = settings_of[key]
         used = defaults_of_method | _flatten_settings(run.config, method)
-        names = sorted(declared.keys() | used.keys())
-        changed = [name for name in names if declared.get(name) != used.get(name)]
-        if changed:
-            difference = f"{changed[0]}={used.get(changed[0])} where the grid has {declared.get(changed[0])}"
-            stale.append(MissingResult(run.cell.name, f"trained with {difference}"))
+        for name in sorted(declared.keys() | used.keys()):
+            if declared.get(name) != used.get(name):
+                difference = f"{name}={used.get(name)} where the grid has {declared.get(name)}"
+                stale.append(MissingResult(run.cell.name, f"trained with {difference}"))
+                break
     if stale and not partial:
         count = f" ({len(stale)} such runs)" if len(stale) > 1 else ""
         raise UserError(f"{stale[0].cell}: {stale[0].reason}{count}; run `dvc repro`, or give --partial")
@@ -139,71 +152,37 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
 
 def _flatten_settings(raw: dict[str, Any], method: str) -> dict[str, Any]:
     """Return the settings that decide a run's numbers, as config.yaml would have them; without training's, its own."""
-    sections_read = SECTIONS if load_method(method).TRAINS else ("method",)
-    values = yaml_text.flatten({section: raw.get(section, {}) for section in sections_read})
-    return {key: value for key, value in values.items() if key.removeprefix("train.") not in RESOURCES}
+    values = yaml_text.flatten({"method": raw.get("method", {})})
+    if load_method(method).TRAINS:
+        values |= yaml_text.flatten({"train": raw.get("train", {})})
+    for name in RESOURCES:
+        values.pop(f"train.{name}", None)
+    return values
 
 
 # --- environments and hours
 
-SECTIONS = ("train", "method")
-
 
 def list_stand_in_tokenizers(runs: Sequence[FinishedRun]) -> list[tuple[str, str]]:
     """List (tokenizer, cells) for runs whose texts a stand-in read: their scores do not compare with others."""
-    cells: dict[str, list[str]] = {}
+    cells: dict[str, dict[str, None]] = {}
     for run in runs:
-        for name in dict.fromkeys(r.tokenizer for r in run.results.values() if r.tokenizer):
-            cells.setdefault(name, []).append(run.cell.name)
+        for result in run.results.values():
+            if result.tokenizer:
+                cells.setdefault(result.tokenizer, {})[run.cell.name] = None
     return [(name, "all runs" if len(c) == len(runs) else ", ".join(c)) for name, c in cells.items()]
 
 
-def tabulate_runs(group: ResultTable) -> list[list[str]]:
-    """Tabulate each trained row by environment.json: runs, hours, memory, parameters, dropped samples, device, commit.
-
-    Of memory the most counts; devices and commits that differ are all named.
-    """
-    lines = []
-    for row in group.rows:
-        if row.method == PRETRAINED:
-            continue
-        dropped: Counter[str] = Counter()
-        memory = []
-        trained = []
-        devices = []
-        commits = []
-        for facts in (run.environment for run in row.runs):
-            dropped.update(facts.get("dropped") or {})
-            memory += [facts["peak_memory_mib"]] if facts.get("peak_memory_mib") else []
-            if facts.get("parameters"):  # of the plain model
-                trained.append(f"{facts['trained_parameters']:,} of {facts['parameters']:,}")
-            devices.append(str(facts.get("device") or "–"))
-            commit = str(facts.get("git_commit") or "–")
-            commits.append(commit[:10] + ("+" if commit.endswith("+") else ""))
-        lines.append([
-            row.method, str(len(row.runs)), format_hours(row.runs), f"{max(memory):,} MiB" if memory else "–",
-            _join_distinct(trained) or "–", ", ".join(f"{n} {why}" for why, n in sorted(dropped.items())) or "none",
-            _join_distinct(devices), _join_distinct(commits),
-        ])  # fmt: skip
-    return lines
-
-
-def _join_distinct(texts: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(texts))
-
-
 def format_total_hours(runs: Sequence[FinishedRun]) -> str:
-    """Format the hours of all runs, and how many of them do not say."""
-    silent = sum(run.environment.get("device_seconds") is None for run in runs)
-    hours = format_hours(runs)
+    """Format GPU-hours, apart from them process-hours on a CPU, and how many runs say none; a dash for none."""
+    spent = []
+    silent = 0
+    for run in runs:
+        seconds = run.environment.get("device_seconds")
+        spent.append((seconds or 0.0, progress.is_on_gpu(run.environment)))
+        silent += seconds is None
+    hours = progress.format_sum(spent) or "–"
     return f"{hours} (without {silent} of {len(runs)} runs, which do not say)" if 0 < silent < len(runs) else hours
-
-
-def format_hours(runs: Sequence[FinishedRun]) -> str:
-    """Format GPU-hours, and apart from them process-hours of runs on a CPU; a dash where no run says."""
-    facts = [run.environment for run in runs]
-    spent = [(f.get("device_seconds") or 0.0, progress.is_on_gpu(f)) for f in facts]
-    return progress.format_sum(spent) or "–"
 
 
 RARE = 0.05  # a share below it is said in a sentence
@@ -211,10 +190,16 @@ RARE = 0.05  # a share below it is said in a sentence
 
 def average_shares(row: MethodRow) -> dict[str, float]:
     """Average each view's share over the runs of a row that say any; a fault that one does not say is 0 there."""
-    recorded = [run.environment["view_shares"] for run in row.runs if run.environment.get("view_shares")]
+    shares_by_view: dict[str, list[float]] = {}
+    runs = 0
+    for run in row.runs:
+        recorded = run.environment.get("view_shares") or {}
+        runs += bool(recorded)
+        for view, share in recorded.items():
+            shares_by_view.setdefault(view, []).append(share)
     averages = {}
-    for view in dict.fromkeys(view for shares in recorded for view in shares):
-        averages[view] = fmean(s.get(view, 0.0) for s in recorded if view in s or view.startswith(FAULTS))
+    for view, shares in shares_by_view.items():
+        averages[view] = fsum(shares) / (runs if view.startswith(FAULTS) else len(shares))
     return averages
 
 

@@ -166,9 +166,13 @@ def align_items(items: Sequence[Items]) -> tuple[Items, np.ndarray]:
     first = next((of_seed for of_seed in items if of_seed.units), items[0])
     if all(seed_items.ids == first.ids for seed_items in items):
         return first, np.stack([i.values for i in items])
-    tables = [dict(zip(i.ids, i.values, strict=True)) for i in items]
-    shared = first.at([position for position, i in enumerate(first.ids) if all(i in table for table in tables)])
-    return shared, np.array([[table[i] for i in shared.ids] for table in tables])
+    shared_ids = set(first.ids).intersection(*[i.ids for i in items])
+    shared = first.at([position for position, i in enumerate(first.ids) if i in shared_ids])
+    values_SI = []
+    for of_seed in items:
+        values = dict(zip(of_seed.ids, of_seed.values, strict=True))
+        values_SI.append([values[i] for i in shared.ids])
+    return shared, np.array(values_SI)
 
 
 def subtract_items(ours: Items, theirs: Items) -> Items:
@@ -248,19 +252,22 @@ def describe_basis(basis: str) -> str:
 
 def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDifferences]]:
     """Group metrics whose benchmarks have a picture in common, in the order of their first; chains are one group."""
-    benchmarks = list(dict.fromkeys(difference.benchmark for difference in differences))
+    pictures_of: dict[str, set[int]] = {}
+    for difference in differences:
+        pictures_of.setdefault(difference.benchmark, set()).update(_pictures(difference.units))
     groups: list[tuple[set[str], set[int]]] = []
-    for name in benchmarks:
+    for name, pictures in pictures_of.items():
         names = {name}
-        pictures = set[int]()
-        for difference in differences:
-            pictures |= _pictures(difference.units) if difference.benchmark == name else frozenset()
-        for group in [group for group in groups if not pictures.isdisjoint(group[1])]:
-            groups.remove(group)
-            names = names | group[0]
-            pictures = pictures | group[1]
+        for group in groups[:]:
+            if not pictures.isdisjoint(group[1]):
+                groups.remove(group)
+                names |= group[0]
+                pictures |= group[1]
         groups.append((names, pictures))
-    members = [[d for d in differences if d.benchmark in names] for names, _ in groups]
+    members = []
+    for names, _ in groups:
+        members.append([difference for difference in differences if difference.benchmark in names])
+    benchmarks = list(pictures_of)
     return sorted(members, key=lambda group: benchmarks.index(group[0].benchmark))
 
 
@@ -292,5 +299,8 @@ def _number_units(lists: tuple[Units, ...]) -> tuple[list[tuple[np.ndarray, int]
     variance is 0 in the mean.
     """
     number: dict[int | str, int] = {}
-    numbered = [np.array([number.setdefault(name, len(number)) for name in units]) for units in lists]
-    return [(unit_I, len(set(units))) for unit_I, units in zip(numbered, lists, strict=True)], len(number)
+    numbered = []
+    for units in lists:
+        unit_I = np.array([number.setdefault(name, len(number)) for name in units])
+        numbered.append((unit_I, len(set(units))))
+    return numbered, len(number)

@@ -104,7 +104,10 @@ class SvgPlot:
         self.figure.draw_without_rendering()
         to_pixel = self.axes.transData.transform
         frame = self.axes.get_window_extent()
-        occupied = [(x - 6, y - 6, x + 6, y + 6) for x, y in (to_pixel(name[:2]) for name in self._names)]
+        occupied = []
+        for x, y, _ in self._names:
+            x_px, y_px = to_pixel((x, y))
+            occupied.append((x_px - 6, y_px - 6, x_px + 6, y_px + 6))
         for line in self._lines:
             for start, end in pairwise(np.asarray(to_pixel(line))):
                 occupied += [(x - 1, y - 1, x + 1, y + 1) for x, y in np.linspace(start, end, 8)]

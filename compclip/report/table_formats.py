@@ -31,6 +31,7 @@ CONTRAST_FIELDS = (
 )  # fmt: skip
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 VERDICT = {1: "better", -1: "worse", 0: ""}
+BETTER = {"↑": "higher", "↓": "lower", "": ""}
 MARK = {1: "▲", -1: "▼", 0: ""}
 FormatCell = Callable[[Statistic, Column], str]
 
@@ -99,16 +100,21 @@ def layout_scores(group: ResultTable) -> dict[str, Any]:
 
 def layout_differences(group: ResultTable) -> dict[str, Any]:
     """Lay out a table of differences with their intervals; rows without a difference are left out."""
-    rows = [row for row in group.rows if any(s.change is not None for s in row.statistics.values())]
-    bases = {statistics.describe_basis(statistic.basis) for _, _, statistic in group.numbers() if statistic.difference}
+    compared: dict[str, MethodRow] = {}
+    bases = set()
+    for row, _, statistic in group.numbers():
+        if statistic.change is not None:
+            compared[row.method] = row
+        if statistic.difference:
+            bases.add(statistics.describe_basis(statistic.basis))
     basis = bases.pop() if len(bases) == 1 else ""  # what holds for all is said once
 
     def show(statistic: Statistic, column: Column) -> TableCell:
         cell = _make_difference_cell(statistic, column)
         return cell._replace(small=cell.small.removesuffix(f" {basis}") if basis else cell.small)
 
-    table = _layout_table(group, rows, show)
-    least = decisions.list_least(group) if rows else {}
+    table = _layout_table(group, list(compared.values()), show)
+    least = decisions.list_least(group) if compared else {}
     texts = [f"±{format_number(least[column], column)}" if column in least else "" for column in group.columns]
     return table | {"basis": basis, "least": texts if least else []}
 
@@ -174,8 +180,10 @@ def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
 def format_markdown_table(group: ResultTable) -> str:
     """Format a table in Markdown: best bold, ▲ ▼ where the interval excludes 0."""
     marks = table_heads.column_marks(group)
-    labels = {c: c.metric if c.benchmark == SUMMARY else c.name for c in group.columns}
-    names = [" ".join(filter(None, (to_markdown(labels[c]), c.arrow, marks.get(c)))) for c in group.columns]
+    names = []
+    for c in group.columns:
+        name = to_markdown(c.metric if c.benchmark == SUMMARY else c.name)
+        names.append(" ".join(filter(None, (name, c.arrow, marks.get(c)))))
     rows = []
     for row in group.rows:
         cells = group.list_cells(row, _markdown_cell, "–")
@@ -194,9 +202,8 @@ def describe_interval(statistic: Statistic, column: Column, sign: bool = True) -
     """Return the ends, and what the interval is over where that is less than seeds and items; empty without one."""
     if statistic.difference is None:
         return ""
-    return (
-        f"{format_interval(statistic.difference, column, sign)} {statistics.describe_basis(statistic.basis)}".rstrip()
-    )
+    ends = format_interval(statistic.difference, column, sign)
+    return f"{ends} {statistics.describe_basis(statistic.basis)}".rstrip()
 
 
 # CSV and metrics
@@ -212,8 +219,8 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
             coverage = coverages[c]
             scored = (coverage.scored, coverage.records) if coverage else (None, None)
             lines.append((
-                group.backbone, group.data, row.method, c.benchmark, c.metric, c.better, e.seeds,
-                e.mean, e.std, e.rank or None, *_difference_values(e), *scored,
+                group.backbone, group.data, row.method, c.benchmark, c.metric, BETTER[c.arrow], e.seeds,
+                e.mean, e.std, e.rank or None, *list_difference(e), *scored,
                 *backbone_names, group.split.name,
                 *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS),
             ))  # fmt: skip
@@ -225,13 +232,15 @@ def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
     lines: list[Sequence[object]] = []
     for group in groups:
         for row, c, e in group.numbers():
-            head = (group.backbone, group.data, row.method, method, c.benchmark, c.metric, c.better, e.seeds)
-            lines.append((*head, *_difference_values(e)))
+            head = (group.backbone, group.data, row.method, method, c.benchmark, c.metric, BETTER[c.arrow], e.seeds)
+            lines.append((*head, *list_difference(e)))
     return escape.format_csv([CONTRAST_FIELDS, *lines])
 
 
-def _difference_values(statistic: Statistic) -> tuple[Any, ...]:
-    """Return difference, low, high, over, items and verdict."""
+def list_difference(statistic: Statistic | None) -> tuple[Any, ...]:
+    """Return difference, low, high, over, items and verdict, for a line of a CSV file."""
+    if statistic is None:
+        return (None,) * 6
     gap = statistic.difference
     interval = (gap.low, gap.high, statistic.basis, gap.items) if gap else (None, None, None, None)
     return statistic.change, *interval, VERDICT[statistic.verdict]
@@ -265,14 +274,17 @@ def format_latex(
     """
     latex_tables = []
     for group in groups:
-        head = [f"{name}: {text}" for name, text in describe_head(group).items()]
-        sentences = [*head, *(notes or {}).get(group.name, ()), *table_heads.describe_marks(group)]
+        sentences = [f"{name}: {text}" for name, text in describe_head(group).items()]
+        sentences += (notes or {}).get(group.name, ())
+        sentences += table_heads.describe_marks(group)
         caption = (
             r"mean $\pm$ standard deviation over seeds; best bold, second best underlined where that order is decided, "
             r"$\approx$ where a row cannot be told from the best; "
             r"$\ast$ marks a difference to the pretrained model whose 95\,\% interval over seeds and items (of one "
             r"checkpoint over the items alone) excludes 0."
-        ) + "".join(f" {to_latex(sentence)}." for sentence in sentences)
+        )
+        for sentence in sentences:
+            caption += f" {to_latex(sentence)}."
         blind_rows = (blind or {}).get(group.name, ())
         if blind_rows:
             caption += " Rows in italics see no picture."
@@ -308,11 +320,7 @@ def split_sections(group: ResultTable) -> dict[str, list[Column]]:
 
 
 def _latex_table(
-    group: ResultTable,
-    cell: FormatCell,
-    caption: str,
-    section: str,
-    foot: ResultTable | None = None,
+    group: ResultTable, cell: FormatCell, caption: str, section: str, foot: ResultTable | None = None
 ) -> str:
     """Format a booktabs table: a line a row, `cell` of each statistic, and the rows of `foot` below a line, in italics.
 
@@ -325,8 +333,11 @@ def _latex_table(
         spans.append(rf"\multicolumn{{{n}}}{{c}}{{{to_latex(format_name(name))}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + n - 1}}}")
         first += n
-    marks = {column: rf" {to_latex(mark)}" for column, mark in table_heads.column_marks(group).items()}
-    names = [to_latex(format_name(c.metric)) + ARROWS[c.arrow] + marks.get(c, "") for c in group.columns]
+    marks = table_heads.column_marks(group)
+    names = []
+    for column in group.columns:
+        mark = f" {to_latex(marks[column])}" if column in marks else ""
+        names.append(to_latex(format_name(column.metric)) + ARROWS[column.arrow] + mark)
     lines = [r"\toprule", _latex_line(["", *spans]), " ".join(rules), _latex_line(["Method", *names]), r"\midrule"]
     lines += _latex_rows(group, cell, "{}")
     last_rows = _latex_rows(foot, cell, r"\textit{{{}}}") if foot else []

@@ -85,37 +85,49 @@ def _lowest_coverage(coverages: Iterable[Coverage | None]) -> Coverage | None:
 
 def benchmark_coverage(group: ResultTable) -> dict[str, Coverage]:
     """Return the coverage of each benchmark that the group's columns are of, the lowest over its runs."""
-    names = dict.fromkeys(name for column in group.columns for name in column_benchmarks(column))
-    coverages = {name: _lowest_coverage(_run_coverage(run, name) for run in group.runs) for name in names}
-    return {name: coverage for name, coverage in coverages.items() if coverage}
+    coverages = {}
+    for name in list_benchmarks(group.columns):
+        lowest = _lowest_coverage(_run_coverage(run, name) for run in group.runs)
+        if lowest:
+            coverages[name] = lowest
+    return coverages
 
 
-def column_benchmarks(column: Column) -> list[str]:
-    """Return the benchmarks that a column is of; several where it is a mean over them."""
-    if not column.members:
-        return [column.benchmark]
-    return list(dict.fromkeys(name for member in column.members for name in column_benchmarks(member)))
+def list_benchmarks(columns: Iterable[Column]) -> list[str]:
+    """List the benchmarks that columns are of; several of one that is a mean over them."""
+    names = []
+    for column in columns:
+        names += list_benchmarks(column.members) if column.members else [column.benchmark]
+    return list(dict.fromkeys(names))
 
 
 def column_mark(column: Column, runs: Sequence[FinishedRun]) -> str:
     """Return a column's marks: little of it was scored, its gallery lost pictures; "" for a number like others'."""
     coverage = column_coverage(column, runs)
     marks = [PARTIAL] if coverage and coverage.is_partial else []
-    if count_lost_names(runs).keys() & set(column_benchmarks(column)):
+    if not count_lost_names(runs).keys().isdisjoint(list_benchmarks([column])):
         marks.append(SMALLER)
     return " ".join(marks)
 
 
 def column_marks(group: ResultTable) -> dict[Column, str]:
     """Return the marks of each column that has some."""
-    marks = {column: column_mark(column, group.runs) for column in group.columns}
-    return {column: mark for column, mark in marks.items() if mark}
+    marks = {}
+    for column in group.columns:
+        mark = column_mark(column, group.runs)
+        if mark:
+            marks[column] = mark
+    return marks
 
 
 def count_lost_names(runs: Sequence[FinishedRun]) -> dict[str, int]:
     """Count the pictures that each retrieval lost: its split's file names them, and they have no caption."""
-    counts = {name: result.counts.get(LOST_NAMES, 0) for run in runs for name, result in run.results.items()}
-    return {name: number for name, number in counts.items() if number}
+    counts = {}
+    for run in runs:
+        for name, result in run.results.items():
+            if result.counts.get(LOST_NAMES):
+                counts[name] = result.counts[LOST_NAMES]
+    return counts
 
 
 def describe_lost_names(runs: Sequence[FinishedRun]) -> list[str]:
@@ -126,35 +138,46 @@ def describe_lost_names(runs: Sequence[FinishedRun]) -> list[str]:
 
 def describe_marks(group: ResultTable) -> list[str]:
     """Describe what the marks mean, where there are any."""
-    notes = [f"{mark} {method} {why}" for mark in ROW_MARKS for method, why in group.row_marks.get(mark, {}).items()]
-    if group.row_marks.get(TUNED):
+    notes = []
+    for mark in ROW_MARKS:
+        for method in group.by_method:
+            if group.get_note(mark, method):
+                notes.append(f"{mark} {method} {group.get_note(mark, method)}")
+    if notes and notes[0].startswith(TUNED):
         notes[0] += ": a row so marked was tuned on what is shown, which favours it"
     for row in group.rows:
         stalls = describe_stalls(row)
         if stalls:
             notes.append(f"{STALLED} {row.method}: {stalls}")
     notes += _list_replaced(group)
-    marks = column_marks(group).values()
-    if any(PARTIAL in mark for mark in marks):
+    marks = " ".join(column_marks(group).values())
+    if PARTIAL in marks:
         notes.append(
             f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
         )
-    if any(SMALLER in mark for mark in marks):
+    if SMALLER in marks:
         notes += describe_lost_names(group.runs)
     return notes
 
 
 def describe_stalls(row: MethodRow) -> str:
     """Say which runs of a row stopped learning, and when; nothing where none did."""
-    steps = [(run.cell.seed, progress.find_stall(run.curve)) for run in row.runs]
-    stalls = [f"seed {seed} from step {step} on" for seed, step in steps if step is not None]
+    stalls = []
+    for run in row.runs:
+        step = progress.find_stall(run.curve)
+        if step is not None:
+            stalls.append(f"seed {run.cell.seed} from step {step} on")
     return f"learned nothing with {', '.join(stalls)}: the gradients were 0" if stalls else ""
 
 
 def _list_replaced(group: ResultTable) -> list[str]:
     """Say of which rows more than a tenth of the training samples was replaced by others."""
-    shares = {row.method: run_details.average_shares(row).get(REPLACED, 0.0) for row in group.rows}
-    return [f"{name}: {progress.describe_replaced(s)}" for name, s in shares.items() if s > MANY_REPLACED]
+    sentences = []
+    for row in group.rows:
+        share = run_details.average_shares(row).get(REPLACED, 0.0)
+        if share > MANY_REPLACED:
+            sentences.append(f"{row.method}: {progress.describe_replaced(share)}")
+    return sentences
 
 
 def describe_records(group: ResultTable) -> str:
@@ -175,12 +198,11 @@ def describe_records(group: ResultTable) -> str:
 
 def list_warnings(group: ResultTable) -> list[str]:
     """List warnings for the terminal: random weights, and benchmarks and data of which too little was read."""
-    partial = {name: coverage for name, coverage in benchmark_coverage(group).items() if coverage.is_partial}
-    lines = [f"{group.name}: {name}: scored {coverage.text}" for name, coverage in partial.items()]
-    lines += [f"{group.name}: {line}" for line in _list_replaced(group)]
+    lines = []
     if tables.has_random_weights(group):
-        lines.insert(0, f"{group.name}: the backbone has {RANDOM}; there is no pretrained model")
-    return lines
+        lines.append(f"the backbone has {RANDOM}; there is no pretrained model")
+    lines += [f"{name}: scored {c.text}" for name, c in benchmark_coverage(group).items() if c.is_partial]
+    return [f"{group.name}: {line}" for line in (*lines, *_list_replaced(group))]
 
 
 def backbone_names(group: ResultTable) -> tuple[str, str]:
@@ -188,10 +210,12 @@ def backbone_names(group: ResultTable) -> tuple[str, str]:
 
     Both are empty where no run says.
     """
-    backbones = tables.list_backbones(group)
-    models = dict.fromkeys(model for model, _ in backbones)
-    weights = ["random" if model_config.has_random_weights(*start) else start[1] or start[0] for start in backbones]
-    return ", ".join(models), ", ".join(weights)
+    models = []
+    weights = []
+    for model, tag in tables.list_backbones(group):
+        models.append(model)
+        weights.append("random" if model_config.has_random_weights(model, tag) else tag or model)
+    return ", ".join(dict.fromkeys(models)), ", ".join(weights)
 
 
 def describe_backbone(group: ResultTable) -> str:
@@ -217,18 +241,12 @@ def row_label(row: MethodRow, group: ResultTable) -> str:
 
 def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:
     """Read what each data set shares with the benchmarks; one without a file is left out."""
-    paths = {name: root / OVERLAPS / f"{name}.json" for name in dict.fromkeys(data)}
-    counts = {name: read_mapping(path) for name, path in paths.items() if path.is_file()}
-    return {name: {b: of_b for b, of_b in shared.items() if of_b.get(PICTURES)} for name, shared in counts.items()}
-
-
-def select_overlaps(
-    group: ResultTable, overlaps: Mapping[str, SharedPictures], benchmarks: Sequence[str]
-) -> SharedPictures:
-    """Select what a table's trained rows have seen of the benchmarks; empty where no row was trained."""
-    if all(row.method == PRETRAINED for row in group.rows):
-        return {}
-    return {name: counts for name, counts in overlaps.get(group.data, {}).items() if name in benchmarks}
+    overlaps: dict[str, SharedPictures] = {}
+    for name in dict.fromkeys(data):
+        path = root / OVERLAPS / f"{name}.json"
+        if path.is_file():
+            overlaps[name] = {b: counts for b, counts in read_mapping(path).items() if counts.get(PICTURES)}
+    return overlaps
 
 
 def describe_overlaps(group: ResultTable, shared: SharedPictures) -> list[str]:

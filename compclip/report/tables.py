@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
 
 RowName = tuple[str, str, str]  # method, backbone, data
+RowMarks = Mapping[str, Mapping[RowName, str]]  # by mark the rows of all tables that bear it, and why
 Shown = TypeVar("Shown")  # a cell as an output has it
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
@@ -73,11 +75,6 @@ class Column:
         """Which way is better; empty where neither is."""
         return "" if self.score else "↓" if self.lower else "↑"
 
-    @property
-    def better(self) -> str:
-        """The same in a word."""
-        return {"↑": "higher", "↓": "lower"}.get(self.arrow, "")
-
 
 @dataclass(frozen=True)
 class Statistic:
@@ -120,7 +117,7 @@ class ResultTable:
     columns: tuple[Column, ...]
     rows: tuple[MethodRow, ...]
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that its numbers are of
-    row_marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by mark the methods that bear it: why
+    row_marks: RowMarks = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -135,6 +132,24 @@ class ResultTable:
     def runs(self) -> tuple[FinishedRun, ...]:
         """The runs of all rows."""
         return tuple(run for row in self.rows for run in row.runs)
+
+    @property
+    def by_method(self) -> dict[str, MethodRow]:
+        """The rows by their methods."""
+        return {row.method: row for row in self.rows}
+
+    @property
+    def runs_by_seed(self) -> dict[str, RunsBySeed]:
+        """Each method's runs by seed; the pretrained model is beside every training."""
+        by_method: dict[str, RunsBySeed] = {row.method: index_runs(row.runs) for row in self.rows}
+        if PRETRAINED in by_method:
+            base = list(by_method[PRETRAINED].values())
+            by_method[PRETRAINED] = repeat_pretrained(base, index_runs(self.runs))
+        return by_method
+
+    def with_statistics(self, statistics: Mapping[str, Mapping[Column, Statistic]]) -> ResultTable:
+        """Return the table with other numbers in its rows, by method."""
+        return replace(self, rows=tuple(replace(row, statistics=statistics[row.method]) for row in self.rows))
 
     def numbers(self) -> Iterator[tuple[MethodRow, Column, Statistic]]:
         """Yield every number that is there, row by row, with its row and its column."""
@@ -152,32 +167,21 @@ class ResultTable:
 
     def get_note(self, mark: str, method: str) -> str:
         """Return why a row bears a mark; empty where it does not."""
-        return self.row_marks.get(mark, {}).get(method, "")
-
-    def mark_rows(self, notes_by_mark: Mapping[str, Mapping[RowName, str]]) -> ResultTable:
-        """Return the table with marks of rows."""
-        row_marks: dict[str, dict[str, str]] = {}
-        for mark, notes in notes_by_mark.items():
-            row_marks[mark] = {}
-            for row in self.rows:
-                note = notes.get((row.method, self.backbone, self.data))
-                if note:
-                    row_marks[mark][row.method] = note
-        return replace(self, row_marks={**self.row_marks, **row_marks})
+        return self.row_marks.get(mark, {}).get((method, self.backbone, self.data), "")
 
     def select(self, columns: Sequence[Column]) -> ResultTable:
         """Return the table with some of its columns alone."""
-        rows = []
+        statistics = {}
         for row in self.rows:
-            rows.append(replace(row, statistics={c: row.statistics[c] for c in columns if c in row.statistics}))
-        return replace(self, columns=tuple(columns), rows=tuple(rows))
+            statistics[row.method] = {c: row.statistics[c] for c in columns if c in row.statistics}
+        return replace(self, columns=tuple(columns)).with_statistics(statistics)
 
     def change(self, change: Callable[[Statistic], Statistic]) -> ResultTable:
         """Return the table with every number that is there changed."""
-        rows = []
+        statistics = {}
         for row in self.rows:
-            rows.append(replace(row, statistics={column: change(s) for column, s in row.statistics.items()}))
-        return replace(self, rows=tuple(rows))
+            statistics[row.method] = {column: change(s) for column, s in row.statistics.items()}
+        return self.with_statistics(statistics)
 
     @property
     def summaries(self) -> dict[str, Column]:
@@ -212,8 +216,8 @@ def resolve_column(name: str, available: dict[str, Column]) -> Column | None:
     benchmark, _, metric = name.partition("/")
     ways = MEAN_OF_WAYS.fullmatch(metric)
     if ways:
-        both = [available.get(f"{benchmark}/{way}_{ways[1]}") for way in ("i2t", "t2i")]
-        members = [c for c in both if c]
+        names = (f"{benchmark}/i2t_{ways[1]}", f"{benchmark}/t2i_{ways[1]}")
+        members = [available[name] for name in names if name in available]
     else:
         members = [c for c in available.values() if c.benchmark.startswith(f"{benchmark}_") and c.metric == metric]
     if len(members) < 2:
@@ -254,8 +258,10 @@ def is_detail(column: Column, runs: Sequence[FinishedRun]) -> bool:
     """Return whether a metric is of a group of items (`swap/unseen_pairs`), or a member of a mean."""
     if "/" in column.metric:
         return True
-    results = results_of(runs, column.benchmark)
-    return any(column.metric in members for result in results for members in result.means.values())
+    members = set[str]()
+    for result in results_of(runs, column.benchmark):
+        members.update(*result.means.values())
+    return column.metric in members
 
 
 def summary_columns(columns: Sequence[Column], runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
@@ -294,10 +300,12 @@ def headline(benchmark: str, runs: Sequence[FinishedRun]) -> tuple[Column, ...]:
 
 def select_pretrained_runs(runs: Sequence[FinishedRun], backbone: str, data: str) -> tuple[FinishedRun, ...]:
     """Select the pretrained model's runs: those of this data set, else those the grid has."""
-    base = [r for r in runs if r.cell.method == PRETRAINED and r.cell.backbone == backbone]
-    first = base[0].cell.data if base else None
-    same_data = [r for r in base if r.cell.data == data]
-    return tuple(same_data or [r for r in base if r.cell.data == first])
+    by_data: dict[str, list[FinishedRun]] = {}
+    for run in runs:
+        if run.cell.method == PRETRAINED and run.cell.backbone == backbone:
+            by_data.setdefault(run.cell.data, []).append(run)
+    first = next(iter(by_data.values()), [])
+    return tuple(by_data.get(data, first))
 
 
 def index_runs(runs: Iterable[FinishedRun]) -> dict[int, FinishedRun]:
@@ -315,9 +323,13 @@ def column_value(run: Evaluated, column: Column) -> float | None:
     """Return the column's number for one run; None where the run lacks it, or a member of a mean."""
     if not column.members:
         return run.number(column.benchmark, column.metric)
-    values = [column_value(run, member) for member in column.members]
-    present = [value for value in values if value is not None]
-    return float(np.mean(present)) if len(present) == len(values) else None
+    values = []
+    for member in column.members:
+        value = column_value(run, member)
+        if value is None:
+            return None
+        values.append(value)
+    return float(np.mean(values))
 
 
 def required_value(run: Evaluated, column: Column) -> float:
@@ -334,7 +346,7 @@ def mean_members(column: Column, runs: Sequence[FinishedRun]) -> tuple[Column, .
     return tuple(Column(column.benchmark, name) for name in names)
 
 
-def check_same_files(runs: Sequence[FinishedRun]) -> None:
+def check_same_files(runs: Iterable[FinishedRun]) -> None:
     """Raise UserError where two runs were evaluated on different files of one benchmark."""
     first_of: dict[str, tuple[str, str]] = {}
     for run in runs:
@@ -349,8 +361,12 @@ def check_same_files(runs: Sequence[FinishedRun]) -> None:
 
 def list_backbones(group: ResultTable) -> list[tuple[str, str]]:
     """List the different backbones of a table's runs, as (model, weights) of their configurations."""
-    sections = (run.config.get("backbone") or {} for run in group.runs)
-    return list(dict.fromkeys((str(s["model"]), str(s.get("weights") or "")) for s in sections if s.get("model")))
+    backbones = []
+    for run in group.runs:
+        section = run.config.get("backbone") or {}
+        if section.get("model"):
+            backbones.append((str(section["model"]), str(section.get("weights") or "")))
+    return list(dict.fromkeys(backbones))
 
 
 def has_random_weights(group: ResultTable) -> bool:
@@ -384,14 +400,21 @@ def _build_rows(table: ResultTable, runs: Sequence[FinishedRun]) -> tuple[Method
             methods.setdefault(run.cell.method, []).append(run)
     rows = []
     for method, of_row in methods.items():
-        numbers = {column: compute_statistic(column, of_row, base) for column in table.columns}
-        rows.append(MethodRow(method, tuple(of_row), drop_missing(numbers)))
+        numbers = compute_columns(table.columns, partial(compute_statistic, runs=of_row, base=base))
+        rows.append(MethodRow(method, tuple(of_row), numbers))
     return tuple(rows)
 
 
-def drop_missing(numbers: Mapping[Column, Statistic | None]) -> dict[Column, Statistic]:
-    """Return the columns that have a number."""
-    return {column: statistic for column, statistic in numbers.items() if statistic is not None}
+def compute_columns(
+    columns: Iterable[Column], compute: Callable[[Column], Statistic | None]
+) -> dict[Column, Statistic]:
+    """Compute the number of each column; columns that have none are absent."""
+    numbers = {}
+    for column in columns:
+        statistic = compute(column)
+        if statistic is not None:
+            numbers[column] = statistic
+    return numbers
 
 
 def unmark_random(group: ResultTable) -> ResultTable:
@@ -497,14 +520,14 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
     """
     contrasts = []
     for group in groups if method else ():
-        base = next((row for row in group.rows if row.method == method), None)
+        base = group.by_method.get(method)
         right = index_runs(base.runs) if base else {}
         rows = []
         for row in group.rows if base else ():
             if row is not base:
                 left = index_runs(row.runs)
                 shared = tuple(run for training, run in left.items() if training in right)
-                differences = {column: compute_difference(column, left, right) for column in group.columns}
-                rows.append(MethodRow(row.method, shared, drop_missing(differences)))
+                differences = compute_columns(group.columns, partial(compute_difference, left=left, right=right))
+                rows.append(MethodRow(row.method, shared, differences))
         contrasts.append(unmark_random(replace(group, rows=tuple(rows))))
     return contrasts

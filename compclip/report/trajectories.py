@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,16 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
+from compclip.report import run_details
 from compclip.report.escape import format_csv
 from compclip.report.report_figures import TradeoffPoint, Trajectory
 from compclip.report.run_details import MissingResult
 from compclip.report.tables import Column, ResultTable, RowName, column_value
-from compclip.runs import result_files, run_folder
+from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit
-from compclip.runs.result_files import FinishedRun
+from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import END, Published, SnapshotResults
 
 # --- between the pretrained weights and a run's own
@@ -73,12 +74,9 @@ def collect_lines(
 
 
 def build_trajectories(
-    group: ResultTable,
-    lines: Sequence[WiseFtLine],
-    x: Column,
-    y: Column,
+    group: ResultTable, lines: Sequence[WiseFtLine], x: Column, y: Column,
     describe_place: Callable[[float], str] = "α {:g}".format,
-) -> list[Trajectory]:
+) -> list[Trajectory]:  # fmt: skip
     """Build the group's methods in the plane of two summary columns, means over seeds, in percent.
 
     A method whose lines lack a benchmark of theirs is left out. `describe_place` is said of a point of a line.
@@ -146,11 +144,6 @@ class TrainingCurve:
     column: str
     values: Mapping[float, float]
 
-    @property
-    def cell(self) -> Cell:
-        """The run's cell."""
-        return self.line.cell
-
 
 def collect_curves(
     runs: Sequence[FinishedRun], benchmarks: Sequence[str], split: PictureSplit, root: Path, partial: bool = False
@@ -189,13 +182,11 @@ def _read_metrics(folder: Path, benchmarks: Sequence[str], split: PictureSplit) 
     """Read "benchmark/metric": value; of a split from the outcomes of its items."""
     if split.name == WHOLE:
         return dict(read_mapping(folder / run_folder.SUMMARY))
-    names = [*benchmarks, *split.authors.values()]
-    paths = {name: run_folder.result_path(folder, SafeName(name, "benchmark")) for name in names}
-    results = {name: result_files.read_result(path) for name, path in paths.items() if path.is_file()}
+    results = run_details.read_results(folder, [*benchmarks, *split.authors.values()])
     return _flatten(split.select_results(results))
 
 
-def _flatten(results: Mapping[str, result_files.Result]) -> dict[str, float]:
+def _flatten(results: Mapping[str, Result]) -> dict[str, float]:
     return {f"{name}/{metric}": value for name, result in results.items() for metric, value in result.metrics.items()}
 
 
@@ -212,10 +203,10 @@ def describe_checkpoints(curves: Iterable[TrainingCurve]) -> dict[RowName, str]:
     by_row: dict[RowName, list[TrainingCurve]] = {}
     for curve in curves:
         if curve.column:
-            by_row.setdefault((curve.cell.method, curve.cell.backbone, curve.cell.data), []).append(curve)
+            by_row.setdefault((curve.run.cell.method, curve.run.cell.backbone, curve.run.cell.data), []).append(curve)
     texts = {}
     for row, row_curves in by_row.items():
-        checkpoints = ", ".join(f"seed {curve.cell.seed} at {format_share(curve.row_share)}" for curve in row_curves)
+        checkpoints = ", ".join(f"seed {c.run.cell.seed} at {format_share(c.row_share)}" for c in row_curves)
         count = len(row_curves[0].steps)
         column = row_curves[0].column
         texts[row] = f"shows the best of {count} checkpoints by {column} on validation items: {checkpoints}"
@@ -237,20 +228,19 @@ def build_curves(group: ResultTable, curves: Sequence[TrainingCurve], x: Column,
 
     Methods that are one training, and differ in what is shown of it, have one line.
     """
-    base = next((row.runs[0] for row in group.rows if row.method == PRETRAINED), None)
-    if base is None:
+    if PRETRAINED not in group.by_method:
         return []
-    start = Mixture(0.0, _flatten(base.results))
+    start = Mixture(0.0, _flatten(group.by_method[PRETRAINED].runs[0].results))
     curves_of: dict[str, list[TrainingCurve]] = {row.method: [] for row in group.rows}
     for curve in curves:
-        if group.holds(curve.cell):
-            curves_of[curve.cell.method].append(curve)
+        if group.holds(curve.run.cell):
+            curves_of[curve.run.cell.method].append(curve)
     trainings: dict[tuple[str, ...], list[TrainingCurve]] = {}
     for row_curves in curves_of.values():
-        run_keys = sorted(str(curve.run.environment.get("run_key") or curve.cell.name) for curve in row_curves)
+        run_keys = sorted(str(curve.run.environment.get("run_key") or curve.run.cell.name) for curve in row_curves)
         trainings.setdefault(tuple(run_keys), row_curves)
     lines = []
-    for curve in (curve for row_curves in trainings.values() for curve in row_curves):
+    for curve in chain.from_iterable(trainings.values()):
         lines.append(replace(curve.line, mixtures=(start, *curve.line.mixtures)))
     return build_trajectories(group, lines, x, y, format_share)
 
@@ -263,5 +253,5 @@ def format_curves_csv(groups: Sequence[ResultTable], curves: Sequence[TrainingCu
             share = mixture.alpha
             value = curve.values.get(share)
             cells = [f"{share:g}", curve.steps[share], int(share == curve.row_share), curve.column]
-            points.append((curve.cell, mixture, [*cells, "" if value is None else f"{value:.6g}"]))
+            points.append((curve.run.cell, mixture, [*cells, "" if value is None else f"{value:.6g}"]))
     return _format_points(groups, ["run", "share", "step", "shown", "chosen_by", "validation_value"], points)

@@ -65,21 +65,25 @@ class PastStudy:
         return f"has the values of trial {trial} of the study {self.name}, {chosen_by}"
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _is_equal(tried: Any, used: Any) -> bool:
-    numbers = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in (tried, used)]
-    return isclose(tried, used, rel_tol=ROUNDED) if all(numbers) else tried == used
+    are_numbers = _is_number(tried) and _is_number(used)
+    return isclose(tried, used, rel_tol=ROUNDED) if are_numbers else tried == used
 
 
 def read_studies(root: Path) -> list[PastStudy]:
     """Read the project's studies, sorted by name."""
-    return [_read_study(path) for path in sorted((root / STUDIES).glob("*/trials.json"))]
-
-
-def _read_study(path: Path) -> PastStudy:
-    raw = read_mapping(path)
-    objectives = tuple(o if isinstance(o, str) else o["metric"] for o in raw["objectives"])
-    trials = {t["number"]: t["params"] for t in raw["trials"] if t["state"] == "complete" and not t.get("paper")}
-    return PastStudy(raw["study"], raw["method"], raw.get("split", WHOLE), objectives, trials)
+    studies = []
+    for path in sorted((root / STUDIES).glob("*/trials.json")):
+        raw = read_mapping(path)
+        objectives = tuple(o if isinstance(o, str) else o["metric"] for o in raw["objectives"])
+        complete = [t for t in raw["trials"] if t["state"] == "complete" and not t.get("paper")]
+        trials = {trial["number"]: trial["params"] for trial in complete}
+        studies.append(PastStudy(raw["study"], raw["method"], raw.get("split", WHOLE), objectives, trials))
+    return studies
 
 
 def find_tuned_rows(
@@ -159,7 +163,8 @@ def read_tuned_methods(params: Params, root: Path) -> list[TunedMethod]:
         rows.setdefault((cell.method, tuning.place_name(cell)), []).append(row)
     methods = []
     for method, places in documents.items():
-        methods += [_summarize(method, place, document, rows[method, place]) for place, document in places.items()]
+        for place, document in places.items():
+            methods.append(_summarize(method, place, document, rows[method, place]))
     return methods
 
 
@@ -200,11 +205,12 @@ def _list_ends(dimension: Mapping[str, Any]) -> Ends:
 
 def describe_searches(tables: Iterable[ResultTable], methods: Sequence[TunedMethod]) -> dict[RowName, str]:
     """Say where the search of a row left doubts: at an edge, or with a model like the pretrained one."""
-    tuned = {row: method for method in methods for row in method.rows}
+    tuned: dict[RowName, TunedMethod] = {}
     notes: dict[RowName, list[str]] = {}
-    for row_name, method in tuned.items():
+    for method in methods:
+        tuned |= dict.fromkeys(method.rows, method)
         edges = [f"{p.name} {_format_value(p.chosen)}" for p in method.parameters if p.at_edge]
-        if edges:
+        for row_name in method.rows if edges else ():
             notes[row_name] = [f"was tuned to an edge of the search: nothing beyond {', '.join(edges)} was tried"]
     for table in tables:
         for row in table.rows:
@@ -230,7 +236,7 @@ def _list_undecided(table: ResultTable, row: MethodRow, objectives: Collection[s
 
 def _range(values: Sequence[Any]) -> Ends:
     """Return the least and the largest of numbers; of choices all that there are, twice."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if all(map(_is_number, values)):
         return min(values), max(values)
     names = ", ".join(sorted({str(value) for value in values}))
     return names, names

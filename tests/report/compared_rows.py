@@ -25,19 +25,12 @@ def is_above(number: int) -> bool:
 def write_records(tmp_path: Path, picture: str = "gone.png") -> BenchmarkRecords:
     """Write and read the records."""
     file = record_writer.records_file(tmp_path, "made")
-    records = [
-        StoredRecord(
-            "made",
-            str(number),
-            (
-                f"cup {'above' if is_above(number) else 'below'} hat",
-                f"cup {'below' if is_above(number) else 'above'} hat",
-            ),
-            (f"part {number % 2}",),
-            (RecordPicture(picture, 0, 0, ()),),
-        )
-        for number in range(RECORDS)
-    ]
+    records = []
+    pictures = (RecordPicture(picture, 0, 0, ()),)
+    for number in range(RECORDS):
+        texts = ("cup above hat", "cup below hat")
+        texts = texts if is_above(number) else texts[::-1]
+        records.append(StoredRecord("made", str(number), texts, (f"part {number % 2}",), pictures))
     record_writer.write_records(file, records, ["f"])
     return record_writer.read_records(file)
 

@@ -1,9 +1,29 @@
-"""A page of runs, its parts given by name wherever they belong."""
+"""A page of runs, its parts given by name wherever they belong, and runs of one benchmark `b`, made in memory."""
 
 from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
 
 from compclip.report import report_page
 from compclip.report.report_page import GridResults, Literature, PageSettings, ReportPage
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
+from tests import fake_runs
+
+
+def make_run(method, seed, outcome_I, metric="swap", keep=True, **facts) -> FinishedRun:
+    """Make a run whose items of one metric have these outcomes; without `keep` it has their mean alone."""
+    items = Items(tuple(map(str, range(len(outcome_I)))), np.asarray(outcome_I, dtype=float))
+    kept_items = {metric: items} if keep else {}
+    result = Result("b", "b", COMPOSITION, {metric: float(items.values.mean())}, items=kept_items)
+    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], facts, {"b": result})
+
+
+def make_run_of_right(method, seed, right, total=400, metric="swap", keep=True) -> FinishedRun:
+    """Make a run with the first `right` of `total` items right."""
+    return make_run(method, seed, np.arange(total) < right, metric, keep)
 
 
 def build_page(runs, benchmarks, columns=None, missing=(), numbers=(), **parts) -> ReportPage:
@@ -16,3 +36,9 @@ def build_page(runs, benchmarks, columns=None, missing=(), numbers=(), **parts) 
     assert not parts, f"no part of a page: {', '.join(parts)}"
     results = GridResults(runs, benchmarks, **values[GridResults])
     return report_page.build_page(results, Literature(**values[Literature]), PageSettings(**values[PageSettings]))
+
+
+def summary_metrics(swap: float, i2t: float) -> dict[str, float]:
+    """Return what the summary columns need of one model."""
+    retrieval = {"retrieval/i2t_recall_at_1": i2t, "retrieval/t2i_recall_at_1": 0.5}
+    return {"sugarcrepe/swap": swap, "hard_positives/swap_augmented": swap, **retrieval}

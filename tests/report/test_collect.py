@@ -56,18 +56,12 @@ def test_nothing_at_all_is_an_error_even_for_partial(tmp_path):
         ({"items": {"swap_att": {"ids": ["a", "a"], "outcomes": [1, 0]}}}, "2 ids, of which 1 are different"),
         ({"items": {"swap_att": {"ids": ["a", "b"], "outcomes": [1, 0]}}}, "swap_att=0.9 but its items give 0.5"),
         ({"means": {"swap": ["swap_att"]}}, "swap=0.75 but its items give 0.9"),
+        ({"kind": None}, "sugarcrepe.json: does not say its benchmark's 'kind'"),  # never guessed from metrics' names
     ],
 )
-def test_a_result_that_contradicts_itself_is_refused(runs, change, message):
+def test_a_result_that_contradicts_itself_or_does_not_say_what_it_is_is_refused(runs, change, message):
     path = fake_runs.result(runs, CELL.name, "sugarcrepe")
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    document = json.loads(path.read_text()) | change
+    path.write_text(json.dumps({key: value for key, value in document.items() if value is not None}))
     with pytest.raises(UserError, match=message):
-        read_result(path)
-
-
-def test_a_result_that_does_not_say_what_it_measures_is_refused(runs):
-    """It is never guessed from the names of the metrics."""
-    path = fake_runs.result(runs, CELL.name, "sugarcrepe")
-    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "kind"}))
-    with pytest.raises(UserError, match="sugarcrepe.json: does not say its benchmark's 'kind'"):
         read_result(path)

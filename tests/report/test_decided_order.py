@@ -29,9 +29,20 @@ def read_marks(table):
     return marks
 
 
-def test_a_decided_order_has_its_best_and_second():
-    marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30))
-    assert read_marks(marked) == {"clic": (1, ""), "negclip": (2, ""), "finetune": (0, "")}
+@pytest.mark.parametrize(
+    ("shares", "column", "marks"),
+    [
+        ({"clic": 90, "negclip": 60, "finetune": 30}, ACCURACY, [(1, ""), (2, ""), (0, "")]),
+        ({"clic": 90, "negclip": 31, "finetune": 30}, ACCURACY, [(1, ""), (0, ""), (0, "")]),  # an open second
+        ({"clic": 90, "negclip": 60, "finetune": 30}, Column("b", "a", lower=True), [(0, ""), (2, ""), (1, "")]),
+        ({"pretrained": 90, "negclip": 60}, ACCURACY, [(1, ""), (2, "")]),
+        ({"clic": 90, "negclip": 60}, Column("b", "a", score=True), [(0, ""), (0, "")]),  # cosines have no order
+    ],
+)
+def test_a_decided_order_has_its_best_and_second(shares, column, marks):
+    """Where less is better the least is best, and the pretrained model takes part."""
+    marked = decisions.mark_order(make_table(column, **shares))
+    assert read_marks(marked) == dict(zip(shares, marks, strict=True))
 
 
 def test_rows_that_cannot_be_told_from_the_best_are_named_and_nothing_is_bold():
@@ -42,29 +53,9 @@ def test_rows_that_cannot_be_told_from_the_best_are_named_and_nothing_is_bold():
     assert r"90.0$^{\approx}$ {" in table_formats.format_latex([marked])
 
 
-def test_a_decided_best_stands_above_an_open_second():
-    marked = decisions.mark_order(make_table(clic=90, negclip=31, finetune=30))
-    assert read_marks(marked) == {"clic": (1, ""), "negclip": (0, ""), "finetune": (0, "")}
-
-
-def test_where_less_is_better_the_least_is_best():
-    marked = decisions.mark_order(make_table(Column("b", "a", lower=True), clic=90, negclip=60, finetune=30))
-    assert read_marks(marked) == {"clic": (0, ""), "negclip": (2, ""), "finetune": (1, "")}
-
-
-def test_the_pretrained_model_takes_part():
-    marked = decisions.mark_order(make_table(pretrained=90, negclip=60))
-    assert read_marks(marked) == {"pretrained": (1, ""), "negclip": (2, "")}
-
-
 @pytest.mark.parametrize(("correction", "rank"), [("none", 1), (HOLM, 0)])
 def test_a_correction_is_over_all_comparisons_of_a_table(correction, rank, monkeypatch):
     """Three comparisons: one p value of 3 % does not stand Holm's."""
     monkeypatch.setattr(decisions, "p_value", lambda interval: 0.03)
     marked = decisions.mark_order(make_table(clic=90, negclip=60, finetune=30), correction)
     assert read_marks(marked)["clic"][0] == rank
-
-
-def test_cosines_have_no_order():
-    table = make_table(Column("b", "a", score=True), clic=90, negclip=60)
-    assert decisions.mark_order(table) == table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compclip.report import escape
 
 NASTY = st.text(st.one_of(st.sampled_from("\\^~_&%$#{}|<>`*[]=+-@'\"\t\r\n −–0"), st.characters()), max_size=20)
-CHARACTER_OF = {command: char for char, command in escape.LATEX.items()}
+CHARACTER_OF = {command: chr(code) for code, command in escape.LATEX.items()}
 
 
 def words(text):
@@ -29,7 +29,7 @@ def read_tex(text):
     output, text = "", text.removeprefix("{}")
     while text:
         command = next((m for m in sorted(CHARACTER_OF, key=len, reverse=True) if text.startswith(m)), None)
-        assert command or text[0] not in escape.LATEX, text
+        assert command or ord(text[0]) not in escape.LATEX, text
         output, text = output + CHARACTER_OF.get(command, text[0]), text[len(command or " ") :]
     return output
 

@@ -36,6 +36,6 @@ def test_a_note_and_a_mark_beside_the_rows(tmp_path):
 
 
 def test_nothing_is_said_where_nothing_is_shared_or_trained(tmp_path):
-    assert build_page(tmp_path / "a").notes == {}
+    assert build_page(tmp_path / "a").notes == {"vit / scenes": []}
     write_json(tmp_path / "b" / table_heads.OVERLAPS / "scenes.json", SHARED)
-    assert build_page(tmp_path / "b", ("pretrained",)).notes == {}
+    assert build_page(tmp_path / "b", ("pretrained",)).notes == {"vit / scenes": []}

@@ -186,7 +186,5 @@ def test_the_listed_models_have_these_averages(published):
         values = values_by_model.get(f"{row['arch']}, {row['pretrained']}")
         if values and _model(row) != ("CLIP_ViT-B-16", "cc12m"):
             for theirs, column in column_of.items():
-                assert float(values[column]) == pytest.approx(float(averages[theirs]), abs=0.005 + ALIKE), (
-                    row["arch"],
-                    column,
-                )
+                expected = pytest.approx(float(averages[theirs]), abs=0.005 + ALIKE)
+                assert float(values[column]) == expected, (row["arch"], column)

@@ -23,58 +23,54 @@ def test_a_bad_line_is_named(tmp_path, column, line, named):
         published_numbers.read_numbers(tmp_path)
 
 
-def test_a_printed_deviation_stands_beside_its_value():
-    number = published_numbers.PublishedNumber("p", "t", "r", "m", "b", "", "x", "y", "53.4", "percent", "0.09")
-    base = published_numbers.PublishedNumber("p", "t", "r", "pretrained", "b", "", "x", "y", "50.0")
-    assert published_numbers._format_printed_cell(number, base) == "53.4 ± 0.09 (+3.4)"
-
-
-def test_a_row_scored_with_a_wrong_activation_says_so():
-    number = published_numbers.PublishedNumber("p", "t", "r", "m", "b", "", "x", "y", "53.4", activation="gelu")
-    (row,) = published_numbers._make_printed_rows("m", [number], ["x/y"])
-    assert row.source == "r: b, scored with GELU ⚠"
-
-
-def test_the_change_beside_a_number_keeps_its_digits():
-    numbers = [
-        published_numbers.PublishedNumber("p", "t", "a", m, "b", "", "x", "y", v)
-        for m, v in (("pretrained", "60.5"), ("clic", "49.85"))
-    ]
-    base, ours = numbers
-    assert published_numbers._format_printed_cell(ours, base) == "49.85 (−10.65)"
-    assert published_numbers._format_printed_cell(base, None) == "60.5"
-    assert published_numbers._format_printed_cell(None, base) == "–"
-
-
-def test_differences_of_a_method_that_the_paper_did_not_train_are_its_checkpoint_s():
-    def row(method, value, table="t"):
-        return published_numbers.PublishedNumber(
-            "p", table, method, method, "B/32", "COCO", "sugarcrepe", "swap", value
-        )
-
-    query = ("p", "t", "clic", "negclip", "sugarcrepe/swap")
-    scored = [row("clic", "80.0"), row("released.negclip", "75.0")]
-    assert published_numbers.list_printed_differences(scored, *query) == [5.0]
-    assert published_numbers.list_printed_differences([*scored, row("negclip", "70.0")], *query) == [10.0], (
-        "its own training goes before"
+def number(row, method, backbone, data, value, **fields):
+    return published_numbers.PublishedNumber(
+        "p", "t", row, method, backbone, data, "sugarcrepe", "swap", value, **fields
     )
 
 
-def test_differences_pair_rows_of_one_backbone_and_data_set():
-    def number(row, method, backbone, data, value):
-        return published_numbers.PublishedNumber("p", "t", row, method, backbone, data, "sugarcrepe", "swap", value)
+BASE = number("r", "pretrained", "b", "", "60.5")
 
+
+@pytest.mark.parametrize(
+    ("ours", "base", "cell"),
+    [
+        (number("r", "m", "b", "", "63.9", deviation="0.09"), BASE, "63.9 ± 0.09 (+3.4)"),
+        (number("r", "clic", "b", "", "49.85"), BASE, "49.85 (−10.65)"),
+        (BASE, None, "60.5"),
+        (None, BASE, "–"),
+    ],
+)
+def test_a_printed_number_has_its_deviation_and_its_change_with_its_digits(ours, base, cell):
+    assert published_numbers._format_printed_cell(ours, base) == cell
+
+
+def test_a_row_scored_with_a_wrong_activation_says_so():
+    scored = number("r", "m", "b", "", "53.4", activation="gelu")
+    (row,) = published_numbers._make_printed_rows("m", [scored], ["sugarcrepe/swap"])
+    assert row.source == "r: b, scored with GELU ⚠"
+
+
+def test_differences_of_a_method_that_the_paper_did_not_train_are_its_checkpoint_s():
+    """Its own training goes before."""
+    query = ("p", "t", "clic", "negclip", "sugarcrepe/swap")
+    scored = [number("a", "clic", "B/32", "COCO", "80.0"), number("b", "released.negclip", "B/32", "COCO", "75.0")]
+    assert published_numbers.list_printed_differences(scored, *query) == [5.0]
+    scored.append(number("c", "negclip", "B/32", "COCO", "70.0"))
+    assert published_numbers.list_printed_differences(scored, *query) == [10.0]
+
+
+def test_differences_pair_rows_of_one_backbone_and_data_set():
     numbers = [
         number("CLIP", "pretrained", "B/32", "", "60.0"), number("CLIP", "pretrained", "B/16", "", "62.0"),
         number("a", "clic", "B/32", "COCO", "70.0"), number("b", "clic", "B/32", "LAION", "71.5"),
         number("c", "negclip", "B/32", "COCO", "75.0"), number("d", "", "B/32", "COCO", "99.0"),
     ]  # fmt: skip
-    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/swap") == [
-        10.0,
-        11.5,
-    ]
-    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "negclip", "sugarcrepe/swap") == [-5.0]
-    assert published_numbers.list_printed_differences(numbers, "p", "t", "clic", "pretrained", "sugarcrepe/add") == []
+    for right, column, differences in (
+        ("pretrained", "swap", [10.0, 11.5]), ("negclip", "swap", [-5.0]), ("pretrained", "add", [])
+    ):  # fmt: skip
+        query = ("p", "t", "clic", right, f"sugarcrepe/{column}")
+        assert published_numbers.list_printed_differences(numbers, *query) == differences
 
 
 def compared(rows, numbers):
@@ -86,7 +82,7 @@ def compared(rows, numbers):
 
 
 def printed(method, value, data="", row="theirs"):
-    return published_numbers.PublishedNumber("p", "t", row, method, "ViT-B/32", data, "sugarcrepe", "swap", value)
+    return number(row, method, "ViT-B/32", data, value)
 
 
 def test_a_checkpoint_that_disagrees_with_what_is_printed_is_marked():

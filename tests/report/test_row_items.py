@@ -14,13 +14,11 @@ def make_items(seed: int, picture_effect: float = 0.0) -> tuple[np.ndarray, np.n
     of_unit = np.repeat(rng.random(UNITS) < picture_effect, EACH)
     item_differences = rng.choice([-1.0, 0, 0, 0, 1.0, 1.0], UNITS * EACH)
     shared = np.repeat(rng.choice([-1.0, 0.0, 1.0, 1.0], UNITS), EACH)
-    members = {
-        f"slice {k}": np.flatnonzero(rng.random(UNITS * EACH) < rng.uniform(0.05, 0.5)) for k in range(NAMES // 2)
-    }
-    members |= {
-        f"pictures {k}": np.flatnonzero(np.repeat(rng.random(UNITS) < rng.uniform(0.1, 0.5), EACH))
-        for k in range(NAMES // 2)
-    }
+    members = {}
+    for k in range(NAMES // 2):
+        members[f"slice {k}"] = np.flatnonzero(rng.random(UNITS * EACH) < rng.uniform(0.05, 0.5))
+    for k in range(NAMES // 2):
+        members[f"pictures {k}"] = np.flatnonzero(np.repeat(rng.random(UNITS) < rng.uniform(0.1, 0.5), EACH))
     return np.where(of_unit, shared, item_differences), unit_I, members, rng
 
 

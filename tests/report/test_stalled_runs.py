@@ -20,17 +20,9 @@ def logged(*norms: float | None) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("norms", "expected"),
-    [
-        ((1.0, 0.5), None),
-        ((1.0, 0.0, 0.0), 20),
-        ((0.0, 1.0), None),  # as of a part that the first step lacked
-        ((0.0, 1.0, 0.0), 30),
-        ((0.0,), 10),
-        ((1.0, float("inf")), None),
-        ((1.0, None), None),
-        ((), None),
-    ],
-)
+    [((1.0, 0.5), None), ((1.0, 0.0, 0.0), 20), ((0.0, 1.0), None), ((0.0, 1.0, 0.0), 30), ((0.0,), 10),
+     ((1.0, float("inf")), None), ((1.0, None), None), ((), None)],
+)  # fmt: skip
 def test_the_first_of_the_last_steps_without_a_gradient(norms, expected):
     assert progress.find_stall(logged(*norms)) == expected
 
@@ -47,6 +39,5 @@ def test_its_row_is_marked_in_every_table(tmp_path):
     says = f"negclip: learned nothing with seed 1 from step {rows[1]['step']} on: the gradients were 0"
     for name, mark in (("index.html", "⊘"), ("report.md", "⊘"), ("report.tex", r"$\oslash$")):
         text = (tmp_path / "reports" / name).read_text()
-        assert (
-            f"negclip {mark}" in text and f"{mark} {says}" in text and f"clic {mark}" not in text.replace("negclip", "")
-        ), name
+        assert f"negclip {mark}" in text and f"{mark} {says}" in text, name
+        assert f"clic {mark}" not in text.replace("negclip", ""), name

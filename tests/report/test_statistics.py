@@ -8,12 +8,7 @@ from compclip.runs.item_outcomes import Items
 
 
 def test_standard_deviation_divides_by_n_minus_one():
-    mean, std = statistics.mean_std([0.4, 0.6])
-    assert mean == pytest.approx(0.5)
-    assert std == pytest.approx(0.02**0.5)
-
-
-def test_one_seed_has_no_deviation():
+    assert statistics.mean_std([0.4, 0.6]) == pytest.approx((0.5, 0.02**0.5))
     assert statistics.mean_std([0.7]) == (0.7, None)
 
 

@@ -15,19 +15,10 @@ from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.run_folder import Published
 from tests import fake_runs
 from tests.report import made_page
+from tests.report.made_page import summary_metrics as metrics
 
 COLUMNS = ["sugarcrepe/swap", "retrieval/i2t_recall_at_1", "retrieval/t2i_recall_at_1"]
 COLUMN = "retrieval/i2t_recall_at_1"
-
-
-def metrics(swap: float, i2t: float) -> dict[str, float]:
-    """What the summary columns need of one model."""
-    return {
-        "sugarcrepe/swap": swap,
-        "hard_positives/swap_augmented": swap,
-        "retrieval/i2t_recall_at_1": i2t,
-        "retrieval/t2i_recall_at_1": 0.5,
-    }
 
 
 @pytest.fixture
@@ -90,11 +81,9 @@ def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
     assert {line["method"]: line["checkpoint"] for line in lines} == {"pretrained": "", "negclip": text, "clic": ""}
     rows = list(csv.DictReader((out / "plots/training_curves.csv").read_text().splitlines()))
     assert [(r["share"], r["step"], r["shown"], r["validation_value"], r["Comp"]) for r in rows] == [
-        ("0.5", "5", "1", "0.4", "60.0000"),
-        ("1", "10", "0", "0.3", "80.0000"),
-        ("0.5", "5", "0", "0.4", "40.0000"),
-        ("1", "10", "1", "0.5", "60.0000"),
-    ]
+        ("0.5", "5", "1", "0.4", "60.0000"), ("1", "10", "0", "0.3", "80.0000"),
+        ("0.5", "5", "0", "0.4", "40.0000"), ("1", "10", "1", "0.5", "60.0000"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("split", "marked"), [(WHOLE, True), (VALIDATION, True), (TEST, False)])

@@ -67,9 +67,7 @@ def test_which_rows_were_tuned_on_what_is_shown(runs, tmp_path, params, changes,
 def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     """Page, Markdown, LaTeX, CSV and MLflow's row; of the row alone, with the reason once."""
     write_study(tmp_path, {"train.lr": 1e-6})
-    page = made_page.build_page(
-        runs, fake_runs.BENCHMARKS, None, [], [], tuned=find(tmp_path, runs)
-    )  # fmt: skip
+    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], tuned=find(tmp_path, runs))
     report_page.write_report(page, tmp_path / "reports")
     for name, mark in (("index.html", "negclip §"), ("report.md", "negclip §"), ("report.tex", r"negclip \S{}")):
         text = (tmp_path / "reports" / name).read_text()

@@ -11,18 +11,9 @@ from compclip.report.run_details import collect_runs
 from compclip.runs.run_folder import Published
 from tests import fake_runs
 from tests.report import made_page
+from tests.report.made_page import summary_metrics as metrics
 
 CELLS = [c for c in fake_runs.cells() if c.method == "negclip"]
-
-
-def metrics(swap: float, i2t: float) -> dict[str, float]:
-    """What the summary columns need of one model."""
-    return {
-        "sugarcrepe/swap": swap,
-        "hard_positives/swap_augmented": swap,
-        "retrieval/i2t_recall_at_1": i2t,
-        "retrieval/t2i_recall_at_1": 0.5,
-    }
 
 
 @pytest.fixture
