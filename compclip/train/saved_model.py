@@ -18,31 +18,17 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_bytes, write_atomic, write_json
 from compclip.base.shared_folders import make_folder
 from compclip.interface.method import load_method
-from compclip.model import lora, towers
+from compclip.model import lora
 from compclip.runs.run_folder import Inputs
 from compclip.train import checkpoint, distributed, fine_tuning
 from compclip.train.fine_tuning import Observer, TrainingState
 from compclip.train.recorder import OnStep, do_nothing, recording
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from compclip.config.grid import Run
-    from compclip.config.sections import Train
     from compclip.model.clip_model import ClipModel
     from compclip.runs.run_folder import RunFolder
     from compclip.runs.run_store import StoredRun
-
-
-def leave_training(model: ClipModel, cfg: Train) -> None:
-    """Undo what training sets on a model: weights of fewer bits, activations computed again, compiled blocks."""
-    model.clip.float()
-    if model.head is not None:
-        model.head.eval()
-    if cfg.checkpoint_activations:
-        towers.checkpoint_activations(model.clip, False)
-    if cfg.compile:
-        towers.compile_blocks(model.clip, False)
 
 
 def save_model(run: Run, root: Path, model: ClipModel, checkpoint: Path) -> None:
@@ -96,7 +82,7 @@ def load_model(run: Run, root: Path, folder: RunFolder) -> tuple[ClipModel, int,
         raise UserError(f"{folder.path}: its method trains nothing; wait until it is finished")
     finally:
         torch.set_num_threads(threads)
-    leave_training(model, run.train)
+    fine_tuning.leave_training(model, run.train)
     return model, step, steps
 
 
@@ -137,7 +123,7 @@ class SnapshotWriter:
         links.remove(final.path)
         with torch.random.fork_rng():
             finished = replace(model, clip=copy.deepcopy(model.clip), head=copy.deepcopy(model.head))
-            leave_training(finished, run.run.train)
+            fine_tuning.leave_training(finished, run.run.train)
             save_model(run.run, run.root, finished, final.checkpoint)
         link_equal_files(final.checkpoint, Inputs(run.root, run.cell))
         write_atomic(final.config, run.config_text())

@@ -7,6 +7,7 @@ the other methods of the grid. H, W pixels.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import zlib
 from collections import Counter
@@ -88,9 +89,15 @@ class TrueTexts:
             if text is not None:
                 self._by_start.setdefault(reader.start(text), []).append(text)
 
-    def __contains__(self, text: str) -> bool:
+    def __contains__(self, text: str | None) -> bool:
+        if text is None:
+            return False
         alike = self._by_start.get(self._reader.start(text), ())
         return any(self._reader.reads_alike(text, true_text) for true_text in alike)
+
+    def mask(self, texts: Texts) -> Texts:
+        """Return texts with None in place of those that the model reads as a true one."""
+        return tuple(None if text in self else text for text in texts)
 
 
 # streams of a sample's randomness beside that of its texts
@@ -216,9 +223,8 @@ class ViewMaker:
         """Mask the negatives that the model reads as a true text; count those that are written otherwise."""
         true_texts = TrueTexts((view.caption, *view.positives), self.reader)
         as_written = TrueTexts((view.caption, *view.positives), PLAIN_READER)
-        masked = [text for text in view.negatives if text is not None and text in true_texts]
-        negatives = tuple(None if text in masked else text for text in view.negatives)
-        cut = sum(text not in as_written for text in masked)
+        negatives = true_texts.mask(view.negatives)
+        cut = negatives.count(None) - as_written.mask(view.negatives).count(None)
         return replace(view, negatives=negatives, faults={**view.faults, CUT + "negatives": cut})
 
     def _single(
@@ -264,9 +270,12 @@ class ViewMaker:
         generator: Callable[[int], np.random.Generator],
     ) -> _RuleTexts:
         """Return what all rules make of a caption."""
-        false = [rule(caption, rng) for rule in views.negatives]
+        false: list[str | None] = []
+        redraws: list[Draw] = []
+        for rule in views.negatives:
+            false.append(rule(caption, rng))
+            redraws.append(functools.partial(rule, caption))
         true = [rule(caption, rng) for rule in views.positives]
-        redraws: list[Draw] = [functools.partial(rule, caption) for rule in views.negatives]
         named: dict[str, Texts] = {}
         pictures: Sequence[int] = range(views.negative_images)
         sample = SampleTexts(caption, functools.partial(self._read_captions, index, views))
@@ -292,7 +301,7 @@ class ViewMaker:
         generator: Callable[[int], np.random.Generator],
     ) -> Texts:
         """Return the false texts; those that the model reads as a true one are drawn anew where their rule can."""
-        if not any(text is not None and text in true_texts for text in texts.false):
+        if not any(text in true_texts for text in texts.false):
             return texts.false
         again = generator(DRAWN_AGAIN)
         pairs = zip(texts.false, texts.redraws, strict=True)
@@ -318,13 +327,16 @@ class ViewMaker:
         if not any(map(is_cut, positives)):
             return positives, 0
         again = generator(TRUE_DRAWN_AGAIN)
-        draws: list[Draw] = [functools.partial(rule, caption) for rule in views.positives]
-        draws += [_draw_nothing] * (len(positives) - len(draws))
-        drawn = [
-            _draw_other(text, read_as_caption, draw, again, views) if is_cut(text) else text
-            for text, draw in zip(positives, draws, strict=True)
-        ]
-        return tuple(None if is_cut(text) else text for text in drawn), sum(map(is_cut, drawn))
+        drawn: list[str | None] = []
+        cut = 0
+        for text, rule in itertools.zip_longest(positives, views.positives):  # texts of groups are not drawn again
+            if rule and is_cut(text):
+                text = _draw_other(text, read_as_caption, functools.partial(rule, caption), again, views)
+            if is_cut(text):
+                cut += 1
+                text = None
+            drawn.append(text)
+        return tuple(drawn), cut
 
     def _show(self, picture: Image.Image, views: Views, rng: np.random.Generator) -> tuple[Image.Image, Part]:
         """Return the picture as it is shown, and which part of it that is."""
@@ -351,21 +363,14 @@ class ViewMaker:
             return (), 0
         asked = views.regions
         drawn_regions, unseen_count = draw_regions(self.data.regions(index), part, asked, generator(REGIONS))
-        regions = [
-            RegionView(
-                box,
-                self._mask_region_texts(_apply_case(texts, views)),
-                cut_region(picture, stored_box, asked.crops, self.side, self.resize),
-            )
-            for box, texts, stored_box in drawn_regions
-        ]
+        regions = []
+        for box, drawn_texts, stored_box in drawn_regions:
+            texts = _apply_case(drawn_texts, views)
+            captions = texts[:2]  # behind them are false texts, of which none may be read as one of them
+            false_texts = TrueTexts(captions, self.reader).mask(texts[2:])
+            crop = cut_region(picture, stored_box, asked.crops, self.side, self.resize)
+            regions.append(RegionView(box, captions + false_texts, crop))
         return (*regions, *[None] * (asked.count - len(regions))), unseen_count
-
-    def _mask_region_texts(self, texts: Texts) -> Texts:
-        """Return a region's texts without false ones that the model reads as one of its captions."""
-        captions = TrueTexts(texts[:2], self.reader)
-        false_texts = (None if text is not None and text in captions else text for text in texts[2:])
-        return (*texts[:2], *false_texts)
 
     def _wording(self, index: int, which: int, views: Views) -> str:
         """Return one of a picture's captions as the views want it: cut and in their case."""
@@ -374,7 +379,7 @@ class ViewMaker:
     def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
         """Draw `count` different samples of those nearest to one, anew in each epoch; fewer where it has fewer."""
         rng = sample_generator(self.seed, epoch, self.data.sample(index).id, NEAR)
-        return [int(neighbour) for neighbour in rng.permutation(self.near[index])[:count]]
+        return rng.permutation(self.near[index])[:count].tolist()
 
     def _crop_picture(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
         if self.crop:
@@ -386,13 +391,13 @@ class ViewMaker:
     ) -> Iterator[Image.Image | None]:
         """Yield pictures stored with a sample by number, and None for one that is missing or cannot be read."""
         locations = self.data.negative_images(index) if count else ()
-        stored = [locations[number] if number < len(locations) else ImageLocation("") for number in numbers]
-        for location in stored:
+        for number in numbers:
+            location = locations[number] if number < len(locations) else ImageLocation("")
             try:
                 yield self._crop_picture(images.load_image(location), rng)
             except ImageError:
                 yield None
-        yield from [None] * (count - len(stored))
+        yield from [None] * (count - len(numbers))
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         composite = views.composite
@@ -422,8 +427,10 @@ class ViewMaker:
         selected = sentences.select(self.data.annotation(index, which))
         if len(selected) > 1:
             return selected
-        other_captions = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
-        return selected + tuple(s for a in other_captions for s in sentences.select(a))
+        for caption in range(self.data.captions(index)):
+            if caption != which:
+                selected += sentences.select(self.data.annotation(index, caption))
+        return selected
 
 
 @dataclass(frozen=True)
@@ -446,7 +453,7 @@ def _draw_other(
 ) -> str | None:
     """Return a text, drawn anew up to ten times while it is one of `true_texts`."""
     for _ in range(TRIES):
-        if text is None or text not in true_texts:
+        if text not in true_texts:
             break
         other = draw(rng)
         text = text if other is None else _in_case(other, views)
