@@ -21,8 +21,6 @@ from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModule
 from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch, PictureBlock
 
-Images = tuple[Tensor, "Tensor | None", dict[str, NamedRows]]  # embeddings, patches, blocks of pictures
-
 
 def encode_features(
     clip: ClipModule,
@@ -38,7 +36,9 @@ def encode_features(
     are encoded in at most `text_groups` blocks.
     """
     if first_features and "image" in frozen:
-        image_BD, patch_BND, named = _take_images(first_features)
+        image_BD = first_features.image_BD
+        patch_BND = first_features.patch_BND
+        named = {name: block for name, block in first_features.named.items() if block.tower == "image"}
     else:
         with torch.no_grad() if "image" in frozen else nullcontext():
             image_BD, patch_BND, named = _encode_images(clip, batch, views)
@@ -77,14 +77,11 @@ def encode_features(
     )
 
 
-def _take_images(f: Features) -> Images:
-    """Return what the image tower made of features."""
-    named = {name: block for name, block in f.named.items() if block.tower == "image"}
-    return f.image_BD, f.patch_BND, named
+def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None, dict[str, NamedRows]]:
+    """Encode images and blocks of pictures in one forward pass; pool boxes from the images' patches.
 
-
-def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> Images:
-    """Encode images and blocks of pictures in one forward pass; pool boxes from the images' patches."""
+    Return embeddings, patches and the blocks.
+    """
     shown = {}
     boxes = {}
     for name, block in batch.pictures.items():

@@ -115,7 +115,7 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     method = load_method(run.method_name)
     device = distributed.process_device()
     start_cfg = read_json(inputs.backbone / clip_model.CONFIG)["model_cfg"]
-    model = method.model(run, inputs.root, start_cfg, device) or _load_backbone(inputs.backbone, run.train, device)
+    model = method.model(run, inputs.root, start_cfg, device) or load_backbone(inputs.backbone, run.train, device)
     if method.TRAINS:
         rows = build_sampler(run, method, model, inputs, distributed.current_process())
         with set_arithmetic(run.train):
@@ -159,7 +159,7 @@ def autocast_to(precision: str, device: str) -> torch.autocast:
     return torch.autocast(device, AUTOCAST_TYPES.get(precision, torch.bfloat16), enabled=precision in AUTOCAST_TYPES)
 
 
-def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
+def load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
     """Return the backbone as training starts from it."""
     model = clip_model.load_folder(folder, device)
     return clip_model.cut_context(model, cfg.context_length) if cfg.context_length else model
@@ -285,15 +285,15 @@ def leave_training(model: ClipModel, cfg: Train) -> None:
         model.head.eval()
 
 
+@dataclass
 class LossCheck:
     """Notices a loss that is not finite, without a wait for the device at every step.
 
     The optimiser's step is skipped by the device itself then, so that the weights stay those before that step.
     """
 
-    def __init__(self, adamw: torch.optim.Adam) -> None:
-        self.adamw = adamw
-        self.unchecked: list[tuple[int, Terms, Tensor]] = []
+    adamw: torch.optim.Adam
+    unchecked: list[tuple[int, Terms, Tensor]] = field(default_factory=list)
 
     def add(self, step: int, terms: Terms) -> None:
         """Take in the terms of a step, before the optimiser makes it."""
@@ -303,21 +303,20 @@ class LossCheck:
             # torch's fused step looks at it
             self.adamw.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
 
-    def check(self) -> None:
-        """Raise InfiniteLoss for the first step since the last check whose loss is not finite."""
-        self._read()
-
     def read_numbers(self, terms: Terms, norm: Tensor, scale: Tensor, extra_parts: Extras = extras.NONE) -> StepNumbers:
         """Check, and return the numbers of the last step, by one copy from their device."""
         loss_scale = extra_parts.loss_scale
         scaling = {"loss_scale": loss_scale.factor, "skipped_steps": loss_scale.skipped_steps} if loss_scale else {}
-        norm_value, scale_value, *values = self._read(norm, scale, *terms.values(), *scaling.values())
+        norm_value, scale_value, *values = self.check(norm, scale, *terms.values(), *scaling.values())
         term_values = dict(zip(terms, values, strict=False))  # those of `scaling` are behind
         scaling_values = dict(zip(scaling, values[len(terms) :], strict=True))
         return StepNumbers(term_values, norm_value, scale_value, scaling_values)
 
-    def _read(self, *scalars: Tensor) -> list[float]:
-        """Return the values of tensors of one number. Raises InfiniteLoss as `check` does."""
+    def check(self, *scalars: Tensor) -> list[float]:
+        """Return the values of tensors of one number.
+
+        Raises InfiniteLoss for the first step since the last check whose loss is not finite.
+        """
         flags = [is_finite for *_, is_finite in self.unchecked]
         values = torch.stack([tensor.detach().double().reshape(()) for tensor in (*flags, *scalars)]).cpu().tolist()
         for (step, terms, _), is_finite in zip(self.unchecked, values, strict=False):
@@ -363,7 +362,7 @@ def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> Non
     lora.save_and_merge(model.clip, adapter)
     alpha = run.train.average_alpha
     if alpha < 1:
-        backbone = _load_backbone(Inputs(root, run.cell).backbone, run.train)
+        backbone = load_backbone(Inputs(root, run.cell).backbone, run.train)
         load_method(run.method_name).adapt(run.method, backbone, run.cell.seed)
         start = backbone.clip.state_dict()
         trained = {name: value.cpu() for name, value in model.clip.state_dict().items()}

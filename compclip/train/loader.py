@@ -17,7 +17,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -158,16 +158,14 @@ class EpochSampler:
         raise UserError("no picture of the data can be read; check data.<name>.images")
 
 
+@dataclass(frozen=True)
 class _Steps(Dataset[Batch | str]):
     """The batch of a step, as torch's loader asks for it: by number."""
 
-    def __init__(
-        self, sampler: EpochSampler, views_at: Callable[[int], Views], model: ClipModel, count_parts: CountParts
-    ) -> None:
-        self.sampler = sampler
-        self.views_at = views_at
-        self.model = model
-        self.count_parts = count_parts
+    sampler: EpochSampler
+    views_at: Callable[[int], Views]
+    model: ClipModel
+    count_parts: CountParts
 
     def make(self, step: int) -> Batch:
         """Return the batch of a step."""

@@ -35,10 +35,11 @@ from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
 from compclip.interface.views import STORED_NEIGHBOURS
-from compclip.model import towers
+from compclip.model import backbone, towers
 from compclip.model.clip_model import ClipModel
 from compclip.runs import run_store
 from compclip.runs.run_folder import NEIGHBOURS_RECORD, Inputs, read_neighbours_record
+from compclip.train import distributed
 
 STAGE = "neighbours"
 SPOOL = Path(".work/neighbours")
@@ -48,8 +49,8 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
     records = read_neighbours_record(root)
     new_pairs = []
-    for data, backbone in pairs:
-        inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
+    for data_name, backbone_name in pairs:
+        inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone_name, data_name, 0))
         pictures = run_store.hash_pictures(inputs)
         record = records.get(inputs.pair, {})
         is_current = record.get("code") == code and record.get("inputs") == pictures.all
@@ -63,16 +64,9 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
 
 def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
     """Write the neighbours of one pair; gives what is to be known of them."""
-    import numpy as np
-
-    from compclip.data.prepared_dataset import PreparedDataset
-    from compclip.model import backbone
-    from compclip.train import distributed
-
     data = PreparedDataset(inputs.data)
-    near_NK, unreadable = compute_neighbours(
-        backbone.load(inputs.backbone, device=distributed.process_device()), data, inputs.root / SPOOL
-    )
+    model = backbone.load(inputs.backbone, device=distributed.process_device())
+    near_NK, unreadable = compute_neighbours(model, data, inputs.root / SPOOL)
     with atomic(inputs.neighbours) as tmp, open(tmp, "wb") as file:
         np.save(file, near_NK)
     return {"samples": len(data), "unreadable": unreadable}
@@ -85,7 +79,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backbone", help="with --data: by the pictures' vectors of this backbone")
     args = parser.parse_args(argv)
     if bool(args.data) != bool(args.backbone):
-        raise UserError("--data and --backbone: belong together; give both or neither")
+        parser.error("--data and --backbone: belong together; give both or neither")
     if args.data:
         pair = safe_names.parse_name(args.data, "--data"), safe_names.parse_name(args.backbone, "--backbone")
         new_pairs = write_missing([pair], plan.hash_stage_code(STAGE))
@@ -167,7 +161,7 @@ def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> 
     for pictures in _read_pictures(model, data):
         readable = [index for index, picture in enumerate(pictures) if picture]
         if readable:
-            vectors_BD = _encode(model, [picture for picture in pictures if picture])
+            vectors_BD = _encode(model, list(filter(None, pictures)))
             if not torch.isfinite(vectors_BD).all():
                 raise UserError(f"{model.source}: gives embeddings that are not numbers; use another backbone")
             width = vectors_BD.shape[1]

@@ -7,6 +7,7 @@ others are tall.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.nn import functional as F
+from torchvision.transforms.functional import center_crop
 
 from compclip.base.errors import UserError
 from compclip.data.sample import Region
@@ -66,7 +68,7 @@ def open_torch_fit(preprocess: Mapping[str, Any]) -> Fit:
         if picture.size == (width, height):
             return picture
         size = (width, height) if mode == "squash" else scale_shorter_side(picture.size, width)
-        return crop_centre(resize_by_torch(picture, size, kernel), (width, height))
+        return center_crop(resize_by_torch(picture, size, kernel), [height, width])
 
     return fit
 
@@ -88,16 +90,6 @@ def scale_shorter_side(size: Size, side: int) -> Size:
     """Return a size whose shorter side is `side`, the longer one rounded down, as torchvision does."""
     width, height = size
     return (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
-
-
-def crop_centre(picture: Image.Image, size: Size) -> Image.Image:
-    """Return the middle of a picture, rounded as torchvision does."""
-    if picture.size == size:
-        return picture
-    width, height = size
-    left = round((picture.width - width) / 2)
-    upper = round((picture.height - height) / 2)
-    return picture.crop((left, upper, left + width, upper + height))
 
 
 # CLIC's composites: two pictures of one orientation in one square, and the partners of a caption (CLIC Sec. 3.1, B.4).
@@ -124,12 +116,12 @@ def join_pictures(
     return square
 
 
+@dataclass
 class Partners:
     """The captions that may be a composite's second half, with pictures of the first one's orientation."""
 
-    def __init__(self, data: PreparedDataset, seed: int) -> None:
-        self.data = data
-        self.seed = seed
+    data: PreparedDataset
+    seed: int
 
     @cached_property
     def _by_orientation(self) -> tuple[np.ndarray, np.ndarray]:

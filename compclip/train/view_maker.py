@@ -113,6 +113,7 @@ RATIO = (3 / 4, 4 / 3)  # width to height
 
 Texts = tuple[str | None, ...]  # None where a rule gave nothing
 Draw = Callable[[np.random.Generator], "str | None"]
+Streams = Callable[[int], np.random.Generator]  # of one sample in one epoch, by the numbers above
 
 
 @dataclass(frozen=True)
@@ -167,40 +168,30 @@ def _load_picture(sample: Sample) -> Image.Image:
     return images.load_image(sample.picture)
 
 
+@dataclass
 class ViewMaker:
     """Makes views of a training set.
 
     `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite,
     whose parts `resize` scales. Without `crop`, `fit` brings it to the model's size, if that is not left to the batch;
     either as `fit_mode` says ("shortest", …).
-    `near` has the numbers of each sample's nearest ones, nearest first. `reader` knows which texts the model reads as
-    one.
+    `nearest` has the numbers of each sample's nearest ones. `reader` knows which texts the model reads as one.
     """
 
-    def __init__(
-        self,
-        data: PreparedDataset,
-        seed: int,
-        side: int,
-        load: Callable[[Sample], Image.Image] = _load_picture,
-        crop: RandomResizedCrop | None = None,
-        nearest: Sequence[Sequence[int]] | np.ndarray = (),
-        resize: Resize = resize_by_pillow,
-        fit: Fit | None = None,
-        fit_mode: str = "shortest",
-        reader: ContextReader = PLAIN_READER,
-    ) -> None:
-        self.data = data
-        self.seed = seed
-        self.side = side
-        self.load = load
-        self.crop = crop
-        self.near = nearest
-        self.resize = resize
-        self.fit = fit
-        self.fit_mode = fit_mode
-        self.reader = reader
-        self.partners = Partners(data, seed)
+    data: PreparedDataset
+    seed: int
+    side: int
+    load: Callable[[Sample], Image.Image] = _load_picture
+    crop: RandomResizedCrop | None = None
+    nearest: Sequence[Sequence[int]] | np.ndarray = ()
+    resize: Resize = resize_by_pillow
+    fit: Fit | None = None
+    fit_mode: str = "shortest"
+    reader: ContextReader = PLAIN_READER
+
+    def __post_init__(self) -> None:
+        """Prepare the draws of partners."""
+        self.partners = Partners(self.data, self.seed)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """Return the view of sample `index`. Raises ImageError where a picture cannot be read.
@@ -234,7 +225,7 @@ class ViewMaker:
         picture: Image.Image,
         views: Views,
         rng: np.random.Generator,
-        generator: Callable[[int], np.random.Generator],
+        generator: Streams,
     ) -> View:
         caption = _cut_caption(self.data.annotation(index, which), views)
         clic_ends = views.ends == sentences.CLIC_ENDS
@@ -245,7 +236,8 @@ class ViewMaker:
         named = dict(texts.named)
         if views.target:
             which_read = int(generator(READ).integers(self.data.captions(index)))
-            named[TARGET] = (text if views.target.is_shown else self._wording(index, which_read, views),)
+            caption_read = _cut_caption(self.data.annotation(index, which_read), views)
+            named[TARGET] = (text if views.target.is_shown else _in_case(caption_read.text, views),)
         cropping = generator(CROPS)
         shown_picture, part = self._show(picture, views, cropping)
         regions, regions_left = self._regions(index, picture, part, views, generator)
@@ -262,12 +254,7 @@ class ViewMaker:
         )
 
     def _draw_texts(
-        self,
-        index: int,
-        caption: Annotation,
-        views: Views,
-        rng: np.random.Generator,
-        generator: Callable[[int], np.random.Generator],
+        self, index: int, caption: Annotation, views: Views, rng: np.random.Generator, generator: Streams
     ) -> _RuleTexts:
         """Return what all rules make of a caption."""
         false: list[str | None] = []
@@ -293,13 +280,7 @@ class ViewMaker:
         """Return all captions of a picture, as the views cut them."""
         return [_cut_caption(self.data.annotation(index, i), views) for i in range(self.data.captions(index))]
 
-    def _draw_false(
-        self,
-        true_texts: TrueTexts,
-        texts: _RuleTexts,
-        views: Views,
-        generator: Callable[[int], np.random.Generator],
-    ) -> Texts:
+    def _draw_false(self, true_texts: TrueTexts, texts: _RuleTexts, views: Views, generator: Streams) -> Texts:
         """Return the false texts; those that the model reads as a true one are drawn anew where their rule can."""
         if not any(text in true_texts for text in texts.false):
             return texts.false
@@ -308,12 +289,7 @@ class ViewMaker:
         return tuple(_draw_other(text, true_texts, draw, again, views) for text, draw in pairs)
 
     def _draw_true(
-        self,
-        caption_text: str,
-        positives: Texts,
-        caption: Annotation,
-        views: Views,
-        generator: Callable[[int], np.random.Generator],
+        self, caption_text: str, positives: Texts, caption: Annotation, views: Views, generator: Streams
     ) -> tuple[Texts, int]:
         """Return the positives without those that the model reads as the caption, though written otherwise; count them.
 
@@ -351,12 +327,7 @@ class ViewMaker:
         return self.crop.cut(picture, box, self.side), (left / width, upper / height, right / width, lower / height)
 
     def _regions(
-        self,
-        index: int,
-        picture: Image.Image,
-        part: Part,
-        views: Views,
-        generator: Callable[[int], np.random.Generator],
+        self, index: int, picture: Image.Image, part: Part, views: Views, generator: Streams
     ) -> tuple[tuple[RegionView | None, ...], int]:
         """Return regions that the part of the picture shows, and how many of the picture it does not show."""
         if not views.regions:
@@ -372,14 +343,10 @@ class ViewMaker:
             regions.append(RegionView(box, captions + false_texts, crop))
         return (*regions, *[None] * (asked.count - len(regions))), unseen_count
 
-    def _wording(self, index: int, which: int, views: Views) -> str:
-        """Return one of a picture's captions as the views want it: cut and in their case."""
-        return _in_case(_cut_caption(self.data.annotation(index, which), views).text, views)
-
     def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
         """Draw `count` different samples of those nearest to one, anew in each epoch; fewer where it has fewer."""
         rng = sample_generator(self.seed, epoch, self.data.sample(index).id, NEAR)
-        return rng.permutation(self.near[index])[:count].tolist()
+        return rng.permutation(self.nearest[index])[:count].tolist()
 
     def _crop_picture(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
         if self.crop:
