@@ -155,11 +155,8 @@ def _restore(
         for name in state.keys() & tensors.keys():
             state[name].copy_(tensors[name])
     for name, parameter in _named_parameters(clip, extra_parts):
-        moments = {}
-        for moment in _MOMENTS:
-            if f"{moment}.{name}" in tensors:
-                # the step count too: a fused AdamW wants it beside the parameter
-                moments[moment] = tensors[f"{moment}.{name}"].to(parameter.device)
+        # the step count too: a fused AdamW wants it beside the parameter
+        moments = {m: tensors[f"{m}.{name}"].to(parameter.device) for m in _MOMENTS if f"{m}.{name}" in tensors}
         if moments:
             optimiser.state[parameter] = moments
 

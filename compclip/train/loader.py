@@ -93,21 +93,19 @@ class EpochSampler:
     """
 
     def __init__(self, maker: ViewMaker, batch_size: int, rank: int = 0, world: int = 1, shuffle: str = "full") -> None:
-        if len(maker.data) < batch_size:
-            count = len(maker.data)
-            raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
+        count = len(maker.data)
+        option = f"train.batch_size={batch_size}"
+        if count < batch_size:
+            raise UserError(f"{option}: the data has {count} samples; lower the batch size")
         if batch_size % world:
-            raise UserError(
-                f"train.batch_size={batch_size}: not a multiple of the {world} processes of this run; "
-                "change one of them"
-            )
+            raise UserError(f"{option}: not a multiple of the {world} processes of this run; change one of them")
         self.maker = maker
         self.batch_size = batch_size
-        self.per_epoch = len(maker.data) // batch_size
-        full = functools.partial(full_order, len(maker.data), maker.seed)
-        self._order = functools.lru_cache(2)(
-            full if shuffle == "full" else functools.partial(windowed_order, maker.data.sizes, maker.seed)
-        )
+        self.per_epoch = count // batch_size
+        order = functools.partial(full_order, count, maker.seed)
+        if shuffle != "full":
+            order = functools.partial(windowed_order, maker.data.sizes, maker.seed)
+        self._order = functools.lru_cache(2)(order)
         self.first = rank * batch_size // world
         self.share = batch_size // world
         self._warned = False

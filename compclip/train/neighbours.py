@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import torch
@@ -55,21 +55,17 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
         record = records.get(inputs.pair, {})
         is_current = record.get("code") == code and record.get("inputs") == pictures.all
         if not inputs.neighbours.is_file() or not is_current:
-            records[inputs.pair] = {"inputs": pictures.all, "code": code} | _write_neighbours(inputs)
+            prepared = PreparedDataset(inputs.data)
+            model = backbone.load(inputs.backbone, device=distributed.process_device())
+            near_NK, unreadable = compute_neighbours(model, prepared, root / SPOOL)
+            with atomic(inputs.neighbours) as tmp, open(tmp, "wb") as file:
+                np.save(file, near_NK)
+            counts = {"samples": len(prepared), "unreadable": unreadable}
+            records[inputs.pair] = {"inputs": pictures.all, "code": code, **counts}
             update_json(root / NEIGHBOURS_RECORD, records)
             new_pairs.append(inputs.pair)
     update_json(root / NEIGHBOURS_RECORD, records)
     return new_pairs
-
-
-def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
-    """Write the neighbours of one pair; gives what is to be known of them."""
-    data = PreparedDataset(inputs.data)
-    model = backbone.load(inputs.backbone, device=distributed.process_device())
-    near_NK, unreadable = compute_neighbours(model, data, inputs.root / SPOOL)
-    with atomic(inputs.neighbours) as tmp, open(tmp, "wb") as file:
-        np.save(file, near_NK)
-    return {"samples": len(data), "unreadable": unreadable}
 
 
 def main(argv: list[str]) -> int:
@@ -158,10 +154,13 @@ def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> 
     samples_done = 0
     width = 1
     model.clip.eval()
+    device = next(model.clip.parameters()).device
     for pictures in _read_pictures(model, data):
         readable = [index for index, picture in enumerate(pictures) if picture]
         if readable:
-            vectors_BD = _encode(model, list(filter(None, pictures)))
+            pixels = model.pixels(list(filter(None, pictures))).to(device)
+            with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+                vectors_BD = towers.encode_images(model.clip, pixels)[0].float().cpu()
             if not torch.isfinite(vectors_BD).all():
                 raise UserError(f"{model.source}: gives embeddings that are not numbers; use another backbone")
             width = vectors_BD.shape[1]
@@ -173,12 +172,6 @@ def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> 
     file.truncate(4 * width * len(data))
     file.flush()
     return VectorFile(file, width, there_N)
-
-
-def _encode(model: ClipModel, pictures: list[Image]) -> Tensor:
-    device = next(model.clip.parameters()).device
-    with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        return towers.encode_images(model.clip, model.pixels(pictures).to(device))[0].float().cpu()
 
 
 def _read_pictures(model: ClipModel, data: PreparedDataset) -> Iterator[list[Image | None]]:
@@ -224,7 +217,9 @@ def _find_nearest_of_group(
         for first in range(start, stop, ROWS):
             rows = slice(first - start, min(first + ROWS, stop) - start)
             score_RC = (group_GD[rows] @ columns_CD.T).masked_fill_(~there_N[low:high], -torch.inf)
-            _exclude_itself(score_RC, first, low)
+            last = max(first, low, min(rows.stop + start, high))
+            itself = torch.arange(max(first, low), last, device=device)
+            score_RC[itself - first, itself - low] = -torch.inf
             best_GK[rows], number_GK[rows] = _merge(best_GK[rows], number_GK[rows], score_RC, low)
     return number_GK
 
@@ -236,13 +231,6 @@ def _read_group(vectors: VectorFile, start: int, stop: int, device: torch.device
         high = min(low + COLUMNS, stop)
         group_GD[low - start : high - start] = vectors.block(low, high)
     return group_GD
-
-
-def _exclude_itself(score_RC: Tensor, first: int, low: int) -> None:
-    """Set the score of each vector with itself to -inf, in a block of vectors `first` … against `low` …"""
-    rows, columns = score_RC.shape
-    itself = torch.arange(max(first, low), max(first, low, min(first + rows, low + columns)), device=score_RC.device)
-    score_RC[itself - first, itself - low] = -torch.inf
 
 
 def _merge(best_RK: Tensor, number_RK: Tensor, score_RC: Tensor, low: int) -> tuple[Tensor, Tensor]:

@@ -59,13 +59,8 @@ def _is_later_layer(name: str, text_layers: int) -> bool:
 def count_parameters(clip: nn.Module) -> dict[str, int]:
     """Return how many numbers are trained, and how many the plain model has."""
     adapter = lora.adapter_parameters(clip)
-    trained_count = 0
-    plain_count = 0
-    for name, parameter in clip.named_parameters():
-        if parameter.requires_grad:
-            trained_count += parameter.numel()
-        if name not in adapter:
-            plain_count += parameter.numel()
+    trained_count = sum(p.numel() for p in clip.parameters() if p.requires_grad)
+    plain_count = sum(p.numel() for name, p in clip.named_parameters() if name not in adapter)
     return {"trained_parameters": trained_count, "parameters": plain_count}
 
 

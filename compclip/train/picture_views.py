@@ -67,7 +67,10 @@ def open_torch_fit(preprocess: Mapping[str, Any]) -> Fit:
     def fit(picture: Image.Image) -> Image.Image:
         if picture.size == (width, height):
             return picture
-        size = (width, height) if mode == "squash" else scale_shorter_side(picture.size, width)
+        size = (width, height)
+        if mode == "shortest":  # the longer side is rounded down, as torchvision does
+            shorter = min(picture.size)
+            size = (int(width * picture.width / shorter), int(width * picture.height / shorter))
         return center_crop(resize_by_torch(picture, size, kernel), [height, width])
 
     return fit
@@ -84,12 +87,6 @@ def find_shown_part(size: Size, mode: str) -> tuple[float, float, float, float]:
     across = extent / size[0] / 2
     down = extent / size[1] / 2
     return 0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down
-
-
-def scale_shorter_side(size: Size, side: int) -> Size:
-    """Return a size whose shorter side is `side`, the longer one rounded down, as torchvision does."""
-    width, height = size
-    return (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
 
 
 # CLIC's composites: two pictures of one orientation in one square, and the partners of a caption (CLIC Sec. 3.1, B.4).

@@ -219,13 +219,7 @@ class ViewMaker:
         return replace(view, negatives=negatives, faults={**view.faults, CUT + "negatives": cut})
 
     def _single(
-        self,
-        index: int,
-        which: int,
-        picture: Image.Image,
-        views: Views,
-        rng: np.random.Generator,
-        generator: Streams,
+        self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator, generator: Streams
     ) -> View:
         caption = _cut_caption(self.data.annotation(index, which), views)
         clic_ends = views.ends == sentences.CLIC_ENDS

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from compclip.base.errors import UserError
 from compclip.interface.views import Step, Views, step_in_epoch
 from compclip.methods import clic
 from tests import reference
@@ -91,21 +90,3 @@ def test_single_images_are_a_parameter():
 def test_partners_by_common_noun_are_a_parameter():
     assert clic.views(clic.Config(partner="common_noun"), 0).composite.partner == "common_noun"
     assert clic.views(clic.Config(partner="common_noun", composites=False), 0).composite.partner == ""
-
-
-@pytest.mark.parametrize(
-    "field,value,message",
-    [
-        ("lambda_s_neg", -1.0, "lambda_s_neg=-1.0: must be >= 0"),
-        ("lambda_cont", float("nan"), "lambda_cont=nan: must be >= 0 and finite"),
-        ("positives", 0, "positives=0: must be >= 1"),
-        ("ends", "clik", "ends=clik: must be one of kept, clic; did you mean 'clic'"),
-        ("statistics", "imagnet", "statistics=imagnet: must be one of own, imagenet; did you mean 'imagenet'"),
-        ("positives", 1, "lambda_uni=1.0: compares p1 and p2; set it to 0 with positives=1"),
-        ("partner", "noun", "partner=noun: must be one of random, common_noun"),
-        ("uni_norm", "l1", "uni_norm=l1: must be one of squared, l2"),
-    ],
-)
-def test_bad_values_are_refused_by_name(field, value, message):
-    with pytest.raises(UserError, match=message):
-        clic.Config(**{field: value})
