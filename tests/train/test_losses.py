@@ -66,22 +66,14 @@ def test_clip_is_the_loop(seed, B, D):
     agree(losses.clip(v, t, s), reference.clip(v, t, s), [v, t, s])
 
 
+@pytest.mark.parametrize("name", ["negclip", "s_neg"])
 @few
-@given(seeds, sizes, st.integers(0, 3), sizes, fills)
+@given(seed=seeds, B=sizes, K=st.integers(0, 3), D=sizes, fill=fills)
 @example(seed=0, B=4, K=3, D=3, fill="some")
-def test_negclip_is_the_loop(seed, B, K, D, fill):
+def test_a_loss_with_negatives_is_the_loop(name, seed, B, K, D, fill):
     d, s = Draw(seed), scale()
     v, t, n, mask = d.unit(B, D), d.unit(B, D), d.unit(B, K, D), d.mask(fill, B, K)
-    agree(losses.negclip(v, t, n, mask, s), reference.negclip(v, t, n, mask, s), [v, t, n, s])
-
-
-@few
-@given(seeds, sizes, st.integers(0, 3), sizes, fills)
-@example(seed=0, B=4, K=3, D=3, fill="some")
-def test_s_neg_is_the_loop(seed, B, K, D, fill):
-    d, s = Draw(seed), scale()
-    v, t, n, mask = d.unit(B, D), d.unit(B, D), d.unit(B, K, D), d.mask(fill, B, K)
-    agree(losses.s_neg(v, t, n, mask, s), reference.s_neg(v, t, n, mask, s), [v, t, n, s])
+    agree(getattr(losses, name)(v, t, n, mask, s), getattr(reference, name)(v, t, n, mask, s), [v, t, n, s])
 
 
 @few
