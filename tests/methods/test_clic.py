@@ -34,27 +34,14 @@ def test_composites_come_first_then_single_images():
     assert clic.views(cfg, 0).lowercase
 
 
-def test_without_alternation_every_step_is_a_composite(features):
-    cfg = clic.Config(alternate=False)
-    assert [bool(clic.views(cfg, step).composite) for step in range(3)] == [True, True, True]
-    assert "cont" in clic.loss(features(K=1), cfg, step=1)
-
-
 def test_the_alternation_may_begin_anew_with_each_epoch(features):
     """Epochs of three steps: by the run composites are at 0, 2, 4; by the epoch at 0 and 2 of each."""
     steps = [Step(number, per_epoch=3) for number in range(6)]
-    by_run, by_epoch = clic.Config(), clic.Config(restart=True)
-    assert [bool(clic.views(by_run, s).composite) for s in steps] == [True, False, True, False, True, False]
-    assert [bool(clic.views(by_epoch, s).composite) for s in steps] == [True, False, True, True, False, True]
-    assert ["cont" in clic.loss(features(K=1, P=3), by_epoch, s) for s in steps] == [
-        True,
-        False,
-        True,
-        True,
-        False,
-        True,
-    ]
-    assert not clic.plain(clic.Config(restart=True, alternate=False), steps[1])
+    f = features(K=1, P=3)
+    for cfg, composites in ((clic.Config(), {0, 2, 4}), (clic.Config(restart=True), {0, 2, 3, 5}),
+                            (clic.Config(restart=True, alternate=False), {*steps})):  # fmt: skip
+        assert {s for s in steps if clic.views(cfg, s).composite} == composites
+        assert {s for s in steps if "cont" in clic.loss(f, cfg, s)} == composites
     assert [step_in_epoch(s) for s in steps] == [0, 1, 2, 0, 1, 2] and step_in_epoch(5) == 5
 
 
@@ -62,10 +49,8 @@ def test_sentences_and_statistics_of_the_released_code_are_parameters():
     """ImageNet's are of composites alone."""
     cfg = clic.Config(ends="clic", statistics="imagenet")
     composite, single = (clic.views(cfg, step) for step in (0, 1))
-    assert (composite.ends, composite.statistics) == ("clic", "imagenet") and (single.ends, single.statistics) == (
-        "clic",
-        "",
-    )
+    assert (composite.ends, composite.statistics) == ("clic", "imagenet")
+    assert (single.ends, single.statistics) == ("clic", "")
     assert clic.views(replace(cfg, composites=False), 0).statistics == ""
     assert clic.views(clic.Config(), 0).statistics == "" and clic.views(clic.Config(), 0).ends == "kept"
 
@@ -81,12 +66,14 @@ def test_the_number_of_positives_is_a_parameter(features, count):
     assert ("uni" in terms) == (count > 1)
 
 
-def test_single_images_are_a_parameter():
-    views = clic.views(clic.Config(composites=False), 0)
-    assert (views.composite.captions, views.composite.partner) == (4, "")
-    assert clic.views(clic.Config(), 0).composite.partner == "random"
-
-
-def test_partners_by_common_noun_are_a_parameter():
-    assert clic.views(clic.Config(partner="common_noun"), 0).composite.partner == "common_noun"
-    assert clic.views(clic.Config(partner="common_noun", composites=False), 0).composite.partner == ""
+@pytest.mark.parametrize(
+    ("options", "partner"),
+    [
+        ({}, "random"),
+        ({"partner": "common_noun"}, "common_noun"),
+        ({"partner": "common_noun", "composites": False}, ""),
+    ],
+)
+def test_partners_are_a_parameter(options, partner):
+    composite = clic.views(clic.Config(**options), 0).composite
+    assert (composite.captions, composite.partner) == (4, partner)

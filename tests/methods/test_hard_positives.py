@@ -36,11 +36,7 @@ def test_hard_negatives_only_has_no_analogy_term(features):
 
 @pytest.mark.parametrize(
     "kind,rules",
-    [
-        ("both", (positives.swap, positives.replace)),
-        ("swap", (positives.swap,)),
-        ("replace", (positives.replace,)),
-    ],
+    [("both", (positives.swap, positives.replace)), ("swap", (positives.swap,)), ("replace", (positives.replace,))],
 )
 def test_the_rules_for_positives_are_a_parameter(kind, rules):
     assert hard_positives.views(Config(hard_positives=kind), 0).positives == rules

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import signal
 import threading
 from pathlib import Path
@@ -139,16 +138,6 @@ def test_a_signal_saves_and_stops(here, finished, monkeypatch):
     train_command.main(["--cell", FSC_CLIP])
     assert log(here, FSC_CLIP) == log(finished, FSC_CLIP)
     assert weights(here, FSC_CLIP) == weights(finished, FSC_CLIP)
-
-
-def test_a_finished_run_key_is_not_trained_again(here_finished, monkeypatch):
-    """The second time the files are published without a step."""
-    cell, here = "finetune-tiny-scenes-0", here_finished
-    first = weights(here, cell)
-    shutil.rmtree(here / "runs")
-    monkeypatch.setattr(fine_tuning, "train", None)
-    train_command.main(["--cell", cell])
-    assert weights(here, cell) == first
 
 
 @pytest.mark.parametrize(("cut", "share"), [(0, None), (1, 0.025), (20, 0.5)])
