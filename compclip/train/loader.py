@@ -94,11 +94,13 @@ class EpochSampler:
 
     def __init__(self, maker: ViewMaker, batch_size: int, rank: int = 0, world: int = 1, shuffle: str = "full") -> None:
         count = len(maker.data)
-        option = f"train.batch_size={batch_size}"
+        fault = ""
         if count < batch_size:
-            raise UserError(f"{option}: the data has {count} samples; lower the batch size")
-        if batch_size % world:
-            raise UserError(f"{option}: not a multiple of the {world} processes of this run; change one of them")
+            fault = f"the data has {count} samples; lower the batch size"
+        elif batch_size % world:
+            fault = f"not a multiple of the {world} processes of this run; change one of them"
+        if fault:
+            raise UserError(f"train.batch_size={batch_size}: {fault}")
         self.maker = maker
         self.batch_size = batch_size
         self.per_epoch = count // batch_size

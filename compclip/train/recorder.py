@@ -154,21 +154,23 @@ class Recorder(Observer):
 
     def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
         """Return the terms. Raises UserError, with the place, where the loss fails or gives something else."""
+        terms: Any = None
+        cause = None
         try:
             terms = method.loss(f, cfg=cfg, step=step)
+            fault = _find_fault(terms)
         except Exception as error:
             if isinstance(error, UserError | torch.OutOfMemoryError):
                 raise
-            place = _locate_error(error, method.module)
-            why = one_line(f"{type(error).__name__}: {error}")
-            raise UserError(f"{place}: {why}; repair the loss of method {method.name!r}") from error
-        fault = _find_fault(terms)
-        if fault:
-            first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
-            raise UserError(
-                f"{method.module.__file__}:{first_line}: {fault}; repair the loss of method {method.name!r}"
-            )
-        return terms
+            cause = error
+            fault = one_line(f"{type(error).__name__}: {error}")
+        if not fault:
+            return terms
+        if cause:
+            place = _locate_error(cause, method.module)
+        else:
+            place = f"{method.module.__file__}:{inspect.unwrap(method.loss).__code__.co_firstlineno}"
+        raise UserError(f"{place}: {fault}; repair the loss of method {method.name!r}") from cause
 
     def before_batch(self, step: int) -> None:
         """Call `on_step` in the first process, and begin to measure how long the batch is waited for.
