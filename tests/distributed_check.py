@@ -385,7 +385,7 @@ def _step_past_overflow(rank: int) -> list[dict[str, float]]:
             {
                 "norm": norm.item(),
                 "moved": moved,
-                **{name: x.item() for name, x in scale_extras.loss_scale.state().items()},
+                **{name: x.item() for name, x in vars(scale_extras.loss_scale).items()},
             }
         )
     return step_rows

@@ -100,11 +100,16 @@ def field_kinds() -> dict[str, Kind]:
 
 def list_rows(f: Features) -> dict[str, tuple[Tensor, Kind]]:
     """Return the tensors that have rows, those of `named` as "name.values" and "name.mask", and what each holds."""
-    rows = {name: (getattr(f, name), kind) for name, kind in field_kinds().items()}
+    rows = {}
+    for name, kind in field_kinds().items():
+        tensor = getattr(f, name)
+        if tensor is not None:
+            rows[name] = tensor, kind
     for name, block in f.named.items():
         rows[f"{name}.values"] = block.values, Kind("image", block.tower)
-        rows[f"{name}.mask"] = block.mask, Kind("image")
-    return {name: (tensor, kind) for name, (tensor, kind) in rows.items() if tensor is not None}
+        if block.mask is not None:
+            rows[f"{name}.mask"] = block.mask, Kind("image")
+    return rows
 
 
 def change_rows(f: Features, change: Callable[[str, Tensor, Kind], Tensor]) -> Features:
@@ -130,7 +135,10 @@ def pad_text(f: Features, T: int) -> Features:
 
 def join(features: Sequence[Features]) -> Features:
     """Return one batch of several, in order; scale and bias are the first one's."""
-    T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in features)
+    T = 0
+    for f in features:
+        if f.token_BTD is not None:
+            T = max(T, f.token_BTD.shape[1])
     start = 0
     parts = []
     for f in features:

@@ -112,8 +112,10 @@ def list_columns(method: Method, cfg: Any) -> frozenset[str]:
 
     A method that trains nothing reads none.
     """
-    steps = LOOKED_AT if method.TRAINS else ()
-    return frozenset().union(*(method.views(cfg, step).columns for step in steps))
+    columns: frozenset[str] = frozenset()
+    for step in LOOKED_AT if method.TRAINS else ():
+        columns |= method.views(cfg, step).columns
+    return columns
 
 
 def check_columns(views: Views, columns: frozenset[str], step: int) -> Views:

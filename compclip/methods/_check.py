@@ -8,27 +8,31 @@ from collections.abc import Iterable
 from compclip.base.errors import UserError, unknown
 
 
+def refuse(condition: object, fault: str) -> None:
+    """Raise UserError where a condition holds."""
+    if condition:
+        raise UserError(fault)
+
+
 def at_least(cfg: object, low: float, *fields: str) -> None:
     """Raise UserError unless every field is a finite number >= `low`."""
     for field in fields:
         value = getattr(cfg, field)
-        if not low <= value < math.inf:
-            raise UserError(f"{field}={value}: must be >= {low} and finite")
+        refuse(not low <= value < math.inf, f"{field}={value}: must be >= {low} and finite")
 
 
 def finite(cfg: object, *fields: str) -> None:
     """Raise UserError unless every field is a finite number."""
     for field in fields:
-        if not math.isfinite(value := getattr(cfg, field)):
-            raise UserError(f"{field}={value}: must be finite")
+        value = getattr(cfg, field)
+        refuse(not math.isfinite(value), f"{field}={value}: must be finite")
 
 
 def fraction(cfg: object, *fields: str) -> None:
     """Raise UserError unless every field is in [0, 1)."""
     for field in fields:
         value = getattr(cfg, field)
-        if not 0 <= value < 1:
-            raise UserError(f"{field}={value}: must be >= 0 and < 1")
+        refuse(not 0 <= value < 1, f"{field}={value}: must be >= 0 and < 1")
 
 
 def one_of(cfg: object, **allowed: Iterable[str]) -> None:
@@ -55,5 +59,16 @@ def joined_names(cfg: object, field: str, allowed: Iterable[str]) -> None:
     for name in names:
         if name not in allowed:
             raise UserError(f"{field}={value}: {unknown('part', name, allowed)}; join names by +, or say none")
-    if len(set(names)) < len(names):
-        raise UserError(f"{field}={value}: names a part twice; name it once")
+    refuse(len(set(names)) < len(names), f"{field}={value}: names a part twice; name it once")
+
+
+def divides(cfg: object, field: str, width: int) -> None:
+    """Raise UserError unless a field divides the width of the backbone's vectors."""
+    value = getattr(cfg, field)
+    refuse(width % value, f"{field}={value}: must divide the {width} numbers of the backbone's vectors")
+
+
+def compares_captions(lambda_uni: float, positives: int) -> None:
+    """Raise UserError where CLIC's term of p1 and p2 has a weight, and a composite has no p2."""
+    fault = f"lambda_uni={lambda_uni}: compares p1 and p2; set it to 0 with positives=1"
+    refuse(lambda_uni and positives < 2, fault)

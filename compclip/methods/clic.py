@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.base.errors import UserError
 from compclip.interface.views import Composite, Views, step_in_epoch
 from compclip.methods import _check
 from compclip.methods._parts import captions, mean_over, uni
@@ -55,8 +54,7 @@ class Config:
             statistics=("own", "imagenet"),
             partner=("random", "common_noun"),
         )
-        if self.lambda_uni and self.positives < 2:
-            raise UserError(f"lambda_uni={self.lambda_uni}: compares p1 and p2; set it to 0 with positives=1")
+        _check.compares_captions(self.lambda_uni, self.positives)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -91,6 +91,7 @@ def text_grounded(f: Features, cfg: Config) -> Tensor:
 
 def distill(f: Features) -> Tensor:
     """Eq. 7: squared distances to the teacher, summed over the batch's images and texts."""
-    images, texts = (losses.squared_distance(getattr(f, n), getattr(f.teacher, n)) for n in ("image_BD", "text_BD"))
+    images = losses.squared_distance(f.image_BD, f.teacher.image_BD)
+    texts = losses.squared_distance(f.text_BD, f.teacher.text_BD)
     negative_BK = losses.squared_distance(f.negative_BKD, f.teacher.negative_BKD)
     return images.sum() + texts.sum() + negative_BK.masked_fill(~f.mask_BK, 0.0).sum()

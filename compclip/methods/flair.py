@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
@@ -44,8 +43,8 @@ class Config:
         _check.at_least(self, 0, "lambda_conditioned", "lambda_global")
         _check.at_least(self, 1, "texts", "heads")
         _check.finite(self, "init_bias")
-        if not self.lambda_conditioned + self.lambda_global:
-            raise UserError("lambda_conditioned=0, lambda_global=0: nothing is trained; give one a weight")
+        is_off = self.lambda_conditioned + self.lambda_global == 0
+        _check.refuse(is_off, "lambda_conditioned=0, lambda_global=0: nothing is trained; give one a weight")
         _check.one_of(self, draw=("beside_caption", "released"), caption=("full", "first"))
 
 
@@ -67,8 +66,7 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
 
     if not cfg.lambda_conditioned:
         return None
-    if widths.joint % cfg.heads:
-        raise UserError(f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors")
+    _check.divides(cfg, "heads", widths.joint)
     return TextPooling(widths.joint, cfg.heads)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
@@ -64,8 +63,7 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The attention that mixes tokens. Raises UserError where its heads do not divide the vector."""
     from compclip.model.heads import TokenMixture
 
-    if widths.joint % cfg.heads:
-        raise UserError(f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors")
+    _check.divides(cfg, "heads", widths.joint)
     return TokenMixture(widths.joint, cfg.tokens, widths.image_token, cfg.heads, cfg.temperature)
 
 

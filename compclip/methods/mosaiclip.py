@@ -20,7 +20,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
@@ -56,8 +55,9 @@ class Config:
     def __post_init__(self) -> None:
         _check.at_least(self, 1, "positives")
         _check.at_least(self, 0, "negatives", "single_steps", "share_object", "share_relation", "share_attribute")
-        if not self.share_object + self.share_relation + self.share_attribute:
-            raise UserError("share_object=0, share_relation=0, share_attribute=0: no pair is drawn; give one a share")
+        no_pairs = self.share_object + self.share_relation + self.share_attribute == 0
+        fault = "share_object=0, share_relation=0, share_attribute=0: no pair is drawn; give one a share"
+        _check.refuse(no_pairs, fault)
         sub_graphs.parse_sets(self.words)
         _check.one_of(self, caption=("full", "first"))
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.base.errors import UserError
 from compclip.interface.views import Views
 from compclip.methods import _check
 from compclip.text import swap as text_swap
@@ -41,8 +40,9 @@ class Config:
 
     def __post_init__(self) -> None:
         _check.one_of(self, swap=RULES, caption=("full", "first"))
-        if not 0 <= self.hard_images <= self.nearest or not self.nearest:
-            raise UserError(f"hard_images={self.hard_images}: must be from 0 to nearest={self.nearest}, which is >= 1")
+        _check.at_least(self, 1, "nearest")
+        is_beyond = not 0 <= self.hard_images <= self.nearest
+        _check.refuse(is_beyond, f"hard_images={self.hard_images}: must be from 0 to nearest={self.nearest}")
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import UserError
 from compclip.methods import _check
 
 if TYPE_CHECKING:
@@ -42,15 +41,19 @@ class Config:
             resize_mode=("", "shortest", "longest", "squash"),
             interpolation=("", "bicubic", "bilinear"),
         )
-        if not 0 < self.lora_alpha < math.inf:
-            raise UserError(f"lora_alpha={self.lora_alpha}: must be > 0 and finite")
+        is_outside = not 0 < self.lora_alpha < math.inf
+        _check.refuse(is_outside, f"lora_alpha={self.lora_alpha}: must be > 0 and finite")
 
 
 def check(cfg: Config, backbone: Backbone, where: str) -> None:
     """Raise UserError where a checkpoint is of another architecture than a backbone of its grid, by their names."""
-    names = [name.removesuffix("-quickgelu") for name in (cfg.model or backbone.model, backbone.model)]
-    if names[0] != names[1] and not any(name.endswith(".json") or ":" in name for name in names):
-        raise UserError(f"{where}: is a {cfg.model}, not a {backbone.model}; give it a grid of its own architecture")
+    theirs = (cfg.model or backbone.model).removesuffix("-quickgelu")
+    ours = backbone.model.removesuffix("-quickgelu")
+    are_architectures = ":" not in theirs + ours and not theirs.endswith(".json") and not ours.endswith(".json")
+    _check.refuse(
+        are_architectures and theirs != ours,
+        f"{where}: is a {cfg.model}, not a {backbone.model}; give it a grid of its own architecture",
+    )
 
 
 def reads(cfg: Config) -> dict[str, str]:
@@ -58,8 +61,8 @@ def reads(cfg: Config) -> dict[str, str]:
 
     Below models/released, a folder has the name of its entry in the catalogue.
     """
-    if not cfg.path:
-        raise UserError("method released: names no checkpoint; name a variant of it that has a path: released.NAME")
+    fault = "method released: names no checkpoint; name a variant of it that has a path: released.NAME"
+    _check.refuse(not cfg.path, fault)
     folders = Path(cfg.path).parts
     entry = folders[2] if folders[:2] == FETCHED and len(folders) > 2 else ""
     return {cfg.path: f"run `compclip fetch {entry}`" if entry else "put it there"}
@@ -71,26 +74,26 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
 
     cfg = run.method
     path = root / run.method.path
-    if cfg.layout and (layout := weight_files.find_layout(path)) != cfg.layout:
-        raise UserError(f"{path}: layout={cfg.layout}: it is laid out as {layout}; repair methods.{run.cell.method}")
-    is_open_clip = weight_files.find_layout(path) == "open_clip"
+    layout = weight_files.find_layout(path)
+    fault = f"{path}: layout={cfg.layout}: it is laid out as {layout}; repair methods.{run.cell.method}"
+    _check.refuse(cfg.layout not in ("", layout), fault)
     released = backbone.load(
         path,
-        "" if is_open_clip else cfg.model or run.backbone.model,
+        "" if layout == "open_clip" else cfg.model or run.backbone.model,
         device,
         cfg.tokenizer,
         cfg.activation,
         alpha=cfg.lora_alpha,
     )
-    if differs := [
-        key
-        for key in ("embed_dim", "vision_cfg", "text_cfg")
-        if _comparable_section(released.model_cfg, key) != _comparable_section(start, key)
-    ]:
-        raise UserError(
-            f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
-            f"give {run.cell.method} a grid of its own"
-        )
+    differs = []
+    for key in ("embed_dim", "vision_cfg", "text_cfg"):
+        if _comparable_section(released.model_cfg, key) != _comparable_section(start, key):
+            differs.append(key)
+    _check.refuse(
+        differs,
+        f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
+        f"give {run.cell.method} a grid of its own",
+    )
     pictures = {"resize_mode": cfg.resize_mode, "interpolation": cfg.interpolation}
     return backbone.prepare_otherwise(released, {key: value for key, value in pictures.items() if value})
 

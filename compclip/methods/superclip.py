@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
-from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Target, Views, Widths
 from compclip.methods import _check
@@ -52,10 +51,8 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
 
     if not cfg.lambda_words:
         return None
-    if widths.vocabulary > cfg.vocabulary:
-        raise UserError(
-            f"vocabulary={cfg.vocabulary}: the backbone's tokenizer has {widths.vocabulary} words; give that"
-        )
+    fault = f"vocabulary={cfg.vocabulary}: the backbone's tokenizer has {widths.vocabulary} words; give that"
+    _check.refuse(widths.vocabulary > cfg.vocabulary, fault)
     linear = nn.Linear(widths.joint, cfg.vocabulary)
     nn.init.normal_(linear.weight, std=widths.joint**-0.5)
     nn.init.zeros_(linear.bias)

@@ -77,24 +77,22 @@ class GradientComputer:
         if not self.extras.teacher:
             return None
         with torch.no_grad(), self.autocast():
-            return join(
-                [
-                    encode.encode_features(self.extras.teacher, micro_batch, views, text_groups=self.text_groups)
-                    for micro_batch in micro_batches
-                ]
-            )
+            features_of_parts = []
+            for micro_batch in micro_batches:
+                f = encode.encode_features(self.extras.teacher, micro_batch, views, text_groups=self.text_groups)
+                features_of_parts.append(f)
+            return join(features_of_parts)
 
     def _compute_in_parts(
         self, batch: Batch, views: Views, loss: Loss, sums: distributed.GradientSums
     ) -> dict[str, Tensor]:
         micro_batches = [batch.rows(i, i + self.micro_batch) for i in range(0, len(batch), self.micro_batch)]
-        seeds = torch.randint(
-            2**62, (len(micro_batches),)
-        ).tolist()  # of dropout, which must be the same when encoded again
+        # of dropout, which must be the same when encoded again
+        seeds = torch.randint(2**62, (len(micro_batches),)).tolist()
+        features_of_parts = []
         with torch.no_grad(), self.autocast():
-            features_of_parts = [
-                self._encode(micro_batch, views, seed) for micro_batch, seed in zip(micro_batches, seeds, strict=True)
-            ]
+            for micro_batch, seed in zip(micro_batches, seeds, strict=True):
+                features_of_parts.append(self._encode(micro_batch, views, seed))
         leaves = self._detach_embeddings(join(features_of_parts))
         with self.autocast():
             terms = self._compute_terms(leaves, self._encode_by_teacher(micro_batches, views), views, loss)
@@ -105,8 +103,8 @@ class GradientComputer:
             is_last = micro_batch is micro_batches[-1]
             with sums.watch_backward() if is_last else nullcontext():
                 self._backpropagate_part(micro_batch, views, seed, features, leaves, (start, concepts))
-            start = start + len(micro_batch)
-            concepts = concepts + len(features.owner_M)
+            start += len(micro_batch)
+            concepts += len(features.owner_M)
         return terms
 
     def _encode(self, micro_batch: Batch, views: Views, seed: int, first_features: Features | None = None) -> Features:
@@ -141,7 +139,7 @@ class GradientComputer:
             if slope is not None:
                 start = first[kind.row == "concept"]
                 ends.append(end)
-                slopes.append(slope[(slice(start, start + len(end)), *(slice(size) for size in end.shape[1:]))])
+                slopes.append(slope[(slice(start, start + len(end)), *map(slice, end.shape[1:]))])
         if ends:
             torch.autograd.backward(ends, slopes)
 

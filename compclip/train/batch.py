@@ -6,7 +6,7 @@ B images, K negatives, P extra positives, J pictures of a block, L text position
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.lazy_torch import torch
@@ -173,8 +173,7 @@ class Batch:
 
 def _cut(block: Any, rows: slice) -> Any:
     """Return some rows of a block of texts or pictures."""
-    values = {f.name: getattr(block, f.name) for f in fields(block)}
-    return replace(block, **{name: None if value is None else value[rows] for name, value in values.items()})
+    return replace(block, **{name: None if value is None else value[rows] for name, value in vars(block).items()})
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
@@ -184,5 +183,5 @@ def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, Mapping):
         return {name: map_tensors(item, change) for name, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: map_tensors(getattr(value, f.name), change) for f in fields(value)})
+        return replace(value, **map_tensors(vars(value), change))
     return value

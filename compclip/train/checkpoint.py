@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,14 @@ def collect_tensors(
     clip: nn.Module, optimiser: torch.optim.Optimizer, extra_parts: Extras = extras.NONE
 ) -> dict[str, Tensor]:
     """Return what a checkpoint holds, by name in the file; not copies."""
-    frozen = _frozen_names(clip)
-    tensors = {name: value for name, value in _state(clip, extra_parts).items() if name not in frozen}
+    tensors = _state(clip, extra_parts)
+    for name in _frozen_names(clip):
+        del tensors[name]
     for name, parameter in _named_parameters(clip, extra_parts):
         state = optimiser.state.get(parameter, {})
-        tensors |= {f"{moment}.{name}": state[moment] for moment in _MOMENTS if moment in state}
+        for moment in _MOMENTS:
+            if moment in state:
+                tensors[f"{moment}.{name}"] = state[moment]
     return tensors
 
 
@@ -115,8 +118,7 @@ def _named_parameters(clip: nn.Module, extra_parts: Extras) -> list[tuple[str, n
 
 def _state(clip: nn.Module, extra_parts: Extras) -> dict[str, Tensor]:
     """Return weights, buffers and what the method keeps beside them, by their names in the file."""
-    tensors = {f"model.{name}": value for name, value in clip.state_dict().items()}
-    return tensors | {f"beside.{name}": value for name, value in extra_parts.state().items()}
+    return clip.state_dict(prefix="model.") | extra_parts.state("beside.")
 
 
 def _frozen_names(clip: nn.Module) -> set[str]:
@@ -132,11 +134,13 @@ def _read_file(path: Path, clip: nn.Module, extra_parts: Extras) -> tuple[dict, 
         header = json.loads(file.metadata()["header"])
     if path != _checkpoint_path(path.parent, header["step"]):
         raise ValueError("its header is of another step")
-    saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "beside."))}
     expected = _state(clip, extra_parts)
-    wrong = {name for name in expected if name not in saved} - _frozen_names(clip)
-    for name, value in saved.items():
-        if name not in expected or (value.shape, value.dtype) != (expected[name].shape, expected[name].dtype):
+    wrong = expected.keys() - tensors.keys() - _frozen_names(clip)
+    for name, value in tensors.items():
+        like = expected.get(name)
+        if like is None and not name.startswith(("model.", "beside.")):
+            continue  # a moment
+        if like is None or (value.shape, value.dtype) != (like.shape, like.dtype):
             wrong.add(name)
     if wrong:
         raise ValueError(f"of another model: {len(wrong)} tensors differ, as {min(wrong)!r}")
@@ -181,8 +185,8 @@ class CheckpointWriter:
         Raises UserError where that could not be written.
         """
         self.finish()
-        wait_for_copies = self._copy(tensors)
-        self._thread = threading.Thread(target=self._write, args=(step, dict(header), wait_for_copies), name=THREAD)
+        events = self._copy(tensors)
+        self._thread = threading.Thread(target=self._write, args=(step, dict(header), events), name=THREAD)
         self._thread.start()
 
     def check(self) -> None:
@@ -206,21 +210,27 @@ class CheckpointWriter:
         finally:
             self._copies = {}
 
-    def _copy(self, tensors: Mapping[str, Tensor]) -> Callable[[], object]:
-        """Begin to copy the tensors; return a function that waits until all are copied."""
-        copies = self._copies
-        devices = {tensor.device for tensor in tensors.values() if tensor.device.type != "cpu"}
-        self._copies = {name: copies[name] if name in copies else _like(value) for name, value in tensors.items()}
+    def _copy(self, tensors: Mapping[str, Tensor]) -> list[Any]:
+        """Begin to copy the tensors; return the events of devices behind which all are copied."""
+        memory = self._copies
+        devices = set()
+        self._copies = {}
         for name, tensor in tensors.items():
-            self._copies[name].copy_(tensor, non_blocking=True)
-        events = [torch.get_device_module(device).Event() for device in devices]
-        for event in events:
+            copy = memory[name] if name in memory else _like(tensor)
+            self._copies[name] = copy.copy_(tensor, non_blocking=True)
+            if tensor.device.type != "cpu":
+                devices.add(tensor.device)
+        events = []
+        for device in devices:
+            event = torch.get_device_module(device).Event()
             event.record()
-        return lambda: [event.synchronize() for event in events]
+            events.append(event)
+        return events
 
-    def _write(self, step: int, header: Mapping[str, Any], wait_for_copies: Callable[[], object]) -> None:
+    def _write(self, step: int, header: Mapping[str, Any], events: Sequence[Any]) -> None:
         try:
-            wait_for_copies()
+            for event in events:
+                event.synchronize()
             write_tensors(self.folder, step, self._copies, header)
         except BaseException as error:  # the training thread raises it
             self._error = error

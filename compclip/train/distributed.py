@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -92,7 +92,7 @@ def are_set_anywhere(*flags: bool) -> list[bool]:
         return list(flags)
     flags_tensor = torch.tensor(flags, dtype=torch.uint8)
     dist.all_reduce(flags_tensor, dist.ReduceOp.MAX, group=_host_group())
-    return [bool(flag) for flag in flags_tensor.tolist()]
+    return flags_tensor.bool().tolist()
 
 
 def _gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
@@ -122,16 +122,22 @@ class _Gather(torch.autograd.Function):
         return slope[ctx.start : ctx.start + ctx.length].contiguous(), None
 
 
-class _SharedParameter(torch.autograd.Function):
-    """A parameter in every process's loss: its slope is whole on each, and the sum over them counts it once."""
+class ChangedSlope(torch.autograd.Function):
+    """A tensor as it is, whose slope a function changes."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
+    def forward(ctx: Any, value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.change = change
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        return slope / dist.get_world_size()
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
+        return ctx.change(slope), None
+
+
+def _share_parameter(parameter: Tensor) -> Tensor:
+    """Return a parameter in every process's loss: its slope is whole on each, and the sum over them counts it once."""
+    return ChangedSlope.apply(parameter, lambda slope: slope / dist.get_world_size())
 
 
 def gather_features(f: Features, own_tokens: bool = False) -> Features:
@@ -150,8 +156,8 @@ def gather_features(f: Features, own_tokens: bool = False) -> Features:
     def gather(_name: str, tensor: Tensor, kind: Kind) -> Tensor:
         return tensor if own_tokens and kind.token_level else gather_rows(tensor, sizes[kind.row])
 
-    bias = None if f.bias is None else _SharedParameter.apply(f.bias)
-    return replace(change_rows(f, gather), scale=_SharedParameter.apply(f.scale), bias=bias)
+    bias = None if f.bias is None else _share_parameter(f.bias)
+    return replace(change_rows(f, gather), scale=_share_parameter(f.scale), bias=bias)
 
 
 def gather_rows(local_rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -178,10 +184,13 @@ class GradientSums:
     """The sums of a module's gradients in one step; every process makes them with the same module."""
 
     def __init__(self, module: nn.Module) -> None:
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad] if dist.is_initialized() else []
+        named = []
+        if dist.is_initialized():
+            named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         # an embedding's gradient is a tower's last, wherever the module names it
-        latest_first = sorted(enumerate(named), key=lambda item: ("embedding" in item[1][0], -item[0]))
-        self._parameters = [p for _, (_, p) in latest_first]
+        latest_first = named[::-1]
+        latest_first.sort(key=lambda item: "embedding" in item[0])
+        self._parameters = list(dict(latest_first).values())
         self._watched = [p for name, p in named if name not in OF_THE_LOSS]
         self._dtype = max((p.dtype for p in self._parameters), key=lambda dtype: dtype.itemsize, default=torch.float32)
         self._waiting = deque(_split_into_buckets(self._parameters, BUCKET_BYTES // self._dtype.itemsize))
@@ -231,14 +240,9 @@ class GradientSums:
                 _gradient(p).copy_(total.view_as(p))
 
 
-def sum_gradients(module: nn.Module) -> None:
-    """Sum gradients over processes in place; a parameter without one on every process keeps none."""
-    GradientSums(module).finish()
-
-
 def average_gradients(module: nn.Module) -> None:
     """Average gradients over processes, of parameters in a loss that every process computes for the whole batch."""
-    sum_gradients(module)
+    GradientSums(module).finish()
     for p in module.parameters():
         if dist.is_initialized() and p.grad is not None:
             p.grad /= dist.get_world_size()
@@ -254,10 +258,13 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 def _split_into_buckets(parameters: Sequence[nn.Parameter], largest: int) -> Iterator[list[nn.Parameter]]:
     """Yield the parameters in turn, at most `largest` numbers together; a larger one alone."""
     bucket: list[nn.Parameter] = []
+    size = 0
     for parameter in parameters:
-        if bucket and sum(p.numel() for p in bucket) + parameter.numel() > largest:
+        if bucket and size + parameter.numel() > largest:
             yield bucket
             bucket = []
+            size = 0
         bucket.append(parameter)
+        size += parameter.numel()
     if bucket:
         yield bucket

@@ -21,8 +21,6 @@ from compclip.model import clip_model, towers
 from compclip.model.clip_model import ClipModule
 from compclip.train.batch import CAPTION, CONCEPT, NEGATIVE, POSITIVE, Batch, PictureBlock
 
-Images = tuple[Tensor, "Tensor | None", dict[str, NamedRows]]  # embeddings, patches, blocks of pictures
-
 
 def encode_features(
     clip: ClipModule,
@@ -38,7 +36,9 @@ def encode_features(
     are encoded in at most `text_groups` blocks.
     """
     if first_features and "image" in frozen:
-        image_BD, patch_BND, named = _take_images(first_features)
+        image_BD = first_features.image_BD
+        patch_BND = first_features.patch_BND
+        named = {name: block for name, block in first_features.named.items() if block.tower == "image"}
     else:
         with torch.no_grad() if "image" in frozen else nullcontext():
             image_BD, patch_BND, named = _encode_images(clip, batch, views)
@@ -77,24 +77,21 @@ def encode_features(
     )
 
 
-def _take_images(f: Features) -> Images:
-    """Return what the image tower made of features."""
-    named = {name: block for name, block in f.named.items() if block.tower == "image"}
-    return f.image_BD, f.patch_BND, named
+def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None, dict[str, NamedRows]]:
+    """Encode images and blocks of pictures in one forward pass; pool boxes from the images' patches.
 
-
-def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> Images:
-    """Encode images and blocks of pictures in one forward pass; pool boxes from the images' patches."""
+    Return embeddings, patches and the blocks.
+    """
     shown = {}
     boxes = {}
     for name, block in batch.pictures.items():
         if block.image_BJ3HW is not None:
-            shown[name] = block.image_BJ3HW
+            shown[name] = block.image_BJ3HW.flatten(0, 1)
         if block.box_BJ4 is not None:
             boxes[name] = block
     all_A3HW = batch.image_B3HW
     if shown:
-        all_A3HW = torch.cat([all_A3HW, *(image_BJ3HW.flatten(0, 1) for image_BJ3HW in shown.values())])
+        all_A3HW = torch.cat([all_A3HW, *shown.values()])
     B = len(batch)
     local_AND = None
     if batch.statistics_23 is not None:
@@ -105,7 +102,7 @@ def _encode_images(clip: ClipModule, batch: Batch, views: Views) -> Images:
         image_AD, patch_AND = towers.encode_images(clip, all_A3HW, views.tokens)
     patch_BND = patch_AND[:B] if shown and patch_AND is not None else patch_AND
     named = {}
-    parts = image_AD[B:].split([B * image_BJ3HW.shape[1] for image_BJ3HW in shown.values()])
+    parts = image_AD[B:].split(list(map(len, shown.values())))
     for name, flat_AD in zip(shown, parts, strict=True):
         mask_BJ = batch.pictures[name].mask_BJ
         named[name] = NamedRows(flat_AD.reshape(*mask_BJ.shape, -1), mask_BJ, "image")
@@ -135,7 +132,7 @@ def _encode_texts(
     them.
     """
     texts = {name: block.ids.flatten(0, -2) for name, block in batch.texts.items()}
-    sizes = [len(text_AL) for text_AL in texts.values()]
+    sizes = list(map(len, texts.values()))
     needs_tokens = views.tokens or views.concepts == "pooled"
     all_AL = torch.cat(list(texts.values()))
     groups = plan_groups(batch, text_groups)
@@ -163,12 +160,16 @@ def _encode_groups(
     texts = [text_NL[:, :T] for text_NL, T in zip(blocks, groups.positions, strict=True)]
     # several groups are CLIP's own tower's
     embedded = towers.embed_groups(clip, texts) if len(texts) > 1 else [None]
-    encoded = [
-        towers.encode_texts(clip, text_NT, needs_tokens, all_positions=True, embedded_BTW=embedded_NTW, raw=raw)
-        for text_NT, embedded_NTW in zip(texts, embedded, strict=True)
-    ]
-    all_AD = _fill_with_zeros(torch.cat([vector_ND for vector_ND, _ in encoded]), index_N, len(all_AL))
-    tokens = [token_NTD for _, token_NTD in encoded if token_NTD is not None]
+    vectors = []
+    tokens = []
+    for text_NT, embedded_NTW in zip(texts, embedded, strict=True):
+        vector_ND, token_NTD = towers.encode_texts(
+            clip, text_NT, needs_tokens, all_positions=True, embedded_BTW=embedded_NTW, raw=raw
+        )
+        vectors.append(vector_ND)
+        if token_NTD is not None:
+            tokens.append(token_NTD)
+    all_AD = _fill_with_zeros(torch.cat(vectors), index_N, len(all_AL))
     if not tokens:
         return all_AD, None
     T = max(token_NTD.shape[1] for token_NTD in tokens)
@@ -240,7 +241,7 @@ def plan_groups(batch: Batch, count: int) -> TextGroups | None:
         return None
     ordered_N = torch.from_numpy(index_N[np.concatenate(groups)])
     pinned_N = ordered_N if batch.text_BL.device.type == "cpu" else ordered_N.pin_memory()
-    return TextGroups(pinned_N, tuple(len(group) for group in groups), positions)
+    return TextGroups(pinned_N, tuple(map(len, groups)), positions)
 
 
 def _list_known(batch: Batch, name: str, default: int) -> np.ndarray:
@@ -285,7 +286,8 @@ def pool_regions(patch_BND: Tensor, box_BR4: Tensor) -> Tensor:
     """Return the means [B, R, D] of patches over boxes: left, upper, right, lower in shares of the picture."""
     S = math.isqrt(patch_BND.shape[1])
     left_BR, upper_BR, right_BR, lower_BR = box_BR4.unbind(-1)
-    across_BRS, down_BRS = (axis_weights(*edges, S) for edges in ((left_BR, right_BR), (upper_BR, lower_BR)))
+    across_BRS = axis_weights(left_BR, right_BR, S)
+    down_BRS = axis_weights(upper_BR, lower_BR, S)
     weight_BRN = torch.einsum("bri,brj->brij", down_BRS, across_BRS).flatten(2)
     return weight_BRN.to(patch_BND.dtype) @ patch_BND
 

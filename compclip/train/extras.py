@@ -44,16 +44,21 @@ class Extras:
 
     def parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return the parameters that are trained beside the model, by name in a checkpoint."""
-        return [(f"heads.{name}", p) for name, p in self.heads.named_parameters()] if self.heads else []
+        return list(self.heads.named_parameters(prefix="heads")) if self.heads else []
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a resumed run needs, by name; not copies."""
-        tensors = {f"heads.{name}": value for name, value in self.heads.state_dict().items()} if self.heads else {}
+    def state(self, prefix: str = "") -> dict[str, Tensor]:
+        """Return the tensors that a resumed run needs, by name behind a prefix; not copies."""
+        tensors: dict[str, Tensor] = {}
+        if self.heads:
+            tensors |= self.heads.state_dict(prefix=f"{prefix}heads.")
         if self.moving_teacher is not None:
-            tensors |= {f"teacher.{name}": value for name, value in self.moving_teacher.state_dict().items()}
+            tensors |= self.moving_teacher.state_dict(prefix=f"{prefix}teacher.")
         if self.loss_scale:
-            tensors |= {f"loss_scale.{name}": value for name, value in self.loss_scale.state().items()}
-        return tensors | {f"memory.{name}": value for name, value in self.memory.items()}
+            for name, value in vars(self.loss_scale).items():
+                tensors[f"{prefix}loss_scale.{name}"] = value
+        for name, value in self.memory.items():
+            tensors[f"{prefix}memory.{name}"] = value
+        return tensors
 
     def extend_features(self, f: Features, teacher: Features | None) -> Features:
         """Return the features as the loss gets them: with heads, teacher's features and memory."""
@@ -143,16 +148,15 @@ LARGEST = 2.0**127  # twice that is no float32
 
 
 class LossScale:
-    """Twice as large after GROWTH_INTERVAL steps in turn, half after a step whose gradients overflow: it is skipped."""
+    """Twice as large after GROWTH_INTERVAL steps in turn, half after a step whose gradients overflow: it is skipped.
+
+    Its attributes are the tensors that a resumed run needs.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.factor = torch.full((), START, device=device)
         self.steps_in_turn = torch.zeros((), dtype=torch.int64, device=device)  # since it moved
         self.skipped_steps = torch.zeros((), dtype=torch.int64, device=device)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a resumed run needs, by name; not copies."""
-        return {"factor": self.factor, "steps_in_turn": self.steps_in_turn, "skipped_steps": self.skipped_steps}
 
     def multiply(self, loss: Tensor) -> Tensor:
         """Return the loss times the factor; where it is not finite its slope is NaN, so that its step is skipped."""

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +115,7 @@ def fine_tune(run: Run, root: Path, observer: Observer) -> ClipModel:
     method = load_method(run.method_name)
     device = distributed.process_device()
     start_cfg = read_json(inputs.backbone / clip_model.CONFIG)["model_cfg"]
-    model = method.model(run, inputs.root, start_cfg, device) or _load_backbone(inputs.backbone, run.train, device)
+    model = method.model(run, inputs.root, start_cfg, device) or load_backbone(inputs.backbone, run.train, device)
     if method.TRAINS:
         rows = build_sampler(run, method, model, inputs, distributed.current_process())
         with set_arithmetic(run.train):
@@ -160,7 +159,7 @@ def autocast_to(precision: str, device: str) -> torch.autocast:
     return torch.autocast(device, AUTOCAST_TYPES.get(precision, torch.bfloat16), enabled=precision in AUTOCAST_TYPES)
 
 
-def _load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
+def load_backbone(folder: Path, cfg: Train, device: str = "cpu") -> ClipModel:
     """Return the backbone as training starts from it."""
     model = clip_model.load_folder(folder, device)
     return clip_model.cut_context(model, cfg.context_length) if cfg.context_length else model
@@ -202,15 +201,10 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     seed = run.cell.seed
     steps = total_steps(cfg, sampler.per_epoch)
     rank = distributed.current_process().rank
-    if cfg.precision in towers.WEIGHT_TYPES:
-        towers.cast_weights(model.clip, cfg.precision)
-    frozen = optimiser.freeze(model.clip, cfg, seed)
-    extra_parts = extras.create_extras(method, run.method, model, seed, cfg.precision == FLOAT16)
-    if method.keeps_heads(run.method):
-        model = replace(model, head=extra_parts.heads)
-    if cfg.checkpoint_activations:
-        towers.checkpoint_activations(model.clip)
-    adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
+    state = start_state(run, method, model)
+    model = state.model
+    adamw = state.adamw
+    extra_parts = state.extras
     if cfg.compile:
         for clip in filter(None, (model.clip, extra_parts.teacher)):
             towers.compile_blocks(clip)
@@ -219,20 +213,14 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         return method.phase(run.method, Step(step, sampler.per_epoch))
 
     keeper = optimiser.PhaseKeeper(model.clip, extra_parts, map(phase_at, range(steps)))
-    first_step = observer.start(TrainingState(model, frozen, adamw, extra_parts), steps, sampler.per_epoch)
+    first_step = observer.start(state, steps, sampler.per_epoch)
     device = next(model.clip.parameters()).device
-
-    def autocast() -> AbstractContextManager:
-        return autocast_to(cfg.precision, device.type)
-
     columns = list_columns(method, run.method)
 
     def views_at(step: int) -> Views:
         return check_columns(method.views(run.method, Step(step, sampler.per_epoch)), columns, step)
 
-    gradient_computer = accumulate.GradientComputer(
-        model.clip, frozen, autocast, cfg.micro_batch, extra_parts, cfg.text_groups
-    )
+    gradient_computer = build_computer(state, cfg)
     losses = LossCheck(adamw)
     workers = observer.count_workers(cfg, device.type, loader.picture_bytes(sampler, views_at(0), model))
     model.clip.train()
@@ -260,6 +248,34 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
             norm = update(model, adamw, lr, cfg, extra_parts)
             numbers = losses.read_numbers(terms, norm, model.clip.logit_scale.exp(), extra_parts) if reads else None
             observer.after_step(step, batch, views, numbers, lr)
+    leave_training(model, cfg)
+    return model
+
+
+def start_state(run: Run, method: Method, model: ClipModel) -> TrainingState:
+    """Return a run's state before its first step; `model` is changed in place to what is trained."""
+    cfg = run.train
+    seed = run.cell.seed
+    if cfg.precision in towers.WEIGHT_TYPES:
+        towers.cast_weights(model.clip, cfg.precision)
+    frozen = optimiser.freeze(model.clip, cfg, seed)
+    extra_parts = extras.create_extras(method, run.method, model, seed, cfg.precision == FLOAT16)
+    if method.keeps_heads(run.method):
+        model = replace(model, head=extra_parts.heads)
+    if cfg.checkpoint_activations:
+        towers.checkpoint_activations(model.clip)
+    return TrainingState(model, frozen, optimiser.adamw(model.clip, cfg, extra_parts.parameters()), extra_parts)
+
+
+def build_computer(state: TrainingState, cfg: Train) -> accumulate.GradientComputer:
+    """Return what computes the gradients of each step."""
+    clip = state.model.clip
+    autocast = functools.partial(autocast_to, cfg.precision, clip.logit_scale.device.type)
+    return accumulate.GradientComputer(clip, state.frozen, autocast, cfg.micro_batch, state.extras, cfg.text_groups)
+
+
+def leave_training(model: ClipModel, cfg: Train) -> None:
+    """Undo what training sets on a model: weights of fewer bits, activations computed again, compiled blocks."""
     model.clip.float()
     if cfg.checkpoint_activations:
         towers.checkpoint_activations(model.clip, False)
@@ -267,18 +283,17 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
         towers.compile_blocks(model.clip, False)
     if model.head is not None:
         model.head.eval()
-    return model
 
 
+@dataclass
 class LossCheck:
     """Notices a loss that is not finite, without a wait for the device at every step.
 
     The optimiser's step is skipped by the device itself then, so that the weights stay those before that step.
     """
 
-    def __init__(self, adamw: torch.optim.Adam) -> None:
-        self.adamw = adamw
-        self.unchecked: list[tuple[int, Terms, Tensor]] = []
+    adamw: torch.optim.Adam
+    unchecked: list[tuple[int, Terms, Tensor]] = field(default_factory=list)
 
     def add(self, step: int, terms: Terms) -> None:
         """Take in the terms of a step, before the optimiser makes it."""
@@ -288,22 +303,20 @@ class LossCheck:
             # torch's fused step looks at it
             self.adamw.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
 
-    def check(self) -> None:
-        """Raise InfiniteLoss for the first step since the last check whose loss is not finite."""
-        self._read()
-
     def read_numbers(self, terms: Terms, norm: Tensor, scale: Tensor, extra_parts: Extras = extras.NONE) -> StepNumbers:
         """Check, and return the numbers of the last step, by one copy from their device."""
         loss_scale = extra_parts.loss_scale
         scaling = {"loss_scale": loss_scale.factor, "skipped_steps": loss_scale.skipped_steps} if loss_scale else {}
-        norm_value, scale_value, *values = self._read(norm, scale, *terms.values(), *scaling.values())
-        by_name = dict(zip([*terms, *scaling], values, strict=True))
-        return StepNumbers(
-            {name: by_name[name] for name in terms}, norm_value, scale_value, {name: by_name[name] for name in scaling}
-        )
+        norm_value, scale_value, *values = self.check(norm, scale, *terms.values(), *scaling.values())
+        term_values = dict(zip(terms, values, strict=False))  # those of `scaling` are behind
+        scaling_values = dict(zip(scaling, values[len(terms) :], strict=True))
+        return StepNumbers(term_values, norm_value, scale_value, scaling_values)
 
-    def _read(self, *scalars: Tensor) -> list[float]:
-        """Return the values of tensors of one number. Raises InfiniteLoss as `check` does."""
+    def check(self, *scalars: Tensor) -> list[float]:
+        """Return the values of tensors of one number.
+
+        Raises InfiniteLoss for the first step since the last check whose loss is not finite.
+        """
         flags = [is_finite for *_, is_finite in self.unchecked]
         values = torch.stack([tensor.detach().double().reshape(()) for tensor in (*flags, *scalars)]).cpu().tolist()
         for (step, terms, _), is_finite in zip(self.unchecked, values, strict=False):
@@ -327,7 +340,7 @@ def update(model: ClipModel, adamw: torch.optim.Adam, lr: float, cfg: Train, ext
     """Take one optimiser step along the gradients that are there; return their norm before clipping, a scalar."""
     for group in adamw.param_groups:
         group["lr"] = lr
-    parameters = [*model.clip.parameters(), *(p for _, p in extra_parts.parameters())]
+    parameters = [*model.clip.parameters(), *dict(extra_parts.parameters()).values()]
     trained = [p for p in parameters if p.grad is not None]
     if extra_parts.loss_scale:
         extra_parts.loss_scale.divide_gradients(trained)
@@ -349,7 +362,7 @@ def finish_weights(run: Run, root: Path, model: ClipModel, adapter: Path) -> Non
     lora.save_and_merge(model.clip, adapter)
     alpha = run.train.average_alpha
     if alpha < 1:
-        backbone = _load_backbone(Inputs(root, run.cell).backbone, run.train)
+        backbone = load_backbone(Inputs(root, run.cell).backbone, run.train)
         load_method(run.method_name).adapt(run.method, backbone, run.cell.seed)
         start = backbone.clip.state_dict()
         trained = {name: value.cpu() for name, value in model.clip.state_dict().items()}

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -49,6 +50,7 @@ from compclip.train.batch import (
     Batch,
     Concepts,
     PictureBlock,
+    RegionView,
     TextBlock,
     View,
 )
@@ -75,11 +77,12 @@ def windowed_order(sizes: Sequence[int], seed: int, epoch: int) -> np.ndarray:
     rng = np.random.default_rng((seed, epoch, 1 << 41))
     ends = np.cumsum(sizes)
     shards = rng.permutation(len(sizes))
-    windows = [shards[i : i + WINDOW] for i in range(0, len(shards), WINDOW)]
-    windows_of_samples = [
-        np.concatenate([np.arange(ends[s] - sizes[s], ends[s], dtype=np.uint32) for s in w]) for w in windows
-    ]
-    return np.concatenate([rng.permutation(window) for window in windows_of_samples])
+    samples_of_shard = np.split(np.arange(ends[-1], dtype=np.uint32), ends[:-1])
+    order = []
+    for start in range(0, len(shards), WINDOW):
+        window = [samples_of_shard[shard] for shard in shards[start : start + WINDOW]]
+        order.append(rng.permutation(np.concatenate(window)))
+    return np.concatenate(order)
 
 
 class EpochSampler:
@@ -90,21 +93,21 @@ class EpochSampler:
     """
 
     def __init__(self, maker: ViewMaker, batch_size: int, rank: int = 0, world: int = 1, shuffle: str = "full") -> None:
-        if len(maker.data) < batch_size:
-            count = len(maker.data)
-            raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
-        if batch_size % world:
-            raise UserError(
-                f"train.batch_size={batch_size}: not a multiple of the {world} processes of this run; "
-                "change one of them"
-            )
+        count = len(maker.data)
+        fault = ""
+        if count < batch_size:
+            fault = f"the data has {count} samples; lower the batch size"
+        elif batch_size % world:
+            fault = f"not a multiple of the {world} processes of this run; change one of them"
+        if fault:
+            raise UserError(f"train.batch_size={batch_size}: {fault}")
         self.maker = maker
         self.batch_size = batch_size
-        self.per_epoch = len(maker.data) // batch_size
-        full = functools.partial(full_order, len(maker.data), maker.seed)
-        self._order = functools.lru_cache(2)(
-            full if shuffle == "full" else functools.partial(windowed_order, maker.data.sizes, maker.seed)
-        )
+        self.per_epoch = count // batch_size
+        order = functools.partial(full_order, count, maker.seed)
+        if shuffle != "full":
+            order = functools.partial(windowed_order, maker.data.sizes, maker.seed)
+        self._order = functools.lru_cache(2)(order)
         self.first = rank * batch_size // world
         self.share = batch_size // world
         self._warned = False
@@ -118,21 +121,22 @@ class EpochSampler:
         epoch, step_in_epoch = divmod(step, self.per_epoch)
         start = step_in_epoch * self.batch_size + self.first
         dropped: Counter[str] = Counter()
-        samples = [self._readable(position, epoch, views, dropped) for position in range(start, start + self.share)]
-        rows = [row for _, row in samples]
-        for index, _ in samples if views.neighbours else ():
+        indices = []
+        rows = []
+        for position in range(start, start + self.share):
+            index, row = self._readable(position, epoch, views, dropped)
+            indices.append(index)
+            rows.append(row)
+        for index in indices if views.neighbours else ():
             for neighbour in self.maker.neighbours(index, epoch, views.neighbours):
                 try:
                     rows.append(self.maker.view(neighbour, epoch, views))
                 except ImageError as error:
                     dropped[f"neighbour_{error.reason}"] += 1
-        missing = sum(picture is None for row in rows for picture in row.negative_images)
-        if missing:
-            dropped["negative_image_missing"] += missing
-        left = sum(row.faults.get(REGION_LEFT, 0) for row in rows)
-        if left:
-            dropped[REGION_LEFT] += left
-        return rows, dropped
+        for row in rows:
+            dropped["negative_image_missing"] += row.negative_images.count(None)
+            dropped[REGION_LEFT] += row.faults.get(REGION_LEFT, 0)
+        return rows, +dropped  # without zeros
 
     def _readable(self, position: int, epoch: int, views: Views, dropped: Counter[str]) -> tuple[int, View]:
         """Return the first sample from a position on whose picture can be read, and its view.
@@ -154,16 +158,14 @@ class EpochSampler:
         raise UserError("no picture of the data can be read; check data.<name>.images")
 
 
+@dataclass(frozen=True)
 class _Steps(Dataset[Batch | str]):
     """The batch of a step, as torch's loader asks for it: by number."""
 
-    def __init__(
-        self, sampler: EpochSampler, views_at: Callable[[int], Views], model: ClipModel, count_parts: CountParts
-    ) -> None:
-        self.sampler = sampler
-        self.views_at = views_at
-        self.model = model
-        self.count_parts = count_parts
+    sampler: EpochSampler
+    views_at: Callable[[int], Views]
+    model: ClipModel
+    count_parts: CountParts
 
     def make(self, step: int) -> Batch:
         """Return the batch of a step."""
@@ -241,8 +243,9 @@ def _find_killing_signal(workers: Sequence[BaseProcess]) -> str:
     for worker in workers:
         if connection.wait([worker.sentinel], 0):
             worker.join()
-    codes = [worker.exitcode or 0 for worker in workers]
-    return signal.Signals(-min(codes)).name if min(codes) < 0 else ""
+        if worker.exitcode and worker.exitcode < 0:
+            return signal.Signals(-worker.exitcode).name
+    return ""
 
 
 def _set_up_worker(_worker: int) -> None:
@@ -289,13 +292,11 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
     }
     pictures = {}
     if views.negative_images:
-        pictures[NEGATIVE_IMAGES] = _stack_pictures([row.negative_images for row in rows], model)
+        mask_BJ, shown_pictures = _flatten_rows([row.negative_images for row in rows], None)
+        pictures[NEGATIVE_IMAGES] = _stack_pictures(shown_pictures, mask_BJ, model)
     if views.regions:
-        texts[REGION_TEXTS] = _tokenize_regions(rows, views.regions, model, length)
-        pictures[REGIONS] = _place_regions(rows)
-        if views.regions.crops:
-            crops = [[region.crop if region else None for region in row.regions] for row in rows]
-            pictures[REGION_CROPS] = replace(_stack_pictures(crops, model), mask_BJ=pictures[REGIONS].mask_BJ)
+        texts[REGION_TEXTS], region_pictures = _lay_out_regions(rows, views.regions, model, length)
+        pictures |= region_pictures
     for name in views.named_texts:
         texts[name] = _tokenize_texts([row.texts[name] for row in rows], model, length)
     return Batch(
@@ -311,31 +312,39 @@ def collate(rows: list[View], views: Views, model: ClipModel, dropped: dict[str,
 
 def _cut_texts(texts: dict[str, TextBlock], model: ClipModel) -> dict[str, TextBlock]:
     """Return blocks of texts as long as the longest text; only the CPU can tell that without a wait."""
-    lengths = {name: towers.measure_lengths(model.clip, block.ids) for name, block in texts.items()}
-    T = max(int(length.max()) for length in lengths.values() if length.numel())
+    T = 0
+    lengths = {}
+    for name, block in texts.items():
+        length = towers.measure_lengths(model.clip, block.ids)
+        lengths[name] = length.numpy()
+        if length.numel():
+            T = max(T, int(length.max()))
     blocks = {}
     for name, block in texts.items():
         # copies: a worker that sends a tensor moves it to shared memory and frees what a view of it would see
         encoded = None if block.mask is None else block.mask.numpy().copy()
-        blocks[name] = TextBlock(block.ids[..., :T].contiguous(), block.mask, encoded, lengths[name].numpy())
+        blocks[name] = TextBlock(block.ids[..., :T].contiguous(), block.mask, encoded, lengths[name])
     return blocks
 
 
-def _tokenize_regions(rows: list[View], asked: Regions, model: ClipModel, length: int) -> TextBlock:
-    """Return the texts of all regions; none of a region that is not there."""
-    absent = (None,) * asked.texts
-    texts = [region.texts if region else absent for row in rows for region in row.regions]
-    block = _tokenize_texts(texts, model, length)
-    shape = (len(rows), asked.count)
+def _lay_out_regions(
+    rows: list[View], asked: Regions, model: ClipModel, length: int
+) -> tuple[TextBlock, dict[str, PictureBlock]]:
+    """Return the texts of all regions, their boxes and, where asked for, each as a picture.
+
+    A region that is not there is the whole picture, without a text.
+    """
+    absent = RegionView(WHOLE, (None,) * asked.texts)
+    mask_BR, regions = _flatten_rows([row.regions for row in rows], absent)
+    shape = tuple(mask_BR.shape)
+    block = _tokenize_texts([region.texts for region in regions], model, length)
     assert block.mask is not None
-    return TextBlock(block.ids.unflatten(0, shape), block.mask.unflatten(0, shape))
-
-
-def _place_regions(rows: list[View]) -> PictureBlock:
-    """Return the boxes of all regions: the whole picture where there is none."""
-    boxes = [[region.box if region else WHOLE for region in row.regions] for row in rows]
-    mask_BR = torch.tensor([[region is not None for region in row.regions] for row in rows])
-    return PictureBlock(mask_BR, box_BJ4=torch.tensor(boxes, dtype=torch.float32))
+    texts = TextBlock(block.ids.unflatten(0, shape), block.mask.unflatten(0, shape))
+    box_A4 = torch.tensor([region.box for region in regions], dtype=torch.float32)
+    pictures = {REGIONS: PictureBlock(mask_BR, box_BJ4=box_A4.unflatten(0, shape))}
+    if asked.crops:
+        pictures[REGION_CROPS] = _stack_pictures([region.crop for region in regions], mask_BR, model)
+    return texts, pictures
 
 
 def _tokenize_targets(rows: list[View], target: Target, model: ClipModel) -> Tensor:
@@ -350,18 +359,23 @@ def _tokenize_targets(rows: list[View], target: Target, model: ClipModel) -> Ten
     return ids_BL.masked_fill(~mask_BL, -1)
 
 
-def _stack_pictures(pictures_BJ: Sequence[Sequence[Image.Image | None]], model: ClipModel) -> PictureBlock:
-    """Return pictures beside those of the batch, grey where one is missing."""
-    mask_BJ = torch.tensor([[picture is not None for picture in pictures] for pictures in pictures_BJ])
+def _flatten_rows(values_BJ: Sequence[Sequence[Any]], absent: Any) -> tuple[Tensor, list[Any]]:
+    """Return which values are there [B, J], not None, and all B * J in a row, `absent` in place of the others."""
+    values_A = list(itertools.chain.from_iterable(values_BJ))
+    is_there_A = [value is not None for value in values_A]
+    mask_BJ = torch.tensor(is_there_A, dtype=torch.bool).reshape(len(values_BJ), -1)
+    return mask_BJ, [absent if value is None else value for value in values_A]
+
+
+def _stack_pictures(pictures_A: list[Image.Image | None], mask_BJ: Tensor, model: ClipModel) -> PictureBlock:
+    """Return B * J pictures beside those of the batch, grey where one is missing."""
     blank = Image.new("RGB", (model.image_size, model.image_size), "grey")
-    flat = [picture or blank for pictures in pictures_BJ for picture in pictures]
-    return PictureBlock(mask_BJ, model.stack_pictures(flat).unflatten(0, tuple(mask_BJ.shape)))
+    image_A3HW = model.stack_pictures([picture or blank for picture in pictures_A])
+    return PictureBlock(mask_BJ, image_A3HW.unflatten(0, tuple(mask_BJ.shape)))
 
 
 def _tokenize_texts(texts_BK: list[tuple[str | None, ...]], model: ClipModel, length: int) -> TextBlock:
-    mask_BK = torch.tensor([[t is not None for t in texts] for texts in texts_BK], dtype=torch.bool)
-    mask_BK = mask_BK.reshape(len(texts_BK), -1)
-    flat = [t or "" for texts in texts_BK for t in texts]
+    mask_BK, flat = _flatten_rows(texts_BK, "")
     ids = model.tokenize(flat) if flat else torch.zeros(0, length, dtype=torch.long)
     return TextBlock(ids.reshape(*mask_BK.shape, ids.shape[-1]), mask_BK)
 
@@ -374,7 +388,8 @@ def _locate_concepts(rows: list[View], views: Views, model: ClipModel, length: i
     for owner, row in enumerate(rows):
         for start, end in row.concepts:
             # positions of the span's tokens, the last exclusive: no tokenizer joins tokens across words
-            first, last = (model.starts + model.count_tokens(row.caption[:character]) for character in (start, end))
+            first = model.starts + model.count_tokens(row.caption[:start])
+            last = model.starts + model.count_tokens(row.caption[:end])
             if first < last < length:
                 spans.append((first, last))
                 texts.append(row.caption[start:end])

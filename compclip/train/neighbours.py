@@ -50,8 +50,8 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
     """Make what is missing for pairs of data and backbone; gives what was made. Raises UserError for missing inputs."""
     records = read_neighbours_record(root)
     new_pairs = []
-    for data, backbone in pairs:
-        inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone, data, 0))
+    for data_name, backbone_name in pairs:
+        inputs = Inputs(root, Cell(SafeName(PRETRAINED, "method"), backbone_name, data_name, 0))
         pictures = run_store.hash_pictures(inputs)
         record = records.get(inputs.pair, {})
         is_current = record.get("code") == code and record.get("inputs") == pictures.all
@@ -64,17 +64,16 @@ def write_missing(pairs: list[tuple[SafeName, SafeName]], code: str, root: Path 
 
 
 def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
-    """Write the neighbours of one pair; gives what is to be known of them."""
+    """Write the neighbours of one pair; return the counts of samples and of unreadable pictures."""
     from compclip.model import backbone  # takes seconds to load, and most grids ask for no neighbours
     from compclip.train import distributed
 
-    data = PreparedDataset(inputs.data)
-    near_NK, unreadable = compute_neighbours(
-        backbone.load(inputs.backbone, device=distributed.process_device()), data, inputs.root / SPOOL
-    )
+    prepared = PreparedDataset(inputs.data)
+    model = backbone.load(inputs.backbone, device=distributed.process_device())
+    near_NK, unreadable = compute_neighbours(model, prepared, inputs.root / SPOOL)
     with atomic(inputs.neighbours) as tmp, open(tmp, "wb") as file:
         np.save(file, near_NK)
-    return {"samples": len(data), "unreadable": unreadable}
+    return {"samples": len(prepared), "unreadable": unreadable}
 
 
 def main(argv: list[str]) -> int:
@@ -84,7 +83,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backbone", help="with --data: by the pictures' vectors of this backbone")
     args = parser.parse_args(argv)
     if bool(args.data) != bool(args.backbone):
-        raise UserError("--data and --backbone: belong together; give both or neither")
+        parser.error("--data and --backbone: belong together; give both or neither")
     if args.data:
         pair = safe_names.parse_name(args.data, "--data"), safe_names.parse_name(args.backbone, "--backbone")
         new_pairs = write_missing([pair], plan.hash_stage_code(STAGE))
@@ -159,14 +158,19 @@ def compute_neighbours(model: ClipModel, data: PreparedDataset, spool: Path) -> 
 
 def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> VectorFile:
     """Encode every picture in float32, and write the embeddings to `file` in the order of the samples."""
+    from compclip.model import towers
+
     there_N = torch.zeros(len(data), dtype=torch.bool)
     samples_done = 0
     width = 1
     model.clip.eval()
+    device = next(model.clip.parameters()).device
     for pictures in _read_pictures(model, data):
         readable = [index for index, picture in enumerate(pictures) if picture]
         if readable:
-            vectors_BD = _encode(model, [picture for picture in pictures if picture])
+            pixels = model.pixels(list(filter(None, pictures))).to(device)
+            with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+                vectors_BD = towers.encode_images(model.clip, pixels)[0].float().cpu()
             if not torch.isfinite(vectors_BD).all():
                 raise UserError(f"{model.source}: gives embeddings that are not numbers; use another backbone")
             width = vectors_BD.shape[1]
@@ -178,14 +182,6 @@ def embed_pictures(model: ClipModel, data: PreparedDataset, file: IO[bytes]) -> 
     file.truncate(4 * width * len(data))
     file.flush()
     return VectorFile(file, width, there_N)
-
-
-def _encode(model: ClipModel, pictures: list[Image]) -> Tensor:
-    from compclip.model import towers
-
-    device = next(model.clip.parameters()).device
-    with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        return towers.encode_images(model.clip, model.pixels(pictures).to(device))[0].float().cpu()
 
 
 def _read_pictures(model: ClipModel, data: PreparedDataset) -> Iterator[list[Image | None]]:
@@ -231,7 +227,9 @@ def _find_nearest_of_group(
         for first in range(start, stop, ROWS):
             rows = slice(first - start, min(first + ROWS, stop) - start)
             score_RC = (group_GD[rows] @ columns_CD.T).masked_fill_(~there_N[low:high], -torch.inf)
-            _exclude_itself(score_RC, first, low)
+            last = max(first, low, min(rows.stop + start, high))
+            itself = torch.arange(max(first, low), last, device=device)
+            score_RC[itself - first, itself - low] = -torch.inf
             best_GK[rows], number_GK[rows] = _merge(best_GK[rows], number_GK[rows], score_RC, low)
     return number_GK
 
@@ -243,13 +241,6 @@ def _read_group(vectors: VectorFile, start: int, stop: int, device: torch.device
         high = min(low + COLUMNS, stop)
         group_GD[low - start : high - start] = vectors.block(low, high)
     return group_GD
-
-
-def _exclude_itself(score_RC: Tensor, first: int, low: int) -> None:
-    """Set the score of each vector with itself to -inf, in a block of vectors `first` … against `low` …"""
-    rows, columns = score_RC.shape
-    itself = torch.arange(max(first, low), max(first, low, min(first + rows, low + columns)), device=score_RC.device)
-    score_RC[itself - first, itself - low] = -torch.inf
 
 
 def _merge(best_RK: Tensor, number_RK: Tensor, score_RC: Tensor, low: int) -> tuple[Tensor, Tensor]:

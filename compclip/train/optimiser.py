@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -58,11 +58,10 @@ def _is_later_layer(name: str, text_layers: int) -> bool:
 
 def count_parameters(clip: nn.Module) -> dict[str, int]:
     """Return how many numbers are trained, and how many the plain model has."""
-    sizes = [p.numel() for name, p in clip.named_parameters() if name not in lora.adapter_parameters(clip)]
-    return {
-        "trained_parameters": sum(p.numel() for p in clip.parameters() if p.requires_grad),
-        "parameters": sum(sizes),
-    }
+    adapter = lora.adapter_parameters(clip)
+    trained_count = sum(p.numel() for p in clip.parameters() if p.requires_grad)
+    plain_count = sum(p.numel() for name, p in clip.named_parameters() if name not in adapter)
+    return {"trained_parameters": trained_count, "parameters": plain_count}
 
 
 def adamw(clip: nn.Module, cfg: Train, extra_parameters: Iterable[tuple[str, nn.Parameter]] = ()) -> torch.optim.Adam:
@@ -77,20 +76,23 @@ def adamw(clip: nn.Module, cfg: Train, extra_parameters: Iterable[tuple[str, nn.
     return kind(groups, lr=cfg.lr, betas=(cfg.beta1, cfg.beta2), eps=cfg.eps, fused=True)
 
 
-def list_decayed(clip: nn.Module, which: str, parameters: Iterable[tuple[str, nn.Parameter]]) -> frozenset[str]:
+def list_decayed(clip: nn.Module, which: str, parameters: Sequence[tuple[str, nn.Parameter]]) -> frozenset[str]:
     """Return the names of the parameters that weight decay shrinks: of `matrices`, of `all`, or of `all_but_norms`.
 
     The last are those of transformers' Trainer (`get_decay_parameter_names`): neither norms nor biases. Vectors beside
     the model count as norms.
     """
+    names = frozenset(dict(parameters))
     if which == "all":
-        return frozenset(name for name, _ in parameters)
+        return names
     matrices = frozenset(name for name, parameter in parameters if parameter.ndim >= 2)
     if which == "matrices":
         return matrices
-    norms = [name for name, module in clip.named_modules() if isinstance(module, nn.LayerNorm | nn.BatchNorm2d)]
-    vectors = {name for name, _ in clip.named_parameters() if name.rpartition(".")[0] not in norms}
-    return frozenset(name for name, _ in parameters if "bias" not in name and name in vectors | matrices)
+    decayed = set(dict(clip.named_parameters()))
+    for module_name, module in clip.named_modules():
+        if isinstance(module, nn.LayerNorm | nn.BatchNorm2d):
+            decayed -= set(dict(module.named_parameters(module_name, recurse=False)))
+    return frozenset(name for name in names & (decayed | matrices) if "bias" not in name)
 
 
 def learning_rate(step: int, steps: int, cfg: Train) -> float:
@@ -134,12 +136,11 @@ class PhaseKeeper:
         phases = set(phases)
         if lora.adapter_parameters(clip) and any(phase.restarted for phase in phases):
             raise UserError("train.lora: a tower that starts anew has no adapter; leave it out")
-        self.first = {
-            name: parameter.detach().clone()
-            for phase in phases
-            if phase.start == "first"
-            for name, parameter in self._parameters(phase.restarted)
-        }
+        self.first = {}
+        for phase in phases:
+            if phase.start == "first":
+                for name, parameter in self._parameters(phase.restarted):
+                    self.first[name] = parameter.detach().clone()
 
     def restart(self, phase: Phase) -> None:
         """Let parts start anew; what is drawn comes from torch's generator, which the caller has seeded."""
@@ -161,8 +162,9 @@ class PhaseKeeper:
         for name, parameter in self.clip.named_parameters():
             if tower(name) in parts and parameter.requires_grad:
                 yield name, parameter
+        beginnings = tuple(f"{part}." for part in parts)
         for name, parameter in self.extras.parameters():
-            if any(f"{name}.".startswith(f"{part}.") for part in parts):
+            if name.startswith(beginnings) or name in parts:
                 yield name, parameter
 
     def _draw(self, part: str) -> None:
@@ -170,16 +172,13 @@ class PhaseKeeper:
         if part.startswith("heads."):
             _reset_layers(self.extras.heads.get_submodule(part.removeprefix("heads.")))  # type: ignore[union-attr]
             return
-        for module in _list_text_modules(self.clip):
+        clip = self.clip
+        for module in [clip.text] if hasattr(clip, "text") else [clip.transformer, clip.ln_final]:
             _reset_layers(module)
         projection = getattr(getattr(self.clip, "text", self.clip), "text_projection", None)
         if isinstance(projection, Tensor) and projection.requires_grad:
             bound = len(projection) ** -0.5  # of nn.Linear
             nn.init.uniform_(projection, -bound, bound)
-
-
-def _list_text_modules(clip: ClipModule) -> list[nn.Module]:
-    return [clip.text] if hasattr(clip, "text") else [clip.transformer, clip.ln_final]
 
 
 def _reset_layers(module: nn.Module) -> None:

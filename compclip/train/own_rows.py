@@ -32,46 +32,27 @@ def cross_attended(f: Features) -> Tensor:
     if not dist.is_initialized():
         return losses.cross_attended(f.patch_BND, f.concept_MD, f.owner_M, f.scale, f.bias)
     start = sum(f.images_by_rank[: dist.get_rank()])
-    concept_MD = _SumOfSlopes.apply(_with_slope(f.concept_MD))
+    # with a slope on every process: all of them wait for each other in its sum
+    concept_MD = f.concept_MD if f.concept_MD.requires_grad else f.concept_MD.detach().requires_grad_()
+    concept_MD = distributed.ChangedSlope.apply(concept_MD, _sum_slopes)
     scale = _undo_share(f.scale)
     bias = _undo_share(f.bias)
     return _SumOfValues.apply(losses.cross_attended(f.patch_BND, concept_MD, f.owner_M - start, scale, bias))
 
 
-def _with_slope(x: Tensor) -> Tensor:
-    """Return a tensor with a slope on every process: all of them wait for each other in `_SumOfSlopes`."""
-    return x if x.requires_grad else x.detach().requires_grad_()
-
-
 def _undo_share(parameter: Tensor) -> Tensor:
     """Return a shared parameter whose slope here is this process's rows' alone: `gather_features` divides it."""
-    return _Multiplied.apply(parameter) if dist.is_initialized() else parameter
+    if not dist.is_initialized():
+        return parameter
+    return distributed.ChangedSlope.apply(parameter, lambda slope: slope * dist.get_world_size())
 
 
-class _Multiplied(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        return slope * dist.get_world_size()
-
-
-class _SumOfSlopes(torch.autograd.Function):
-    """The same rows on every process, with the sum of all processes' slopes."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        return rows.view_as(rows)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        total = slope.to(
-            torch.promote_types(slope.dtype, torch.float32), memory_format=torch.contiguous_format, copy=True
-        )
-        dist.all_reduce(total)
-        return total.to(slope.dtype)
+def _sum_slopes(slope: Tensor) -> Tensor:
+    """Return the sum of all processes' slopes of rows that are the same on each."""
+    wide = torch.promote_types(slope.dtype, torch.float32)
+    total = slope.to(wide, memory_format=torch.contiguous_format, copy=True)
+    dist.all_reduce(total)
+    return total.to(slope.dtype)
 
 
 class _SumOfValues(torch.autograd.Function):

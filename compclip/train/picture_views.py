@@ -7,6 +7,7 @@ others are tall.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.nn import functional as F
+from torchvision.transforms.functional import center_crop
 
 from compclip.base.errors import UserError
 from compclip.data.sample import Region
@@ -65,8 +67,11 @@ def open_torch_fit(preprocess: Mapping[str, Any]) -> Fit:
     def fit(picture: Image.Image) -> Image.Image:
         if picture.size == (width, height):
             return picture
-        size = (width, height) if mode == "squash" else scale_shorter_side(picture.size, width)
-        return crop_centre(resize_by_torch(picture, size, kernel), (width, height))
+        size = (width, height)
+        if mode == "shortest":  # the longer side is rounded down, as torchvision does
+            shorter = min(picture.size)
+            size = (int(width * picture.width / shorter), int(width * picture.height / shorter))
+        return center_crop(resize_by_torch(picture, size, kernel), [height, width])
 
     return fit
 
@@ -79,22 +84,9 @@ def find_shown_part(size: Size, mode: str) -> tuple[float, float, float, float]:
     if mode == "squash":
         return 0.0, 0.0, 1.0, 1.0
     extent = min(size) if mode == "shortest" else max(size)
-    across, down = (extent / side / 2 for side in size)
+    across = extent / size[0] / 2
+    down = extent / size[1] / 2
     return 0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down
-
-
-def scale_shorter_side(size: Size, side: int) -> Size:
-    """Return a size whose shorter side is `side`, the longer one rounded down, as torchvision does."""
-    width, height = size
-    return (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
-
-
-def crop_centre(picture: Image.Image, size: Size) -> Image.Image:
-    """Return the middle of a picture, rounded as torchvision does."""
-    if picture.size == size:
-        return picture
-    left, upper = (int(round((have - want) / 2.0)) for have, want in zip(picture.size, size, strict=True))
-    return picture.crop((left, upper, left + size[0], upper + size[1]))
 
 
 # CLIC's composites: two pictures of one orientation in one square, and the partners of a caption (CLIC Sec. 3.1, B.4).
@@ -121,12 +113,12 @@ def join_pictures(
     return square
 
 
+@dataclass
 class Partners:
     """The captions that may be a composite's second half, with pictures of the first one's orientation."""
 
-    def __init__(self, data: PreparedDataset, seed: int) -> None:
-        self.data = data
-        self.seed = seed
+    data: PreparedDataset
+    seed: int
 
     @cached_property
     def _by_orientation(self) -> tuple[np.ndarray, np.ndarray]:
@@ -160,8 +152,11 @@ class Partners:
         """
         rng = np.random.default_rng((self.seed, *caption, SHARED))
         wide = bool(self.data.wide[caption[0]])
-        pools = [self.data.sharing(noun, wide) for noun in self.data.nouns(*caption)]
-        pools = [pool for pool in pools if len(pool) > 1]
+        pools = []
+        for noun in self.data.nouns(*caption):
+            pool = self.data.sharing(noun, wide)
+            if len(pool) > 1:
+                pools.append(pool)
         partners: dict[int, Caption] = {}
         for _ in range(TRIES if pools else 0):
             pool = pools[int(rng.integers(len(pools)))]
@@ -185,20 +180,31 @@ def draw_regions(
     regions: Sequence[Region], part: Part, asked: Regions, rng: np.random.Generator
 ) -> tuple[list[DrawnRegion], int]:
     """Draw regions of those that a part of the picture shows, at most as many as are asked for; count the others."""
-    placed = [(region, box) for region in regions if (box := place_box(region.box, part))]
-    chosen_regions = [placed[i] for i in rng.permutation(len(placed))[: asked.count]]
-    texts = [draw_texts(region, asked.negatives, rng) for region, _ in chosen_regions]
-    with_texts = [(box, text, region.box) for (region, box), text in zip(chosen_regions, texts, strict=True)]
-    return with_texts, len(regions) - len(placed)
+    shown_regions = []
+    for region in regions:
+        box = place_box(region.box, part)
+        if box:
+            shown_regions.append((region, box))
+    drawn: list[DrawnRegion] = []
+    for number in rng.permutation(len(shown_regions))[: asked.count]:
+        region, box = shown_regions[number]
+        drawn.append((box, draw_texts(region, asked.negatives, rng), region.box))
+    return drawn, len(regions) - len(shown_regions)
 
 
 def place_box(box: Part, part: Part) -> Part | None:
     """Return a box of the picture in shares of a part of it, cut at its edges; None where it has left the part."""
     x0, y0, x1, y1 = part
-    left, right = (min(max((x - x0) / (x1 - x0), 0.0), 1.0) for x in (box[0], box[2]))
-    upper, lower = (min(max((y - y0) / (y1 - y0), 0.0), 1.0) for y in (box[1], box[3]))
+    left = _share_between(box[0], x0, x1)
+    right = _share_between(box[2], x0, x1)
+    upper = _share_between(box[1], y0, y1)
+    lower = _share_between(box[3], y0, y1)
     seen = (right - left) * (x1 - x0) * (lower - upper) * (y1 - y0)
     return (left, upper, right, lower) if seen >= LEAST_SEEN * (box[2] - box[0]) * (box[3] - box[1]) else None
+
+
+def _share_between(x: float, start: float, end: float) -> float:
+    return min(max((x - start) / (end - start), 0.0), 1.0)
 
 
 def draw_texts(region: Region, negatives: int, rng: np.random.Generator) -> tuple[str | None, ...]:

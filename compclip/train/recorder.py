@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import math
 import signal
 import sys
 import time
@@ -72,25 +73,11 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
     except SystemExit:
         recorder.writer.finish()  # an error of it matters more than the signal
         raise
-    except InfiniteLoss as error:
-        step, terms = error.args
-        total = sum(term.item() for term in terms.values())
-        named = [f"{name}={term.item()}" for name, term in terms.items() if not torch.isfinite(term)]
-        raise UserError(
-            f"train: the loss is {total} at step {step + 1}: {', '.join(named) or 'the sum of finite terms'}; "
-            f"lower train.lr={run.train.lr}, or repair that term"
-        ) from None
-    except torch.OutOfMemoryError as error:
-        _, total_bytes = read_memory(torch.device(distributed.process_device()))
-        processes = distributed.current_process().world
-        raise UserError(throughput.describe_out_of_memory(run, processes, total_bytes, error)) from None
     except Exception as error:
-        if not type(error).__module__.startswith(COMPILERS):
+        line = _describe_error(run, error)
+        if not line:
             raise
-        reason = one_line(str(error))[:200]
-        raise UserError(
-            f"train.compile=true: torch cannot compile this backbone's blocks here; set train.compile: false ({reason})"
-        ) from error
+        raise UserError(line) from error
     finally:
         with contextlib.suppress(UserError):  # the run ends by another one
             recorder.writer.close()
@@ -98,6 +85,27 @@ def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Re
             signal.signal(number, handler)
         if recorder.log:
             recorder.log.close()
+
+
+def _describe_error(run: Run, error: Exception) -> str:
+    """Return the line for an error of a step that the run's settings explain; "" for others."""
+    if isinstance(error, InfiniteLoss):
+        step, terms = error.args
+        values = {name: term.item() for name, term in terms.items()}
+        infinite = [f"{name}={value}" for name, value in values.items() if not math.isfinite(value)]
+        return (
+            f"train: the loss is {sum(values.values())} at step {step + 1}: "
+            f"{', '.join(infinite) or 'the sum of finite terms'}; lower train.lr={run.train.lr}, or repair that term"
+        )
+    if isinstance(error, torch.OutOfMemoryError):
+        _, total_bytes = read_memory(torch.device(distributed.process_device()))
+        return throughput.describe_out_of_memory(run, distributed.current_process().world, total_bytes, error)
+    if type(error).__module__.startswith(COMPILERS):
+        reason = one_line(str(error))[:200]
+        return (
+            f"train.compile=true: torch cannot compile this backbone's blocks here; set train.compile: false ({reason})"
+        )
+    return ""
 
 
 class Recorder(Observer):
@@ -128,7 +136,8 @@ class Recorder(Observer):
         self.arithmetic = fine_tuning.describe_arithmetic()
         if self.is_first:
             # the counts of a checkpoint are those of all processes: the first goes on from them
-            self.counts = {kind: Counter(header.get(kind, {})) for kind in checkpoint.COUNTS}
+            for kind, numbers in self.counts.items():
+                numbers.update(header.get(kind, {}))
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             warn_of_phases(self.run, steps, per_epoch)
             warn_of_stages(self.run, steps, per_epoch)
@@ -145,21 +154,23 @@ class Recorder(Observer):
 
     def compute_loss(self, method: Method, cfg: Any, step: Step, f: Features) -> Terms:
         """Return the terms. Raises UserError, with the place, where the loss fails or gives something else."""
+        terms: Any = None
+        cause = None
         try:
             terms = method.loss(f, cfg=cfg, step=step)
-        except (UserError, torch.OutOfMemoryError):
-            raise
+            fault = _find_fault(terms)
         except Exception as error:
-            place = _locate_error(error, method.module)
-            why = one_line(f"{type(error).__name__}: {error}")
-            raise UserError(f"{place}: {why}; repair the loss of method {method.name!r}") from error
-        fault = _find_fault(terms)
-        if fault:
-            first_line = inspect.unwrap(method.loss).__code__.co_firstlineno
-            raise UserError(
-                f"{method.module.__file__}:{first_line}: {fault}; repair the loss of method {method.name!r}"
-            )
-        return terms
+            if isinstance(error, UserError | torch.OutOfMemoryError):
+                raise
+            cause = error
+            fault = one_line(f"{type(error).__name__}: {error}")
+        if not fault:
+            return terms
+        if cause:
+            place = _locate_error(cause, method.module)
+        else:
+            place = f"{method.module.__file__}:{inspect.unwrap(method.loss).__code__.co_firstlineno}"
+        raise UserError(f"{place}: {fault}; repair the loss of method {method.name!r}") from cause
 
     def before_batch(self, step: int) -> None:
         """Call `on_step` in the first process, and begin to measure how long the batch is waited for.
@@ -313,9 +324,8 @@ class MetricsLog:
 
             self.bar = tqdm(total=steps, initial=steps_done, unit="step", dynamic_ncols=True)
         text = read_text(path) if path.exists() else ""
-        complete_lines = text[: text.rfind("\n") + 1].splitlines()  # a kill may cut the last one
-        lines = [line for line in complete_lines if json.loads(line)["step"] <= steps_done]
-        write_atomic(path, "".join(line + "\n" for line in lines))
+        complete_lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)  # a kill may cut the last one
+        write_atomic(path, "".join(line for line in complete_lines if json.loads(line)["step"] <= steps_done))
 
     def write(self, step: int, numbers: StepNumbers, lr: float, shares: dict[str, float] | None = None) -> None:
         """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed;

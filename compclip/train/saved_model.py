@@ -18,31 +18,16 @@ from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_bytes, write_atomic, write_json
 from compclip.base.shared_folders import make_folder
 from compclip.interface.method import load_method
-from compclip.model import lora, towers
+from compclip.model import lora
 from compclip.runs.run_folder import Inputs
 from compclip.train import checkpoint, distributed, fine_tuning
-from compclip.train.fine_tuning import Observer, TrainingState
 from compclip.train.recorder import OnStep, do_nothing, recording
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from compclip.config.grid import Run
-    from compclip.config.sections import Train
     from compclip.model.clip_model import ClipModel
     from compclip.runs.run_folder import RunFolder
     from compclip.runs.run_store import StoredRun
-
-
-def leave_training(model: ClipModel, cfg: Train) -> None:
-    """Undo what training sets on a model: weights of fewer bits, activations computed again, compiled blocks."""
-    model.clip.float()
-    if model.head is not None:
-        model.head.eval()
-    if cfg.checkpoint_activations:
-        towers.checkpoint_activations(model.clip, False)
-    if cfg.compile:
-        towers.compile_blocks(model.clip, False)
 
 
 def save_model(run: Run, root: Path, model: ClipModel, checkpoint: Path) -> None:
@@ -64,40 +49,23 @@ def link_equal_files(checkpoint: Path, inputs: Inputs) -> None:
 # The model of a run that is not finished, as its newest checkpoint has it; nothing is trained.
 
 
-class StateRestored(Exception):
-    """The state is read and no step is to be taken. Arguments: the model, steps done, steps in all."""
-
-
-class StateReader(Observer):
-    """Ends a training where it would begin, with the newest checkpoint of a folder restored."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def start(self, state: TrainingState, steps: int, per_epoch: int) -> int:
-        """Raise StateRestored. Raises UserError where no checkpoint can be read."""
-        header = checkpoint.read(self.folder, state.model.clip, state.adamw, extra_parts=state.extras)
-        if not header:
-            raise UserError(f"{self.folder}: no checkpoint that can be read yet; try again")
-        raise StateRestored(state.model, header["step"], steps)
-
-
 def load_model(run: Run, root: Path, folder: RunFolder) -> tuple[ClipModel, int, int]:
     """Return the model as it would be saved, the steps that it has had, and those of the whole run.
 
     Raises UserError where the run has no checkpoint that can be read, or its data are not there.
     """
-    threads = torch.get_num_threads()
-    try:
-        fine_tuning.fine_tune(run, root, StateReader(folder.path))
-    except StateRestored as restored:
-        model, step, steps = restored.args
-    else:
+    method = load_method(run.method_name)
+    if not method.TRAINS:
         raise UserError(f"{folder.path}: its method trains nothing; wait until it is finished")
-    finally:
-        torch.set_num_threads(threads)
-    leave_training(model, run.train)
-    return model, step, steps
+    inputs = Inputs(root, run.cell)
+    model = fine_tuning.load_backbone(inputs.backbone, run.train, distributed.process_device())
+    sampler = fine_tuning.build_sampler(run, method, model, inputs)
+    state = fine_tuning.start_state(run, method, model)
+    header = checkpoint.read(folder.path, state.model.clip, state.adamw, extra_parts=state.extras)
+    if not header:
+        raise UserError(f"{folder.path}: no checkpoint that can be read yet; try again")
+    fine_tuning.leave_training(state.model, run.train)
+    return state.model, header["step"], fine_tuning.total_steps(run.train, sampler.per_epoch)
 
 
 # Weights at shares of a training, each a finished run's folder: store/<run key>/snapshots/<share>/final/.
@@ -137,7 +105,7 @@ class SnapshotWriter:
         links.remove(final.path)
         with torch.random.fork_rng():
             finished = replace(model, clip=copy.deepcopy(model.clip), head=copy.deepcopy(model.head))
-            leave_training(finished, run.run.train)
+            fine_tuning.leave_training(finished, run.run.train)
             save_model(run.run, run.root, finished, final.checkpoint)
         link_equal_files(final.checkpoint, Inputs(run.root, run.cell))
         write_atomic(final.config, run.config_text())

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from compclip.interface.views import Step, Views
-from compclip.model import clip_model, towers
+from compclip.model import clip_model
 from compclip.model.clip_model import ClipModel
 from compclip.model.tokenizers import TokenLayout
-from compclip.train import accumulate, extras, fake_device, fine_tuning, optimiser
+from compclip.train import extras, fake_device, fine_tuning
 from compclip.train.batch import (
     CAPTION,
     CONCEPT,
@@ -90,15 +90,9 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
     """
     cfg = run.train
     model = build_model(run, method, model_cfg, device)
-    frozen = optimiser.freeze(model.clip, cfg, run.cell.seed)
-    scales_loss = cfg.precision == fine_tuning.FLOAT16
-    extra_parts = extras.create_extras(method, run.method, model, run.cell.seed, scales_loss)
-    if cfg.checkpoint_activations:
-        towers.checkpoint_activations(model.clip)
-    adamw = optimiser.adamw(model.clip, cfg, extra_parts.parameters())
-    losses = fine_tuning.LossCheck(adamw)
-    autocast = functools.partial(fine_tuning.autocast_to, cfg.precision, torch.device(device).type)
-    computer = accumulate.GradientComputer(model.clip, frozen, autocast, cfg.micro_batch, extra_parts, cfg.text_groups)
+    state = fine_tuning.start_state(run, method, model)
+    losses = fine_tuning.LossCheck(state.adamw)
+    computer = fine_tuning.build_computer(state, cfg)
     model.clip.train()
     batches: dict[Views, Batch] = {}  # the last one
 
@@ -109,10 +103,10 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
             batches.clear()
             batch = build_batch(views, cfg.batch_size, model)
             batches[views] = batch if device == "cpu" else batch.pin_memory()
-        adamw.zero_grad(set_to_none=True)
+        state.adamw.zero_grad(set_to_none=True)
         loss = functools.partial(method.loss, cfg=run.method, step=step)
         losses.add(number, computer.compute_gradients(batches[views], views, loss))
-        fine_tuning.update(model, adamw, cfg.lr, cfg, extra_parts)
+        fine_tuning.update(model, state.adamw, cfg.lr, cfg, state.extras)
         losses.unchecked.clear()
 
     return take_step
@@ -128,8 +122,6 @@ def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any], device: 
     clip.layout = TokenLayout()
     model = ClipModel(clip, None, None, cfg, {}, "")
     extras.prepare_model(method, run.method, model, run.cell.seed)
-    if run.train.precision in towers.WEIGHT_TYPES:
-        towers.cast_weights(clip, run.train.precision)
     return model
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.benchmark import Timer
 
 from compclip.base import messages, worker_processes
 from compclip.config.grid import Run
@@ -20,33 +21,21 @@ from compclip.runs import gpus
 from compclip.train import loader
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from compclip.config.sections import Train
 
 
 SIDES = {"cpu": 512, "cuda": 8192}  # of the square matrices that the rate is measured with
-REPEATS = 5
-ENOUGH_S = 0.1  # of time behind the first repeat: a CPU without units for bfloat16 takes seconds for one
+ENOUGH_S = 0.1  # of time: a CPU without units for bfloat16 takes seconds for one product
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Return floating-point operations a second of a large matrix product, the best of a few."""
     side = SIDES.get(device.type, SIDES["cpu"])
-    a = torch.ones(side, side, device=device, dtype=dtype)
-    seconds: list[float] = []
-    while len(seconds) < REPEATS and sum(seconds[1:]) < ENOUGH_S:
-        seconds.append(_time_call(lambda: a @ a, device))
-    return 2 * side**3 / min(seconds)
-
-
-def _time_call(work: Callable[[], object], device: torch.device) -> float:
-    started = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    square = torch.ones(side, side, device=device, dtype=dtype)
+    timer = Timer("square @ square", globals={"square": square}, num_threads=torch.get_num_threads())
+    return 2 * side**3 / min(timer.blocked_autorange(min_run_time=ENOUGH_S).times)
 
 
 class Meter:
@@ -138,7 +127,7 @@ def count_workers(configured: int | None, device: str, batch_bytes: int) -> int:
         return configured or 0
     env = os.environ
     cores = len(os.sched_getaffinity(0)) // int(env.get("LOCAL_WORLD_SIZE", 1))  # torchrun's, whose processes share
-    cores = min(int(env.get(name, cores)) for name in ("SLURM_CPUS_PER_TASK", gpus.CORES))
+    cores = min(int(env.get("SLURM_CPUS_PER_TASK", cores)), int(env.get(gpus.CORES, cores)))
     free = worker_processes.measure_free()
     fitting = cores if free is None else free // 2 // (loader.AHEAD * batch_bytes)
     return max(1, min(cores - 1, fitting))
@@ -171,7 +160,8 @@ def find_micro_batch(peak: Callable[[int], int], size: int, below: int, usable: 
     Powers of two and divisors of `size`, the rows of a batch, are tried. The peak is convex in it, so that no
     larger one fits than a line through two peaks above says.
     """
-    candidates = sorted({n for n in range(1, size // 2 + 1) if n < below and (size % n == 0 or n & (n - 1) == 0)})
+    largest = min(size // 2, below - 1)
+    candidates = [n for n in range(1, largest + 1) if size % n == 0 or n & (n - 1) == 0]
     peaks: list[tuple[int, int]] = []
     while candidates:
         micro_batch = candidates.pop()
@@ -192,8 +182,10 @@ def _solve_line(right: tuple[int, int], left: tuple[int, int], height: int) -> f
 def count_turns(method: Method, cfg: Any) -> int:
     """Return after how many steps a method's views come again: 2 where composites and single pictures take turns."""
     kinds = [method.views(cfg, Step(number, 2 * LONGEST_TURN)).work_kind() for number in range(2 * LONGEST_TURN)]
-    turns = range(1, LONGEST_TURN + 1)
-    return next((t for t in turns if all(kinds[i] == kinds[i % t] for i in range(len(kinds)))), LONGEST_TURN)
+    for turns in range(1, LONGEST_TURN):
+        if kinds[turns:] == kinds[:-turns]:
+            return turns
+    return LONGEST_TURN
 
 
 def gather_rows(method: Method, processes: int) -> Method:
@@ -214,10 +206,9 @@ def _widen(f: Features, processes: int) -> Features:
 
     Patches and tokens too, so that for methods with `own_tokens` a loss's cost is an upper bound.
     """
-    import torch
 
     def widen(_name: str, value: Tensor, _kind: Kind) -> Tensor:
-        return torch.cat([value, *(torch.zeros_like(value) for _ in range(processes - 1))])
+        return torch.cat([value, value.new_zeros((processes - 1) * len(value), *value.shape[1:])])
 
     return replace(change_rows(f, widen), teacher=f.teacher and _widen(f.teacher, processes))
 

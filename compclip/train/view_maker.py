@@ -7,6 +7,7 @@ the other methods of the grid. H, W pixels.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import zlib
 from collections import Counter
@@ -88,9 +89,15 @@ class TrueTexts:
             if text is not None:
                 self._by_start.setdefault(reader.start(text), []).append(text)
 
-    def __contains__(self, text: str) -> bool:
+    def __contains__(self, text: str | None) -> bool:
+        if text is None:
+            return False
         alike = self._by_start.get(self._reader.start(text), ())
         return any(self._reader.reads_alike(text, true_text) for true_text in alike)
+
+    def mask(self, texts: Texts) -> Texts:
+        """Return texts with None in place of those that the model reads as a true one."""
+        return tuple(None if text in self else text for text in texts)
 
 
 # streams of a sample's randomness beside that of its texts
@@ -106,6 +113,7 @@ RATIO = (3 / 4, 4 / 3)  # width to height
 
 Texts = tuple[str | None, ...]  # None where a rule gave nothing
 Draw = Callable[[np.random.Generator], "str | None"]
+Streams = Callable[[int], np.random.Generator]  # of one sample in one epoch, by the numbers above
 
 
 @dataclass(frozen=True)
@@ -160,40 +168,30 @@ def _load_picture(sample: Sample) -> Image.Image:
     return images.load_image(sample.picture)
 
 
+@dataclass
 class ViewMaker:
     """Makes views of a training set.
 
     `load` opens the picture of a sample, of which `crop` takes a random part, unless it becomes part of a composite,
     whose parts `resize` scales. Without `crop`, `fit` brings it to the model's size, if that is not left to the batch;
     either as `fit_mode` says ("shortest", …).
-    `near` has the numbers of each sample's nearest ones, nearest first. `reader` knows which texts the model reads as
-    one.
+    `nearest` has the numbers of each sample's nearest ones. `reader` knows which texts the model reads as one.
     """
 
-    def __init__(
-        self,
-        data: PreparedDataset,
-        seed: int,
-        side: int,
-        load: Callable[[Sample], Image.Image] = _load_picture,
-        crop: RandomResizedCrop | None = None,
-        nearest: Sequence[Sequence[int]] | np.ndarray = (),
-        resize: Resize = resize_by_pillow,
-        fit: Fit | None = None,
-        fit_mode: str = "shortest",
-        reader: ContextReader = PLAIN_READER,
-    ) -> None:
-        self.data = data
-        self.seed = seed
-        self.side = side
-        self.load = load
-        self.crop = crop
-        self.near = nearest
-        self.resize = resize
-        self.fit = fit
-        self.fit_mode = fit_mode
-        self.reader = reader
-        self.partners = Partners(data, seed)
+    data: PreparedDataset
+    seed: int
+    side: int
+    load: Callable[[Sample], Image.Image] = _load_picture
+    crop: RandomResizedCrop | None = None
+    nearest: Sequence[Sequence[int]] | np.ndarray = ()
+    resize: Resize = resize_by_pillow
+    fit: Fit | None = None
+    fit_mode: str = "shortest"
+    reader: ContextReader = PLAIN_READER
+
+    def __post_init__(self) -> None:
+        """Prepare the draws of partners."""
+        self.partners = Partners(self.data, self.seed)
 
     def view(self, index: int, epoch: int, views: Views) -> View:
         """Return the view of sample `index`. Raises ImageError where a picture cannot be read.
@@ -216,19 +214,12 @@ class ViewMaker:
         """Mask the negatives that the model reads as a true text; count those that are written otherwise."""
         true_texts = TrueTexts((view.caption, *view.positives), self.reader)
         as_written = TrueTexts((view.caption, *view.positives), PLAIN_READER)
-        masked = [text for text in view.negatives if text is not None and text in true_texts]
-        negatives = tuple(None if text in masked else text for text in view.negatives)
-        cut = sum(text not in as_written for text in masked)
+        negatives = true_texts.mask(view.negatives)
+        cut = negatives.count(None) - as_written.mask(view.negatives).count(None)
         return replace(view, negatives=negatives, faults={**view.faults, CUT + "negatives": cut})
 
     def _single(
-        self,
-        index: int,
-        which: int,
-        picture: Image.Image,
-        views: Views,
-        rng: np.random.Generator,
-        generator: Callable[[int], np.random.Generator],
+        self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator, generator: Streams
     ) -> View:
         caption = _cut_caption(self.data.annotation(index, which), views)
         clic_ends = views.ends == sentences.CLIC_ENDS
@@ -239,7 +230,8 @@ class ViewMaker:
         named = dict(texts.named)
         if views.target:
             which_read = int(generator(READ).integers(self.data.captions(index)))
-            named[TARGET] = (text if views.target.is_shown else self._wording(index, which_read, views),)
+            caption_read = _cut_caption(self.data.annotation(index, which_read), views)
+            named[TARGET] = (text if views.target.is_shown else _in_case(caption_read.text, views),)
         cropping = generator(CROPS)
         shown_picture, part = self._show(picture, views, cropping)
         regions, regions_left = self._regions(index, picture, part, views, generator)
@@ -256,17 +248,15 @@ class ViewMaker:
         )
 
     def _draw_texts(
-        self,
-        index: int,
-        caption: Annotation,
-        views: Views,
-        rng: np.random.Generator,
-        generator: Callable[[int], np.random.Generator],
+        self, index: int, caption: Annotation, views: Views, rng: np.random.Generator, generator: Streams
     ) -> _RuleTexts:
         """Return what all rules make of a caption."""
-        false = [rule(caption, rng) for rule in views.negatives]
+        false: list[str | None] = []
+        redraws: list[Draw] = []
+        for rule in views.negatives:
+            false.append(rule(caption, rng))
+            redraws.append(functools.partial(rule, caption))
         true = [rule(caption, rng) for rule in views.positives]
-        redraws: list[Draw] = [functools.partial(rule, caption) for rule in views.negatives]
         named: dict[str, Texts] = {}
         pictures: Sequence[int] = range(views.negative_images)
         sample = SampleTexts(caption, functools.partial(self._read_captions, index, views))
@@ -284,27 +274,16 @@ class ViewMaker:
         """Return all captions of a picture, as the views cut them."""
         return [_cut_caption(self.data.annotation(index, i), views) for i in range(self.data.captions(index))]
 
-    def _draw_false(
-        self,
-        true_texts: TrueTexts,
-        texts: _RuleTexts,
-        views: Views,
-        generator: Callable[[int], np.random.Generator],
-    ) -> Texts:
+    def _draw_false(self, true_texts: TrueTexts, texts: _RuleTexts, views: Views, generator: Streams) -> Texts:
         """Return the false texts; those that the model reads as a true one are drawn anew where their rule can."""
-        if not any(text is not None and text in true_texts for text in texts.false):
+        if not any(text in true_texts for text in texts.false):
             return texts.false
         again = generator(DRAWN_AGAIN)
         pairs = zip(texts.false, texts.redraws, strict=True)
         return tuple(_draw_other(text, true_texts, draw, again, views) for text, draw in pairs)
 
     def _draw_true(
-        self,
-        caption_text: str,
-        positives: Texts,
-        caption: Annotation,
-        views: Views,
-        generator: Callable[[int], np.random.Generator],
+        self, caption_text: str, positives: Texts, caption: Annotation, views: Views, generator: Streams
     ) -> tuple[Texts, int]:
         """Return the positives without those that the model reads as the caption, though written otherwise; count them.
 
@@ -318,13 +297,16 @@ class ViewMaker:
         if not any(map(is_cut, positives)):
             return positives, 0
         again = generator(TRUE_DRAWN_AGAIN)
-        draws: list[Draw] = [functools.partial(rule, caption) for rule in views.positives]
-        draws += [_draw_nothing] * (len(positives) - len(draws))
-        drawn = [
-            _draw_other(text, read_as_caption, draw, again, views) if is_cut(text) else text
-            for text, draw in zip(positives, draws, strict=True)
-        ]
-        return tuple(None if is_cut(text) else text for text in drawn), sum(map(is_cut, drawn))
+        drawn: list[str | None] = []
+        cut = 0
+        for text, rule in itertools.zip_longest(positives, views.positives):  # texts of groups are not drawn again
+            if rule and is_cut(text):
+                text = _draw_other(text, read_as_caption, functools.partial(rule, caption), again, views)
+            if is_cut(text):
+                cut += 1
+                text = None
+            drawn.append(text)
+        return tuple(drawn), cut
 
     def _show(self, picture: Image.Image, views: Views, rng: np.random.Generator) -> tuple[Image.Image, Part]:
         """Return the picture as it is shown, and which part of it that is."""
@@ -339,42 +321,26 @@ class ViewMaker:
         return self.crop.cut(picture, box, self.side), (left / width, upper / height, right / width, lower / height)
 
     def _regions(
-        self,
-        index: int,
-        picture: Image.Image,
-        part: Part,
-        views: Views,
-        generator: Callable[[int], np.random.Generator],
+        self, index: int, picture: Image.Image, part: Part, views: Views, generator: Streams
     ) -> tuple[tuple[RegionView | None, ...], int]:
         """Return regions that the part of the picture shows, and how many of the picture it does not show."""
         if not views.regions:
             return (), 0
         asked = views.regions
         drawn_regions, unseen_count = draw_regions(self.data.regions(index), part, asked, generator(REGIONS))
-        regions = [
-            RegionView(
-                box,
-                self._mask_region_texts(_apply_case(texts, views)),
-                cut_region(picture, stored_box, asked.crops, self.side, self.resize),
-            )
-            for box, texts, stored_box in drawn_regions
-        ]
+        regions = []
+        for box, drawn_texts, stored_box in drawn_regions:
+            texts = _apply_case(drawn_texts, views)
+            captions = texts[:2]  # behind them are false texts, of which none may be read as one of them
+            false_texts = TrueTexts(captions, self.reader).mask(texts[2:])
+            crop = cut_region(picture, stored_box, asked.crops, self.side, self.resize)
+            regions.append(RegionView(box, captions + false_texts, crop))
         return (*regions, *[None] * (asked.count - len(regions))), unseen_count
-
-    def _mask_region_texts(self, texts: Texts) -> Texts:
-        """Return a region's texts without false ones that the model reads as one of its captions."""
-        captions = TrueTexts(texts[:2], self.reader)
-        false_texts = (None if text is not None and text in captions else text for text in texts[2:])
-        return (*texts[:2], *false_texts)
-
-    def _wording(self, index: int, which: int, views: Views) -> str:
-        """Return one of a picture's captions as the views want it: cut and in their case."""
-        return _in_case(_cut_caption(self.data.annotation(index, which), views).text, views)
 
     def neighbours(self, index: int, epoch: int, count: int) -> list[int]:
         """Draw `count` different samples of those nearest to one, anew in each epoch; fewer where it has fewer."""
         rng = sample_generator(self.seed, epoch, self.data.sample(index).id, NEAR)
-        return [int(neighbour) for neighbour in rng.permutation(self.near[index])[:count]]
+        return rng.permutation(self.nearest[index])[:count].tolist()
 
     def _crop_picture(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
         if self.crop:
@@ -386,13 +352,13 @@ class ViewMaker:
     ) -> Iterator[Image.Image | None]:
         """Yield pictures stored with a sample by number, and None for one that is missing or cannot be read."""
         locations = self.data.negative_images(index) if count else ()
-        stored = [locations[number] if number < len(locations) else ImageLocation("") for number in numbers]
-        for location in stored:
+        for number in numbers:
+            location = locations[number] if number < len(locations) else ImageLocation("")
             try:
                 yield self._crop_picture(images.load_image(location), rng)
             except ImageError:
                 yield None
-        yield from [None] * (count - len(stored))
+        yield from [None] * (count - len(numbers))
 
     def _composite(self, index: int, which: int, picture: Image.Image, views: Views, rng: np.random.Generator) -> View:
         composite = views.composite
@@ -422,8 +388,10 @@ class ViewMaker:
         selected = sentences.select(self.data.annotation(index, which))
         if len(selected) > 1:
             return selected
-        other_captions = (self.data.annotation(index, j) for j in range(self.data.captions(index)) if j != which)
-        return selected + tuple(s for a in other_captions for s in sentences.select(a))
+        for caption in range(self.data.captions(index)):
+            if caption != which:
+                selected += sentences.select(self.data.annotation(index, caption))
+        return selected
 
 
 @dataclass(frozen=True)
@@ -446,7 +414,7 @@ def _draw_other(
 ) -> str | None:
     """Return a text, drawn anew up to ten times while it is one of `true_texts`."""
     for _ in range(TRIES):
-        if text is None or text not in true_texts:
+        if text not in true_texts:
             break
         other = draw(rng)
         text = text if other is None else _in_case(other, views)

@@ -16,33 +16,26 @@ def count_up(ids: torch.Tensor) -> np.ndarray:
     return np.arange(ids.shape[:-1].numel()).reshape(ids.shape[:-1])
 
 
+def with_gaps(batch: Batch) -> Batch:
+    """Every second negative is not there."""
+    return change_texts(batch, NEGATIVE, encoded=count_up(batch.negative_BKL) % 2 == 0)
+
+
+def with_lengths(batch: Batch) -> Batch:
+    """Texts of several lengths, which the host knows."""
+    batch = change_texts(batch, NEGATIVE, length=4 + count_up(batch.negative_BKL) % 7)
+    return change_texts(batch, CAPTION, length=5 + count_up(batch.text_BL))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "change"), [("negclip", "bf16", with_gaps), ("fsc_clip", "grouped", with_lengths)]
+)
 @pytest.mark.usefixtures("first_step")
-def test_a_gpu_is_not_waited_for(monkeypatch):
+def test_a_gpu_is_not_waited_for(monkeypatch, name, kind, change):
     """Fewer operations, and the index is copied from pinned memory."""
-    plain, build_batch = simulate(load_method("negclip")), simulated_step.build_batch
-
-    def build_with_gaps(*args) -> Batch:
-        batch = build_batch(*args)
-        return change_texts(batch, NEGATIVE, encoded=count_up(batch.negative_BKL) % 2 == 0)
-
-    monkeypatch.setattr(simulated_step, "build_batch", build_with_gaps)
-    cost = simulate(load_method("negclip"))
-    assert (cost.waits, cost.blocking_copies) == ({}, {})
-    assert cost.flops < plain.flops
-
-
-@pytest.mark.usefixtures("first_step")
-def test_groups_of_texts_are_not_waited_for(monkeypatch):
-    """Their lengths are the host's: fewer operations, and the index is copied from pinned memory."""
     monkeypatch.setitem(KINDS, "grouped", {**KINDS["cached"], "text_groups": 3})
-    plain, build_batch = simulate(load_method("fsc_clip"), "grouped"), simulated_step.build_batch
-
-    def build_with_lengths(*args) -> Batch:
-        batch = build_batch(*args)
-        batch = change_texts(batch, NEGATIVE, length=4 + count_up(batch.negative_BKL) % 7)
-        return change_texts(batch, CAPTION, length=5 + count_up(batch.text_BL))
-
-    monkeypatch.setattr(simulated_step, "build_batch", build_with_lengths)
-    cost = simulate(load_method("fsc_clip"), "grouped")
+    plain, build_batch = simulate(load_method(name), kind), simulated_step.build_batch
+    monkeypatch.setattr(simulated_step, "build_batch", lambda *args: change(build_batch(*args)))
+    cost = simulate(load_method(name), kind)
     assert (cost.waits, cost.blocking_copies) == ({}, {})
     assert cost.flops < plain.flops

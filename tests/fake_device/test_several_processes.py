@@ -67,6 +67,6 @@ def test_gradients_are_summed_without_a_copy_of_all(messages):
             parameter.grad = torch.empty_like(parameter)
         ledger.reset_counts()
         before = ledger.bytes_in_use
-        distributed.sum_gradients(module)
+        distributed.GradientSums(module).finish()
         assert messages.count(("reduce", fake_device.NAME)) == 3
         assert ledger.peak_bytes - before <= 1.1 * distributed.IN_FLIGHT * distributed.BUCKET_BYTES

@@ -92,19 +92,18 @@ class FaultyMethod(Method):
         return self.plain.loss(f, cfg, step)
 
 
-def test_a_value_that_a_loss_reads_is_a_wait():
-    cost = simulate(FaultyMethod(lambda f: f.scale.item()))
-    assert [place.partition(":")[0] for place in cost.waits] == ["test_steps.py"]
-
-
-def test_a_mask_as_an_index_is_a_wait():
-    cost = simulate(FaultyMethod(lambda f: f.text_BD[f.scale > torch.zeros(6, device=f.scale.device)]))
-    assert sum(cost.waits.values()) == 1
-
-
-def test_an_index_of_the_cpu_is_a_blocking_copy():
-    cost = simulate(FaultyMethod(lambda f: f.text_BD[torch.zeros(3, dtype=torch.long)]))
-    assert sum(cost.blocking_copies.values()) == 1
+@pytest.mark.parametrize(
+    ("fault", "waits", "copies"),
+    [
+        (lambda f: f.scale.item(), 1, 0),
+        (lambda f: f.text_BD[f.scale > torch.zeros(6, device=f.scale.device)], 1, 0),  # a mask as an index
+        (lambda f: f.text_BD[torch.zeros(3, dtype=torch.long)], 0, 1),  # an index of the CPU
+    ],
+)
+def test_a_wait_of_a_loss_is_counted(fault, waits, copies):
+    cost = simulate(FaultyMethod(fault))
+    assert (sum(cost.waits.values()), sum(cost.blocking_copies.values())) == (waits, copies)
+    assert {place.partition(":")[0] for place in (*cost.waits, *cost.blocking_copies)} == {"test_steps.py"}
 
 
 def test_a_tensor_of_the_cpu_is_refused():

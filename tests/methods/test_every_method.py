@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from types import ModuleType
 
@@ -17,6 +18,7 @@ from compclip.interface.views import Views
 from tests.methods.conftest import drawn
 
 NAMES = plugins.list_plugins("compclip.methods")
+FREE_TEXTS = {("read_clip", "decoder"), *(("released", field) for field in ("path", "model", "tokenizer"))}
 
 
 def method(name: str) -> Method:
@@ -34,6 +36,34 @@ def test_config_is_a_frozen_dataclass_with_the_papers_defaults(name):
     for field in fields(cfg):
         with pytest.raises(FrozenInstanceError):
             setattr(cfg, field.name, getattr(cfg, field.name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_field_refuses_what_it_cannot_be(name):
+    """No number, fewer than none, a name that is none: each in one line that begins with field and value."""
+    wrong_values = {float: math.nan, int: -1, str: "no_such"}
+    for field in fields(method(name).Config):
+        value = wrong_values.get(type(field.default))
+        if value is not None and (name, field.name) not in FREE_TEXTS:
+            with pytest.raises(UserError, match=f"^{field.name}={value}: "):
+                method(name).Config(**{field.name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "rule"),
+    [
+        ("fsc_clip", "gamma", -1.0, ">= 0"),
+        ("fsc_clip", "lambda_local", math.inf, "finite"),
+        ("fsc_clip", "epsilon", 1.0, "< 1"),
+        ("clic", "positives", 0, ">= 1"),
+        ("clic", "positives", 1, "lambda_uni=1.0"),  # CLIC's term compares two of them
+        ("c2lip", "concepts", "pool", "did you mean 'pooled'"),
+    ],
+)
+def test_a_refused_value_is_told_with_its_rule(name, field, value, rule):
+    with pytest.raises(UserError, match=rule) as caught:
+        method(name).Config(**{field: value})
+    assert f"{field}={value}" in str(caught.value)
 
 
 @pytest.mark.parametrize("step", [0, 1])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from compclip.base.errors import UserError
 from compclip.interface.views import Views
 from compclip.methods import finetune, pretrained
 
@@ -12,11 +9,6 @@ from compclip.methods import finetune, pretrained
 def test_views_are_the_caption_alone():
     assert finetune.views(finetune.Config(), 0) == Views(caption="full")
     assert finetune.views(finetune.Config(caption="first"), 0) == Views(caption="first")
-
-
-def test_an_unknown_caption_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="caption=frist: must be one of full, first; did you mean 'first'"):
-        finetune.Config(caption="frist")
 
 
 def test_pretrained_has_nothing_to_train():

@@ -142,11 +142,6 @@ def test_what_is_not_refused_trains():
         ({"place": "globl", "negatives": "clic"}, "place=globl: unknown part 'globl'; did you mean 'global'"),
         ({"place": "local", "negatives": "clic+clic"}, "negatives=clic[+]clic: names a part twice; name it once"),
         ({"place": "local", "negatives": "clic+"}, "negatives=clic[+]: unknown part ''"),
-        ({"steps": "composite"}, "steps=composite: must be one of single, composites"),
-        ({"gamma": -1.0}, "gamma=-1.0: must be >= 0"),
-        ({"epsilon": 1.0}, "epsilon=1.0: must be >= 0 and < 1"),
-        ({"lambda_cont": float("nan")}, "lambda_cont=nan: must be >= 0 and finite"),
-        ({"positives": 0}, "positives=0: must be >= 1"),
     ],
 )  # fmt: skip
 def test_bad_values_are_refused_by_name(changes, message):

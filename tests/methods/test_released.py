@@ -82,13 +82,9 @@ def test_models_of_their_authors_own_are_scored_by_their_heads(here, capsys):
     file = ["--checkpoint", "models/released/llip.pt", "--model", "quick.json", "--json"]
     assert evaluate_command.main(file) == 0
     assert json.loads(capsys.readouterr().out)["sugarcrepe"]["metrics"] == results["metrics"]
-    saved_config = json.loads(
-        (trained(here, tiny_project.cell("released.fdt")) / "checkpoint/open_clip_config.json").read_text()
-    )
-    assert (
-        saved_config["preprocess_cfg"]["resize_mode"] == "squash"
-        and saved_config["preprocess_cfg"]["interpolation"] == "bilinear"
-    )
+    checkpoint = trained(here, tiny_project.cell("released.fdt")) / "checkpoint"
+    preprocess = json.loads((checkpoint / "open_clip_config.json").read_text())["preprocess_cfg"]
+    assert (preprocess["resize_mode"], preprocess["interpolation"]) == ("squash", "bilinear")
 
 
 def test_a_line_goes_from_the_backbone_to_a_published_checkpoint(here):
@@ -146,8 +142,7 @@ def test_a_missing_file_of_the_catalogue_is_named_with_its_command():
 def test_another_architecture_is_named_before_and_after_it_is_opened(here):
     """By its name with the grid, by its sizes with the file; an activation of its own is no other architecture."""
     where = "grid: methods.released.x on backbones.b"
-    message = r"methods.released.x on backbones.b: is a ViT-B-32-quickgelu, not a ViT-B-16; give it a grid of its own"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"{where}: is a ViT-B-32-quickgelu, not a ViT-B-16"):
         released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-16"), where)
     released.check(released.Config(path="x", model="ViT-B-32-quickgelu"), Backbone("ViT-B-32"), where)
     released.check(released.Config(path="x"), Backbone("ViT-B-16"), where)
@@ -159,9 +154,7 @@ def test_another_architecture_is_named_before_and_after_it_is_opened(here):
     write_json(here / "other.json", other)
     backbone.create("other.json").save("models/released/other")
     variant = "methods.released.variants={other: {path: models/released/other}}"
-    with pytest.raises(
-        UserError, match=r"another architecture than backbone tiny: vision_cfg differ; give released.other"
-    ):
+    with pytest.raises(UserError, match=r"backbone tiny: vision_cfg differ; give released.other"):
         _model("released.other", variant)
 
 
@@ -170,9 +163,7 @@ def test_the_layout_that_is_stated_is_the_one_that_is_there(here):
     variant = f"methods.released.variants={{theirs: {{path: {PATH}, activation: gelu, layout: transformers}}}}"
     with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; repair methods.released.theirs"):
         _model("released.theirs", variant)
-    with pytest.raises(
-        UserError, match=r"variants.theirs.layout=hub: must be one of \"\", open_clip, transformers, towers, file$"
-    ):
+    with pytest.raises(UserError, match=r"variants.theirs.layout=hub: .*, file$"):
         read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, layout: hub}}"])
     with pytest.raises(UserError, match=r"lora_alpha=0.0: must be > 0"):
         read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, lora_alpha: 0}}"])

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from compclip.interface.method import load_method
 from compclip.interface.views import Views
-from compclip.model import towers
-from compclip.train import encode
 from compclip.train.batch import NEGATIVE, POSITIVE, Batch
 from tests import distributed_check
 from tests.distributed_check import CASES, PLAIN_OR_IN_PARTS, run, run_whole_batch
@@ -26,26 +23,3 @@ def without_masked(batch: Batch, views: Views) -> Batch:
 def test_no_loss_looks_at_masked_texts(case, micro):
     """In float64, a masked text of the batch being any text."""
     distributed_check.assert_equal(run_whole_batch(case), run(CASES[case], None, micro=micro, change=without_masked))
-
-
-def count_rows(monkeypatch, batch: Batch) -> int:
-    """How many texts the tower encodes."""
-    rows: list[int] = []
-    encode_texts = towers.encode_texts
-
-    def count(clip, text_BL, *arguments, **options):
-        rows.append(len(text_BL))
-        return encode_texts(clip, text_BL, *arguments, **options)
-
-    monkeypatch.setattr(towers, "encode_texts", count)
-    views = load_method("negclip").views(load_method("negclip").Config(), 0)
-    encode.encode_features(distributed_check.model(bias=False), batch, views)
-    return sum(rows)
-
-
-def test_the_tower_sees_what_is_there(monkeypatch):
-    views = load_method("negclip").views(load_method("negclip").Config(), 0)
-    batch = distributed_check.batch(views)
-    there = len(batch) + sum(int(batch.texts[name].mask.sum()) for name in (NEGATIVE, POSITIVE))
-    assert there < count_rows(monkeypatch, batch)
-    assert count_rows(monkeypatch, without_masked(batch, views)) == there

@@ -38,21 +38,20 @@ def workspace(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
 
 
-def test_arithmetic_is_set_for_a_run_alone(workspace):
+@pytest.mark.parametrize(
+    ("options", "arithmetic", "workspace_size"),
+    [
+        ({"matmul": "high", "deterministic": True}, ["high", True, True], ":4096:8"),
+        ({}, ["highest", False, False], None),
+    ],
+)
+def test_arithmetic_is_set_for_a_run_alone(workspace, options, arithmetic, workspace_size):
+    """By default nothing is rounded, convolutions neither, which torch would round to TF32."""
     before = fine_tuning.describe_arithmetic()
-    with fine_tuning.set_arithmetic(Train(matmul="high", deterministic=True)):
-        expected = {"matmul": "high", "convolutions_in_tf32": True, "deterministic": True}
-        assert fine_tuning.describe_arithmetic() == expected
-        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    with fine_tuning.set_arithmetic(Train(**options)):
+        assert list(fine_tuning.describe_arithmetic().values()) == arithmetic
+        assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == workspace_size
     assert fine_tuning.describe_arithmetic() == before
-
-
-def test_by_default_nothing_is_rounded(workspace):
-    """Convolutions neither, which torch would round to TF32."""
-    with fine_tuning.set_arithmetic(Train()):
-        expected = {"matmul": "highest", "convolutions_in_tf32": False, "deterministic": False}
-        assert fine_tuning.describe_arithmetic() == expected
-    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 
 
 def test_a_run_records_its_arithmetic(here, workspace):

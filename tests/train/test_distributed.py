@@ -251,7 +251,7 @@ def test_gradients_of_two_types_are_summed(tmp_path):
         before[name] = parameter.grad.clone()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
-        distributed.sum_gradients(module)
+        distributed.GradientSums(module).finish()
     finally:
         dist.destroy_process_group()
     for name, parameter in module.named_parameters():

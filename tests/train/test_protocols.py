@@ -5,6 +5,7 @@ B texts, L positions, D dim.
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,15 +62,21 @@ def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeyp
     assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
 
 
+def assert_killed_run_has_the_same_bits(project: Path, folder: Path, method: str, precision: str) -> None:
+    """Train in `folder`/a, and in `folder`/b once more from the checkpoint before the last, as if killed in its step."""
+    options = (do_nothing, f"train.precision={precision}", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
+    uninterrupted = small_training.train(project, method, folder / "a", *options).clip.state_dict()
+    shutil.copytree(folder / "a", folder / "b")
+    (folder / "b" / "step_00000004.safetensors").unlink()
+    again = small_training.train(project, method, folder / "b", *options).clip.state_dict()
+    for name, value in uninterrupted.items():
+        assert value.dtype == torch.float32 or not value.is_floating_point()
+        assert torch.equal(value, again[name]), name
+
+
 def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
-    overrides = ("train.precision=bf16_weights", "train.checkpoint_every_steps=1")
-    uninterrupted = small_training.train(project, "finetune", tmp_path / "a", do_nothing, *overrides)
-    small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
-    (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
-    again = small_training.train(project, "finetune", tmp_path / "b", do_nothing, *overrides)
-    for name, value in uninterrupted.clip.state_dict().items():
-        assert torch.equal(value, again.clip.state_dict()[name]), name
+    assert_killed_run_has_the_same_bits(project, tmp_path, "finetune", "bf16_weights")
     assert checkpoint.KEEP == 2
 
 
@@ -82,14 +89,7 @@ def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, mon
     """It begins with a factor that overflows, is killed after some steps were left out, and logs the same numbers."""
     monkeypatch.chdir(project)
     monkeypatch.setattr(extras, "START", 2.0**35)
-    overrides = ("train.precision=fp16", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
-    uninterrupted = small_training.train(project, "fsc_clip", tmp_path / "a", do_nothing, *overrides)
-    small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
-    (tmp_path / "b" / "step_00000004.safetensors").unlink()  # as if it had been killed in its last step
-    again = small_training.train(project, "fsc_clip", tmp_path / "b", do_nothing, *overrides)
-    for name, value in uninterrupted.clip.state_dict().items():
-        assert value.dtype == torch.float32 or not value.is_floating_point()
-        assert torch.equal(value, again.clip.state_dict()[name]), name
+    assert_killed_run_has_the_same_bits(project, tmp_path, "fsc_clip", "fp16")
     rows, resumed = read_log(tmp_path / "a"), read_log(tmp_path / "b")
     logged_keys = ("loss", "grad_norm", "loss_scale", "skipped_steps")
     assert [[row[key] for key in logged_keys] for row in rows] == [[row[key] for key in logged_keys] for row in resumed]
@@ -131,7 +131,7 @@ def test_averaged_weights_lie_on_the_line(project, tmp_path, monkeypatch):
         assert torch.equal(ends["0.6"][name], value) and torch.equal(ends["0.0"][name], start[name])
 
 
-def test_fewer_positions_keep_what_fits(model):
+def test_fewer_positions_keep_what_fits(model, tmp_path):
     """Embeddings of texts that fit are those of the whole tower; the config and the tokenizer say the new number."""
     before = towers.encode_texts(model.clip, model.tokenize(TEXTS), tokens=True)
     length = model.tokenize(TEXTS).argmax(-1).max().item() + 1
@@ -141,12 +141,9 @@ def test_fewer_positions_keep_what_fits(model):
     for a, b in zip(before, after, strict=True):
         torch.testing.assert_close(a, b)
     assert short.tokenize(["word " * 200])[0, -1] == short.tokenize(["word"]).max()  # the end token stays
-
-
-def test_a_cut_model_is_saved_and_loads(model, tmp_path):
-    clip_model.cut_context(model, 16).save(tmp_path / "cut")
+    short.save(tmp_path / "cut")
     again = backbone.load(tmp_path / "cut")
-    assert again.clip.positional_embedding.shape[0] == 16 == again.tokenize(["a"]).shape[1]
+    assert again.clip.positional_embedding.shape[0] == length == again.tokenize(["a"]).shape[1]
 
 
 @pytest.mark.parametrize("length", [2, 78])
@@ -206,16 +203,8 @@ def t5(tmp_path_factory) -> Path:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     folder = tmp_path_factory.mktemp("t5")
-    cfg = transformers.T5Config(
-        vocab_size=40,
-        d_model=16,
-        d_kv=8,
-        d_ff=16,
-        num_layers=1,
-        num_decoder_layers=1,
-        num_heads=2,
-        decoder_start_token_id=0,
-    )
+    sizes = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_decoder_layers": 1}
+    cfg = transformers.T5Config(**sizes, num_heads=2, decoder_start_token_id=0)
     torch.manual_seed(0)
     transformers.T5ForConditionalGeneration(cfg).save_pretrained(folder)
     words = {w: i for i, w in enumerate(["<pad>", "</s>", "<unk>", "a", "red", "star", "blue", "moon"])}
@@ -244,12 +233,3 @@ def test_a_frozen_t5_reads_as_transformers_own_loss_has_it(t5):
     loss.backward()
     assert text.grad.abs().sum() > 0 and head.project.weight.grad.abs().sum() > 0
     assert all(p.grad is None for p in head.decoder.parameters())
-
-
-def test_heads_are_built_for_the_model(model):
-    from compclip.train import extras
-
-    widths = extras.widths(model)
-    assert (widths.joint, widths.context, widths.vocabulary) == (
-        TINY["embed_dim"], TINY["text_cfg"].get("context_length", 77), TINY["text_cfg"].get("vocab_size", 49408)
-    )  # fmt: skip

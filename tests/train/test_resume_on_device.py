@@ -97,35 +97,6 @@ def test_restored_state_is_where_the_first_step_puts_it(fake_gpu, tmp_path, kind
     assert placement(resumed(kind, tmp_path)) == expected
 
 
-@pytest.mark.skipif(not torch.version.cuda, reason="this build of torch has no CUDA kernels")
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here: the kernel would run")
-def test_the_kernel_takes_the_restored_state(fake_gpu, tmp_path):
-    """torch's wrapper of the fused step asks for one device, and only then for a GPU, which is not here."""
-    state = resumed("full", tmp_path)
-    moments = next(iter(state[2].state.values()))
-    with unset_fake_temporarily():
-        assert "same device" not in refusal({name: stand_in(value) for name, value in moments.items()})
-        assert "state_steps is on cpu" in refusal({"exp_avg": "meta", "exp_avg_sq": "meta", "step": "cpu"})
-
-
-def stand_in(value: torch.Tensor) -> str:
-    """The device that stands for a tensor's own where there is no GPU."""
-    return "meta" if value.device.type == "cuda" else value.device.type
-
-
-def refusal(devices: dict[str, str]) -> str:
-    """Why the CUDA wrapper of the fused step refuses a weight on the stand-in, with its state on these devices."""
-    weight, slope = (torch.zeros((), device="meta") for _ in range(2))
-    state = {name: torch.zeros((), device=device) for name, device in devices.items()}
-    with pytest.raises(RuntimeError) as error:
-        torch.ops.aten._fused_adamw_.default.redispatch(
-            torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA),
-            [weight], [slope], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]],
-            lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
-        )  # fmt: skip
-    return str(error.value)
-
-
 def test_processes_forked_behind_fake_tensors_train(fake_gpu):
     """They bring a GPU for whose thread torch would refuse a fork to train; tests/conftest.py came before."""
     with unset_fake_temporarily():

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import signal
 import threading
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 from compclip.base import files
 from compclip.base.files import fingerprint, read_json
-from compclip.config import grid, read
+from compclip.config import read
 from compclip.config.cell import Cell
 from compclip.data import images
 from compclip.data.prepared_dataset import PreparedDataset
@@ -141,16 +140,6 @@ def test_a_signal_saves_and_stops(here, finished, monkeypatch):
     assert weights(here, FSC_CLIP) == weights(finished, FSC_CLIP)
 
 
-def test_a_finished_run_key_is_not_trained_again(here_finished, monkeypatch):
-    """The second time the files are published without a step."""
-    cell, here = "finetune-tiny-scenes-0", here_finished
-    first = weights(here, cell)
-    shutil.rmtree(here / "runs")
-    monkeypatch.setattr(fine_tuning, "train", None)
-    train_command.main(["--cell", cell])
-    assert weights(here, cell) == first
-
-
 @pytest.mark.parametrize(("cut", "share"), [(0, None), (1, 0.025), (20, 0.5)])
 def test_truncated_pictures_are_counted_replaced_and_said(here, capsys, cut, share):
     """Their heads are in order. The share is of samples, however many pictures are tried for one; a file is named."""
@@ -212,20 +201,24 @@ def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
 def test_the_caption_is_the_same_for_all_methods(every, tmp_path):
     """What a sample says in an epoch does not depend on the negatives that a method asks for."""
     maker = view_maker.ViewMaker(two_captions(train_set(at("finetune-tiny-scenes-0").cell), tmp_path), 0, 64)
-    method_views = [
-        load_method(m).views(grid.resolve(read.load_params("params.yaml"), f"{m}-tiny-scenes-0").method, 0)
-        for m in ("finetune", "negclip", "fsc_clip")
-    ]
+    methods = map(load_method, ("finetune", "negclip", "fsc_clip"))
+    method_views = [method.views(method.Config(), 0) for method in methods]
     for index in range(10):
         assert len({maker.view(index, 0, v).caption for v in method_views}) == 1
 
 
-def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
-    """Patches are dropped as a function of seed and step, also behind a checkpoint; another seed drops others."""
+@pytest.fixture
+def with_dropout(here) -> None:
+    """The backbone drops half of the patches."""
     path = here / "models" / "tiny" / CONFIG
     config = read_json(path)
     config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
     files.write_json(path, config)
+
+
+@pytest.mark.usefixtures("with_dropout")
+def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
+    """Patches are dropped as a function of seed and step, also behind a checkpoint; another seed drops others."""
     uninterrupted = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
     small_training.train(here, "finetune", tmp_path / "b")
     for checkpoint in sorted((tmp_path / "b").glob("step_*"))[1:]:
@@ -236,12 +229,9 @@ def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
     assert not torch.equal(*masks)
 
 
+@pytest.mark.usefixtures("with_dropout")
 def test_gradient_caching_drops_the_same_patches_twice(here, tmp_path, monkeypatch):
     """A part is encoded twice, and the slope of the first embeddings is pulled into the second: they must be equal."""
-    path = here / "models" / "tiny" / CONFIG
-    config = read_json(path)
-    config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
-    files.write_json(path, config)
     encode, seen = accumulate.encode.encode_features, []
 
     def recorded(*args):

@@ -105,12 +105,6 @@ def test_scale_can_be_frozen_and_is_clamped():
     assert clip.logit_scale.item() == pytest.approx(math.log(100))
 
 
-def test_gains_and_biases_are_not_decayed():
-    """Two groups: matrices with weight decay, the rest without."""
-    groups = optimiser.adamw(Clip(), Train(weight_decay=0.3)).param_groups
-    assert [(g["weight_decay"], {p.ndim for p in g["params"]}) for g in groups] == [(0.3, {2}), (0.0, {0, 1})]
-
-
 def _steps(clip, adamw, count):
     for _ in range(count):
         adamw.zero_grad()

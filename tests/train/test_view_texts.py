@@ -64,6 +64,7 @@ WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "mask
             caption="full",
         ),
         Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
+        Views(composite=Composite(4, composite_captions.compose, "")),
     ],
     ids=[
         "hard_positives",
@@ -76,6 +77,7 @@ WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "mask
         "sub_graphs",
         "group",
         "foils",
+        "composite",
     ],
 )
 def test_no_text_is_on_both_sides(data, views):
@@ -136,8 +138,3 @@ def test_mosaiclip_begins_with_one_sub_graph(data):
         return true_ones, max(sum(text is not None for text in view.negatives[1:]) for view in stage_views)
 
     assert most(views[0]) == (1, 1) and most(views[7]) == (3, 6)
-
-
-def test_a_composite_s_negative_is_none_of_its_captions(data):
-    views = Views(composite=Composite(4, composite_captions.compose, ""))
-    assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
