@@ -18,7 +18,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
-from compclip.config.grid import list_cells, method_config
+from compclip.config.grid import list_cells, list_values, method_config
 from compclip.config.sections import VALIDATION, Params, SearchRange
 from compclip.interface.method import load_method
 
@@ -83,7 +83,7 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
     """Make a study's request: its declaration, and the settings that decide what its trials are."""
     tune = params.tune
     config, train = method_config(params, cell.method, cell.data)
-    settings = {"method": asdict(config), "train": asdict(train)}
+    settings = {"method": list_values(config), "train": asdict(train)}
     for name in ("snapshots", "choose"):  # a trial is judged by its end
         del settings["train"][name]
     study = {

@@ -32,18 +32,17 @@ NEGATIVES = ("lists", "masked", "both", "none")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0, of=("negatives",))
     lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
     negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
     words: dict[str, list[str]] = field(default_factory=dict)  # by kind, in place of ours
     lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
     negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # as one process computes it
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
-        _check.one_of(self, negatives=NEGATIVES, lists=("fitting", "any"), caption=("full", "first"))
+        _check.one_of(self, negatives=NEGATIVES, lists=("fitting", "any"))
         WordLists.parse(self.words)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compclip.base.errors import UserError
+from compclip.config.validation import load_section
 from compclip.interface.views import Views
 from compclip.methods import finetune, pretrained
 
@@ -15,8 +16,8 @@ def test_views_are_the_caption_alone():
 
 
 def test_an_unknown_caption_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="caption=frist: must be one of full, first; did you mean 'first'"):
-        finetune.Config(caption="frist")
+    with pytest.raises(UserError, match="finetune.caption: unknown caption 'frist'; did you mean 'first'"):
+        load_section(finetune.Config, {"caption": "frist"}, "finetune")
 
 
 def test_pretrained_has_nothing_to_train():
