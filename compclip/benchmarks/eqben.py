@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_json
@@ -44,7 +44,6 @@ SCORES = ("text", "image", "group")
 DATA_SETS = ("eqbenag", "eqbengebc", "eqbenkubric", "eqbensd", "eqbenyoucook2")
 MEANS = {score: tuple(f"{data_set}_{score}" for data_set in DATA_SETS) for score in SCORES}
 METRICS = (*(f"{name}_{score}" for name in dict.fromkeys((*SUBTASKS, *DATA_SETS)) for score in SCORES), *MEANS)
-MOST = 20_000  # samples of a sub-task, as FSC-CLIP has them
 SUFFIXES = (".png", ".jpg")  # in whose place another may stand
 PAIR = ("image0", "image1", "caption0", "caption1")
 CROSSED = {"c0i0": ("caption0", "image0"), "c0i1": ("caption0", "image1"),
@@ -55,11 +54,7 @@ CROSSED = {"c0i0": ("caption0", "image0"), "c0i1": ("caption0", "image1"),
 class Config:
     """How many samples of a sub-task are scored."""
 
-    cap: int = MOST  # evenly spread over the file's; 0: all of them
-
-    def __post_init__(self) -> None:
-        if self.cap < 0:
-            raise UserError(f"cap={self.cap}: must be >= 0; 0 scores all samples")
+    cap: ClassVar[int] = 20_000  # evenly spread over the file's, as FSC-CLIP has them
 
 
 def load(
@@ -80,7 +75,6 @@ def load(
     if not files:
         raise UserError(f"{path}: no *.json there; give the folder of the annotations, or their file")
     pictures = images_folder(files[0].parent, images)
-    cap = (options or Config()).cap
     samples_of: dict[str, list[Record]] = {}
     file_of: dict[str, Path] = {}
     for file in files:
@@ -92,7 +86,7 @@ def load(
     records = tuple(
         replace(record, images=tuple(_picture(pictures, record.subset, name) for name in record.images))
         for samples in subtasks
-        for record in spread_evenly(samples, cap or len(samples))
+        for record in spread_evenly(samples, Config.cap)
     )
     dropped = {"over_the_cap": sum(map(len, subtasks)) - len(records)}
     return Benchmark(records, files, evaluate, MEANS, dropped=dropped, folders_count=True, kind=COMPOSITION)

@@ -16,7 +16,7 @@ from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
-from compclip.methods._kinds import RULES
+from compclip.methods._kinds import RULES, KindsConfig
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config(_check.CaptionConfig):
+class Config(KindsConfig):
     lambda_rank: float = part(0.4, off=0.0)  # cross-modal rank (CMR)
     lambda_intra: float = part(0.2, off=0.0)  # intra-modal contrast (IMC)
     threshold: str = part("mean", off="fixed", of=("lambda_rank",), name="adaptive_threshold")  # or "fixed": `largest`
     largest: ClassVar[float] = 10.0  # threshold
     imc: ClassVar[str] = "batch"  # whose negatives the intra-modal term has
-    words: str = "masked"  # of data.<name>.masked; "masked_released": drawn as released; "wordnet": stored candidates
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.at_least(self, 0, "lambda_rank", "lambda_intra")
-        _check.one_of(self, threshold=("mean", "fixed"), words=RULES)
+        _check.one_of(self, threshold=("mean", "fixed"))
 
 
 def views(cfg: Config, step: int) -> Views:

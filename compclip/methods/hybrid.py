@@ -78,7 +78,6 @@ class Config(_check.CaptionConfig):
     epsilon: float = part(0.02, off=0.0, of=CALIBRATED)  # label smoothing of global and local, FSC-CLIP Eq. 10
     attention: ClassVar[str] = "minmax"  # of local, FSC-CLIP Eq. 6
     concepts: str = part("none", off="none")  # "pooled" or "encoded", as in c2lip
-    whole_concept: bool = False  # as in c2lip
     lambda_npc: float = part(1.0, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     lambda_xac: float = part(0.01, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     hard_positives: str = part("none", off="none", of=("lambda_analogy",))  # or one of KINDS, or "paraphrase", stored
@@ -171,7 +170,6 @@ def views(cfg: Config, step: int) -> Views:
         negatives=tuple(rules[name] for name in _check.split_names(cfg.negatives)),
         positives=(stored_texts.paraphrase,) if cfg.hard_positives == "paraphrase" else hard_positives,
         concepts=cfg.concepts if with_concepts(cfg) else "",
-        whole_concept=cfg.whole_concept,
         tokens=tokens,
         own_tokens=tokens,
     )

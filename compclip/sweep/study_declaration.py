@@ -15,7 +15,6 @@
     sampler: tpe                # a file of compclip/sweep/samplers: tpe, gp, nsga2, random …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
     pruner: none                # or dominated (sampling_and_pruning.py)
-    dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
     objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …
     split: validation           # the items that the objectives are of: whole (default), validation or test
@@ -28,13 +27,12 @@ items stay unseen; or choose on one benchmark and report another.
 
 from __future__ import annotations
 
-import builtins
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -47,8 +45,8 @@ from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.grid import Run
-from compclip.config.sections import WHOLE, Params
-from compclip.config.validation import RequiredText, Seed, load_section, mapping
+from compclip.config.sections import WHOLE, Finite, Params, Value, ValueRange
+from compclip.config.validation import RequiredText, Seed, list_constants, load_section, mapping
 from compclip.report import tables
 from compclip.report.tables import Column
 from compclip.runs import picture_splits, result_files
@@ -58,9 +56,6 @@ from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_store import StoredRun
 
 FOLDER = Path("experiments/studies")
-KINDS = ("float", "int", "categorical")
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Value = Finite | int | str | bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,7 @@ class StudyOptions:
     startup_trials: PositiveInt = 5
     pruner: Literal["none", "dominated"] = "none"
     rungs: tuple[Finite, ...] = (0.25, 0.5)
-    dominated_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    dominated_share: ClassVar[float] = 0.5  # of the other trials at a rung, that beat a trial which `dominated` stops
     split: Literal["whole", "validation", "test"] = "whole"
     params: str = read.DEFAULT
 
@@ -144,26 +139,10 @@ class StudyOptions:
 
 
 @dataclass(frozen=True)
-class SpaceEntry:
-    """A dimension as a study's file has it: `float`, `int` or `categorical`."""
+class SpaceEntry(ValueRange):
+    """A dimension as a study's file has it."""
 
-    float: tuple[Finite, Finite] | None = None
-    int: tuple[builtins.int, builtins.int] | None = None
-    categorical: tuple[Value, ...] | None = None
-    log: bool = False
     when: dict[str, tuple[Value, ...]] | None = None
-
-    def __post_init__(self) -> None:
-        """Check that it is one kind of dimension and not empty. Raises UserError."""
-        chosen_kinds = [(kind, values) for kind in KINDS if (values := getattr(self, kind)) is not None]
-        if len(chosen_kinds) != 1:
-            raise ValueError(f"must have one of {', '.join(KINDS)}; as {{float: [0, 1]}}")
-        kind, values = chosen_kinds[0]
-        if kind == "categorical":
-            if len(values) < 2 or len(set(map(repr, values))) < len(values) or self.log:
-                raise ValueError("must be two or more different choices, without log")
-        elif not values[0] < values[1] or (self.log and values[0] <= 0):
-            raise ValueError("must rise and begin above 0 for log" if self.log else "must rise")
 
     def to_dimension(self, name: str) -> Dimension:
         """Return the dimension under its name."""
@@ -200,7 +179,8 @@ class Study(StudyOptions):
         Studies that were begun before there were splits are of whole benchmarks.
         """
         unsaid = {"trials"} | ({"split"} if self.split == WHOLE else set())
-        return json.loads(json.dumps({k: v for k, v in asdict(self).items() if k not in unsaid}))
+        declaration = asdict(self) | list_constants(Study)
+        return json.loads(json.dumps({k: v for k, v in declaration.items() if k not in unsaid}))
 
 
 def load_study(name: str, folder: Path = FOLDER) -> Study:

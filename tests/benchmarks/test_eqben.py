@@ -74,13 +74,12 @@ def test_sub_tasks_by_name_have_no_mean(dump, scored):
         eqben.load(file, split="eqbenkubric")
 
 
-def test_the_cap_takes_samples_evenly_and_counts_the_rest(dump, scored):
+def test_the_cap_takes_samples_evenly_and_counts_the_rest(dump, scored, monkeypatch):
     file = dump(SUBSET, [pair("eqbenag")] * 7 + [pair("eqbensd")] * 2)
-    uncapped = scored(file, options=eqben.Config(cap=0))
+    uncapped = scored(file)
     assert len(uncapped.items["eqbenag_group"].ids) == 7 and uncapped.counts["over_the_cap"] == 0
-    with pytest.raises(UserError, match=r"cap=-1: must be >= 0"):
-        eqben.Config(cap=-1)
-    result = scored(file, options=eqben.Config(cap=3))
+    monkeypatch.setattr(eqben.Config, "cap", 3)
+    result = scored(file)
     assert result.items["eqbenag_group"].ids == ("0", "2", "4") and result.items["eqbensd_group"].ids == ("7", "8")
     assert (result.counts["records"], result.counts["over_the_cap"]) == (5, 4)
 
