@@ -88,11 +88,16 @@ def load_section(kind: type[Section], raw: Any, where: str) -> Section:
 def list_constants(kind: Any) -> dict[str, Any]:
     """Return the plain `ClassVar`s of a dataclass: a paper's constants, which nobody sets and which run keys hold."""
     constants = {}
-    for name in kind.__dataclass_fields__.keys() - {f.name for f in fields(kind)}:
+    for name in sorted(set(kind.__dataclass_fields__).difference(list_fields(kind))):
         value = getattr(kind, name)
         if isinstance(value, (bool, int, float, str)):
             constants[name] = value
-    return dict(sorted(constants.items()))
+    return constants
+
+
+def list_fields(kind: Any) -> list[str]:
+    """Return the names of a dataclass's fields."""
+    return [f.name for f in fields(kind)]
 
 
 def _leave_out_constants(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
@@ -169,5 +174,5 @@ def _keys(kind: Any, path: Sequence[str]) -> list[str]:
     """Return the fields of the dataclass at a place below `kind`."""
     for name in path:
         hint = get_type_hints(kind).get(name)
-        kind = next((declared for declared in (hint, *get_args(hint)) if is_dataclass(declared)), kind)
-    return [f.name for f in fields(kind)]
+        kind = next(filter(is_dataclass, (hint, *get_args(hint))), kind)
+    return list_fields(kind)

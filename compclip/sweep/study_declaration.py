@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -46,7 +46,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.grid import Run
 from compclip.config.sections import WHOLE, Finite, Params, Value, ValueRange
-from compclip.config.validation import RequiredText, Seed, list_constants, load_section, mapping
+from compclip.config.validation import RequiredText, Seed, list_constants, list_fields, load_section, mapping
 from compclip.report import tables
 from compclip.report.tables import Column
 from compclip.runs import picture_splits, result_files
@@ -201,11 +201,12 @@ def parse_study(name: str, raw: Any) -> Study:
     if isinstance(raw.get("objectives"), list):  # a column alone stands for itself, maximised
         raw["objectives"] = [{"column": entry} if isinstance(entry, str) else entry for entry in raw["objectives"]]
     section = load_section(StudySection, raw, "study")
-    options: dict[str, Any] = {f.name: getattr(section, f.name) for f in fields(StudyOptions)}
-    options |= {key: SafeName(getattr(section, key), key) for key in ("method", "backbone", "data")}
-    space = _name_dimensions(section.space)
-    options["paper"] = tuple(_check_paper_values(values, space) for values in section.paper)
-    return Study(name=SafeName(name, "study"), space=space, **options)
+    options = dict(vars(section))
+    for key in ("method", "backbone", "data"):
+        options[key] = SafeName(options[key], key)
+    options["space"] = _name_dimensions(section.space)
+    options["paper"] = tuple(_check_paper_values(values, options["space"]) for values in section.paper)
+    return Study(name=SafeName(name, "study"), **options)
 
 
 def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
@@ -226,9 +227,9 @@ def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
 def _check_paper_values(values: Mapping[str, Value], space: Sequence[Dimension]) -> dict[str, Value]:
     """Return one of the paper's settings: a value for each dimension that is drawn, inside the space."""
     names = [d.name for d in space]
-    strange = [name for name in values if name not in names]
-    if strange:
-        raise unknown("key", strange[0], names, "study.paper")
+    for name in values:
+        if name not in names:
+            raise unknown("key", name, names, "study.paper")
     checked: dict[str, Value] = {}
     for d in space:
         if d.active(checked) != (d.name in values):
@@ -297,7 +298,7 @@ def check_study(study: Study, params: Params, source: str = "the grid") -> None:
         if kind not in (SUMMARY, *params.evaluate.benchmarks):
             raise unknown("benchmark", kind, params.evaluate.benchmarks, f"{where}: not among evaluate.benchmarks")
     base = trial_run(study, params, source=source)
-    parameters = [f.name for f in fields(base.method)] + [f"train.{f.name}" for f in fields(base.train)]
+    parameters = list_fields(base.method) + [f"train.{name}" for name in list_fields(base.train)]
     for dimension in study.space:
         if dimension.name not in parameters:
             raise unknown("parameter", dimension.name, parameters, f"study {study.name}: space")
@@ -336,13 +337,16 @@ def columns_of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -
         evaluated_runs.append(replace(run, results=results))
     report_columns = [name for name in params.report.columns or () if name.partition("/")[0] in evaluated]
     columns = tables.select_columns(evaluated_runs, report_columns, evaluated)
-    every_column = {column.name: column for column in tables.list_columns(evaluated_runs, evaluated)}
-    every_column |= {column.name: column for column in tables.summary_columns(columns, evaluated_runs)}
+    every_column: dict[str, Column] = {}
+    for column in (*tables.list_columns(evaluated_runs, evaluated), *tables.summary_columns(columns, evaluated_runs)):
+        every_column[column.name] = column
+    objectives = []
     for objective in study.objectives:
         if objective.column not in every_column:
             where = "by the benchmarks evaluated" if study.split == WHOLE else f"on {study.split} items"
             raise unknown("column", objective.column, every_column, f"study {study.name}, measured {where}")
-    return tuple(every_column[o.column] for o in study.objectives)
+        objectives.append(every_column[objective.column])
+    return tuple(objectives)
 
 
 def leaf_columns(columns: Sequence[Column]) -> Iterator[Column]:
