@@ -78,6 +78,7 @@ class Config(_check.CaptionConfig):
     epsilon: float = part(0.02, off=0.0, of=CALIBRATED)  # label smoothing of global and local, FSC-CLIP Eq. 10
     attention: ClassVar[str] = "minmax"  # of local, FSC-CLIP Eq. 6
     concepts: str = part("none", off="none")  # "pooled" or "encoded", as in c2lip
+    whole_concept: ClassVar[bool] = False  # as in c2lip
     lambda_npc: float = part(1.0, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     lambda_xac: float = part(0.01, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     hard_positives: str = part("none", off="none", of=("lambda_analogy",))  # or one of KINDS, or "paraphrase", stored
