@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from compclip.interface.features import Features
 from compclip.interface.method import load_method
 from perf.loss_comparison import UNITS, B, Compared, load_module, total
-from tests.methods.conftest import D, drawn
+from tests.methods.conftest import D, configured, drawn
 
 
 def compare_cs_clip(folder: Path, seed: int) -> Compared:
@@ -97,7 +97,7 @@ def compare_superclip(folder: Path, seed: int) -> Compared:
 
 def compare_flair(folder: Path, seed: int) -> Compared:
     """Both terms with three texts a picture; the text of another picture is ours, not drawn."""
-    K, cfg = 3, load_method("flair").Config(texts=3, heads=2)
+    K, cfg = 3, configured("flair", texts=3, heads=2)
     f = drawn("flair", cfg, fill="all", seed=seed, B=B)
     text_BKD, head, theirs = (
         torch.cat([f.text_BD[:, None], f.positive_BPD], 1),
@@ -169,7 +169,7 @@ def compare_il_clip(folder: Path, seed: int) -> Compared:
 
 def compare_llip(folder: Path, seed: int) -> Compared:
     """The sigmoid loss of pictures as texts mix their tokens; their query is of the end token, here of the text."""
-    cfg = load_method("llip").Config(tokens=3, heads=2)
+    cfg = configured("llip", tokens=3, heads=2)
     f, H = drawn("llip", cfg, seed=seed, B=B), cfg.heads
     theirs = load_module(folder / "llip/open_clip/loss.py")
     theirs.checkpoint = lambda function, *inputs, **_: function(*inputs)  # no slopes by torch.autograd.grad through it

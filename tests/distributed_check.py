@@ -49,7 +49,7 @@ SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "wi
 SMALL = {
     "codebook_clip": {"codes": 8, "code_width": 4},
     "superclip": {"vocabulary": 60},
-    "flair": {"texts": 3, "heads": 2},
+    "flair": {"texts": 3},
     "fineclip": {"regions": 2},
     "fg_clip": {
         "contrast": "sigmoid",
@@ -62,7 +62,7 @@ SMALL = {
         "init_scale": 5.0,
     },
     "il_clip": {"codes": 8, "code_width": 4},
-    "llip": {"tokens": 3, "heads": 2},
+    "llip": {"tokens": 3},
 }
 # Every method with its defaults, smaller heads, and what some have beside them.
 CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),

@@ -40,21 +40,13 @@ GROUP_COLUMN = "group"
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TableForm):
     """What the columns are called, and how a CSV is written."""
 
     picture: Column = ""  # default: one with pictures inside, or the first usual name
     caption: Column = ""  # of the right caption; default: the first usual name
     wrong: Columns = field(default_factory=list)  # one, or several; default: the first usual name
     group: Column = ""  # default: `group`, where there is such a column
-    separator: str = ""  # of CSV; default: found in its first line
-    quotes: bool = True  # whether " encloses texts in CSV
-    header: bool = True  # of CSV; without one columns are called 1, 2, …
-
-    @property
-    def form(self) -> TableForm:
-        """How a CSV is written."""
-        return TableForm(self.separator, self.quotes, self.header)
 
 
 class PairColumns(NamedTuple):
@@ -88,7 +80,7 @@ def load(
     for file in files:
         columns = _choose_columns(file, cfg)
         prefix = f"{file.stem}/" if len(files) > 1 else ""
-        for number, values in tables.read_rows(file, columns.names, counts, cfg.form):
+        for number, values in tables.read_rows(file, columns.names, counts, cfg):
             key = f"{prefix}{number}"
             name = _tables.refer_to(values[columns.picture])
             reference = name and _tables.find_picture(pictures, name)
@@ -110,7 +102,7 @@ def load(
 
 def _choose_columns(file: Path, cfg: Config) -> PairColumns:
     """Return the declared columns, or the usual ones. Raises UserError for one that the table does not have."""
-    names = tables.read_columns(file, cfg.form)
+    names = tables.read_columns(file, cfg)
     picture = cfg.picture or next(iter(tables.list_picture_columns(file)), "")
     wrong = [tables.choose_column(names, name, WRONG_COLUMNS, "options.wrong", file) for name in cfg.wrong or [""]]
     has_groups = cfg.group or GROUP_COLUMN in names

@@ -52,15 +52,18 @@ def _check_column(params: Params, name: str, where: str) -> None:
     benchmark, _, metric = name.partition("/")
     if not metric:
         raise UserError(f"{where}: {name!r}: must be benchmark/metric, as {evaluated[0]}/METRIC")
-    sources = [b for b in evaluated if b == benchmark] or [b for b in evaluated if b.startswith(f"{benchmark}_")]
+    is_single = benchmark in evaluated  # a column of a benchmark, or the mean over two or more
+    sources = [benchmark] if is_single else [b for b in evaluated if b.startswith(f"{benchmark}_")]
     if not sources:
         raise unknown("benchmark", benchmark, evaluated, f"{where}: {name!r}, in evaluate.benchmarks")
-    modules = {source: params.benchmarks[source].benchmark or source for source in sources}
-    declared = {s: plugins.load_plugin(plugins.BENCHMARKS, module).METRICS for s, module in modules.items()}
-    metric = metric.partition("/")[0]
-    # A column of a benchmark, or the mean over two or more
-    if sum(_has(metric, metrics) for metrics in declared.values()) < (1 if benchmark in declared else 2):
-        raise unknown("column", name, {f"{b}/{m}" for b, metrics in declared.items() for m in metrics}, where)
+    count = 0
+    declared: set[str] = set()
+    for source in sources:
+        metrics = plugins.load_plugin(plugins.BENCHMARKS, params.benchmarks[source].benchmark or source).METRICS
+        count += _has(metric.partition("/")[0], metrics)
+        declared.update(f"{source}/{declared_metric}" for declared_metric in metrics)
+    if count < (1 if is_single else 2):
+        raise unknown("column", name, declared, where)
 
 
 def _has(metric: str, declared: Sequence[str]) -> bool:
@@ -75,8 +78,10 @@ def _mean_parts(metric: str) -> tuple[str, ...]:
 
 def select_metrics(params: Params, benchmark: str) -> list[str]:
     """Return the metrics that the report's columns name of one benchmark."""
-    columns = (name.partition("/") for name in params.report.columns if benchmark in params.evaluate.benchmarks)
-    return [metric for name, _, metric in columns if name == benchmark]
+    if benchmark not in params.evaluate.benchmarks:
+        return []
+    prefix = f"{benchmark}/"
+    return [name.removeprefix(prefix) for name in params.report.columns if name.startswith(prefix)]
 
 
 def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
@@ -107,11 +112,13 @@ def expand_groups(names: Iterable[str], sections: Mapping[str, BenchmarkSection]
         if name in sections or name not in GROUPS:
             benchmarks[name] = None
             continue
-        groups = {b: find_group(section.benchmark or b, f"benchmarks.{b}") for b, section in sections.items()}
-        members = [benchmark for benchmark, group in groups.items() if group == name]
+        members: dict[str, None] = {}
+        for benchmark, section in sections.items():
+            if find_group(section.benchmark or benchmark, f"benchmarks.{benchmark}") == name:
+                members[benchmark] = None
         if not members:
             raise UserError(f"benchmarks: none is of the group {name!r} ({GROUPS[name]}); name benchmarks, or add one")
-        benchmarks |= dict.fromkeys(members)
+        benchmarks |= members
     return list(benchmarks)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, BenchmarkSection, Data, Params, Train
 from compclip.config.servers import check_key
-from compclip.config.validation import RequiredText, Seed, load_section, mapping
+from compclip.config.validation import RequiredText, Seed, list_constants, list_fields, load_section, mapping
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 
@@ -53,12 +53,17 @@ class Run:
     @property
     def plain(self) -> dict[str, Any]:
         """The run as plain values, for files and run keys."""
-        return {**asdict(self), "cell": self.cell.plain}
+        return {**asdict(self), "cell": self.cell.plain, "method": list_values(self.method)}
 
     @property
     def method_name(self) -> str:
         """The method's module; a cell's method may name a variant behind a dot."""
         return self.cell.method.partition(".")[0]
+
+
+def list_values(config: Any) -> dict[str, Any]:
+    """Return the parameters of a method with its constants, as files and run keys hold them."""
+    return asdict(config) | list_constants(type(config))
 
 
 def list_cells(params: Params) -> list[Cell]:
@@ -178,7 +183,7 @@ def _leave_out_gone(kind: type, values: Any) -> Any:
     """Return a section's values without those that are off and that it has no option of."""
     if not isinstance(values, Mapping):
         return values
-    option_names = {field.name for field in fields(kind)}
+    option_names = list_fields(kind)
     return {name: value for name, value in values.items() if name in option_names or value}
 
 

@@ -70,8 +70,11 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
 
 
 def _find_paths(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
-    used = [section for name, section in sections.items() if (section.benchmark or name) == module]
-    return [path for section in used for path in (section.path, section.images)]
+    paths = []
+    for name, section in sections.items():
+        if (section.benchmark or name) == module:
+            paths += [section.path, section.images]
+    return paths
 
 
 def _look_for(paths: Sequence[str]) -> dict[str, bool]:
@@ -97,7 +100,7 @@ def list_studies(params: Params) -> Iterator[Listed]:
 def list_grids(params: Params) -> Iterator[Listed]:
     """Yield the grids of the project, or of the package, with their numbers of cells and benchmarks."""
     for path, raw in _read_files(read.GRIDS):
-        cells = math.prod(len(raw["grid"][axis]) for axis in ("methods", "backbones", "data", "seeds"))
+        cells = math.prod(map(len, raw["grid"].values()))
         evaluated = (raw.get("evaluate") or {}).get("benchmarks") or ()
         yield Listed(path.stem, _comment(path), "", {"cells": cells, "benchmarks": len(evaluated)})
 
@@ -191,9 +194,8 @@ def main(argv: list[str]) -> int:
         width = max((len(item.name) for item in listed), default=0)
         print(*(format_listed(item, width) for item in listed), sep="\n")
         return 0
-    names = {kind: list_names(kind, params) for kind in KINDS}
-    for kind, members in names.items():
-        print(kind, *_wrap(iter(members), 2), sep="\n")
+    for kind in KINDS:
+        print(kind, *_wrap(iter(list_names(kind, params)), 2), sep="\n")
     return 0
 
 

@@ -76,15 +76,14 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         report_columns = columns.select_metrics(params, name)
         yield "benchmark", name, {"params": asdict(benchmark), "columns": report_columns, "code": scoring_code}
     all_runs = list(resolve_all(params))
-    cells = (run.cell for run in all_runs if _shows_neighbours(run))
-    pairs = sorted({(str(cell.data), str(cell.backbone)) for cell in cells})
-    yield "neighbours", "neighbours", {"pairs": pairs, "code": hash_stage_code("neighbours") if pairs else ""}
+    pairs = {(str(run.cell.data), str(run.cell.backbone)) for run in all_runs if _shows_neighbours(run)}
+    yield "neighbours", "neighbours", {"pairs": sorted(pairs), "code": hash_stage_code("neighbours") if pairs else ""}
     requests = tuning.list_requests(params)
     tuning_code: dict[str, Any] = {"code": ""}
     if requests:
         # what scores a study's trials, and what trains those of each method
         trial_code = [hash_evaluation_code(params, params.evaluate.benchmarks)]
-        trial_code += [training_code.hash_training_code(method) for method in requests]
+        trial_code += map(training_code.hash_training_code, requests)
         tuning_code = {"code": hash_stage_code("tune"), "runs": trial_code}
     yield "tune", "tune", {"studies": requests, **tuning_code}
     for method, group in itertools.groupby(all_runs, key=lambda run: run.cell.method):
@@ -142,15 +141,18 @@ def _train_document(method: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the runs of a method, resolved as config.yaml has them."""
     base = method.partition(".")[0]
     declared = load_method(base)
-    folders = [(_cell_folder(run.cell), run) for run in runs]
-    document = {
-        "method": method,
-        "trains": declared.TRAINS,
-        "near": [folder for folder, run in folders if _shows_neighbours(run)],
-        "cells": {folder: run.plain for folder, run in folders},
-        "columns": {folder: sorted(list_columns(declared, run.method)) for folder, run in folders},
-    }
-    reads = {folder: declared.reads(run.method) for folder, run in folders}
+    near = []
+    cells = {}
+    read_columns = {}
+    reads = {}
+    for run in runs:
+        folder = _cell_folder(run.cell)
+        if _shows_neighbours(run):
+            near.append(folder)
+        cells[folder] = run.plain
+        read_columns[folder] = sorted(list_columns(declared, run.method))
+        reads[folder] = declared.reads(run.method)
+    document = {"method": method, "trains": declared.TRAINS, "near": near, "cells": cells, "columns": read_columns}
     if any(reads.values()):
         document["reads"] = reads
     return document | {"code": training_code.hash_training_code(base)}

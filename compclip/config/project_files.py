@@ -65,8 +65,12 @@ def find_params(path: str | Path = PARAMS) -> Path:
 
 def list_files(source: Path) -> list[str]:
     """Return the project files below `source`, sorted, as paths relative to it."""
-    paths = (p for name in PROJECT_FILES for p in [source / name, *(source / name).rglob("*")])
-    return sorted({p.relative_to(source).as_posix() for p in paths if p.is_file()})
+    names = set()
+    for root in map(source.joinpath, PROJECT_FILES):
+        for path in (root, *root.rglob("*")):
+            if path.is_file():
+                names.add(path.relative_to(source).as_posix())
+    return sorted(names)
 
 
 def compare(source: Path, folder: Path) -> list[FileDifference]:
@@ -110,12 +114,17 @@ def read_manifest(folder: Path) -> dict[str, str]:
 
 def apply(source: Path, folder: Path, differences: Sequence[FileDifference]) -> None:
     """Copy what is new or unedited to the project, and note the hashes of all that is as the package has it."""
-    for name in (d.path for d in differences if d.change in ("new", "changed")):
-        write_atomic(folder / name, (source / name).read_bytes())
-        (folder / name).chmod((source / name).stat().st_mode & 0o777)
-    package_hashes = {name: _hash(source / name) for name in list_files(source)}
-    same = {n: digest for n, digest in package_hashes.items() if (folder / n).exists() and _hash(folder / n) == digest}
-    hashes = read_manifest(folder) | same
+    for difference in differences:
+        if difference.change in ("new", "changed"):
+            path = folder / difference.path
+            package_path = source / difference.path
+            write_atomic(path, package_path.read_bytes())
+            path.chmod(package_path.stat().st_mode & 0o777)
+    hashes = read_manifest(folder)
+    for name in list_files(source):
+        package_hash = _hash(source / name)
+        if (folder / name).exists() and _hash(folder / name) == package_hash:
+            hashes[name] = package_hash
     write_json(folder / MANIFEST, {"version": metadata.version("compclip"), "files": dict(sorted(hashes.items()))})
 
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, NonNegativeFloat
 
 from compclip.base.errors import UserError, unknown
 from compclip.config.sections import Data
-from compclip.config.validation import RequiredText, Seed, load_section, mapping
+from compclip.config.validation import RequiredText, load_section, mapping
 
 # By what a list is joined, and the names under which authors have it: PixelProse, LAION, Conceptual Captions, DreamLIP.
 KEYS = {
@@ -46,24 +46,38 @@ Columns = Annotated[
 
 
 @dataclass(frozen=True)
-class Captions:
-    """A list of captions and how it is joined to pictures; `experiments/grids/README.md` has those we know of."""
+class JoinedList:
+    """A list, and how it is joined to pictures."""
 
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
+
+    file: str = ""  # csv, tsv, jsonl, parquet, or a folder of one of them; captions also of <key>.txt or <key>.json
+    on: str = ""  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
+    key_column: Column = ""  # default: the first of KEYS[on] that the list has
+
+    def __post_init__(self) -> None:
+        """Check that list and key are given. Raises UserError."""
+        for name in ("file", "on"):
+            if not getattr(self, name):
+                raise UserError(f"{name}: must be given; add it")
+        if self.on not in self.JOINS:
+            raise unknown("on", self.on, self.JOINS, "on")
+
+
+@dataclass(frozen=True)
+class Captions(JoinedList):
+    """A list of captions; `experiments/grids/README.md` has those we know of."""
+
     SECTION: ClassVar[str] = "captions"
 
-    file: RequiredText = ""  # csv, tsv, jsonl, parquet, or a folder of one of them, of <key>.txt or of <key>.json
-    on: RequiredText = ""  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
     column: Columns = field(default_factory=list)  # one, or several whose texts are all captions of the picture
-    key_column: Column = ""  # default: the first of KEYS[on] that the list has
     header: bool = True  # csv and tsv; without one columns are called 1, 2, …, and `2-` is the second and all behind it
     sentences: bool = False  # whether the columns hold sentences of one caption
     lists: bool = False  # whether each text is a list of texts, as JSON or Python writes it
     skip: list[str] = field(default_factory=list)  # texts that stand for none, as "invalid"
 
     def __post_init__(self) -> None:
-        if self.on not in self.JOINS:
-            raise unknown("on", self.on, self.JOINS, "on")
+        super().__post_init__()
         if self.header:
             return
         for name in (*self.column, *filter(None, [self.key_column])):
@@ -101,8 +115,8 @@ class BalancedTexts:
     balance: Literal["blind"] = "blind"
     rules: list[BalancedRule] = field(default_factory=lambda: ["negclip"])
     caption: Literal["first", "full"] = "first"  # what a method shows: the first sentence, or the whole caption
-    candidates: Annotated[int, Field(ge=1, le=64)] = 16  # that each rule draws of a caption
-    seed: Seed = 0
+    candidates: ClassVar[int] = 16  # that each rule draws of a caption
+    seed: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         if not self.rules or len(set(self.rules)) < len(self.rules):
@@ -119,8 +133,6 @@ class NegativeImages(Captions):
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption",)}
     SECTION: ClassVar[str] = "negative_images"
 
-    file: str = ""
-    on: str = ""
     images: str = ""
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
     member: str = ""  # in place of a list: the ending of the picture in the sample's tar, as TripletData's neg_image
@@ -132,8 +144,7 @@ class NegativeImages(Captions):
             )
         if self.member:
             return
-        if self.on not in self.JOINS:
-            raise unknown("on", self.on, self.JOINS, "on")
+        JoinedList.__post_init__(self)
         if not self.column or not self.images:
             raise UserError("column, images: must be given with a file: where pictures are named, and where they lie")
         if not self.key_column and not (self.header and self.on in KEYS):
@@ -141,34 +152,24 @@ class NegativeImages(Captions):
 
 
 @dataclass(frozen=True)
-class Regions:
-    """A list of boxes in pictures, with texts of their own, and how it is joined to samples.
+class Regions(JoinedList):
+    """A list of boxes in pictures, with texts of their own: json, jsonl, parquet, or a folder of one of them.
 
     A row of the list is a picture whose regions are the list `column`, or without `column` a single region.
     """
 
-    JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
-
-    file: RequiredText = ""  # json, jsonl, parquet, or a folder of one of them
-    on: RequiredText = ""  # url, key, image, as of captions
-    key_column: Column = ""  # default: the first usual name that the list has
     column: str = ""
     box: Columns = field(default_factory=lambda: ["box"])  # of a region: one field of four numbers, or four fields
-    caption: Columns = field(
-        default_factory=lambda: ["caption"]
-    )  # fields, all of whose texts are captions of the region
+    caption: Columns = field(default_factory=lambda: ["caption"])  # fields, all of whose texts are its captions
     negatives: Columns = field(default_factory=list)  # fields of false texts, each one differing from the first caption
     form: Literal["corners", "size"] = "corners"  # left, upper, right, lower; size: left, upper, width, height
     unit: Literal["shares", "pixels"] = "shares"  # of the picture's width and height; pixels: of the picture as shown
-    least_side: Annotated[float, Field(ge=0)] = (
-        0.0  # pixels: of a region with as large an area as a square of this side
-    )
-    most_side: Annotated[float, Field(ge=0)] = 0.0  # pixels, likewise; 0: any
-    most: Annotated[int, Field(ge=1, le=100)] = 50  # of a picture, the first so many
+    least_side: NonNegativeFloat = 0.0  # pixels: of a region with as large an area as a square of this side
+    most_side: NonNegativeFloat = 0.0  # pixels, likewise; 0: any
+    most: ClassVar[int] = 50  # of a picture, the first so many
 
     def __post_init__(self) -> None:
-        if self.on not in self.JOINS:
-            raise unknown("on", self.on, self.JOINS, "on")
+        super().__post_init__()
         if len(self.box) not in (1, 4):
             raise UserError(f"box={self.box}: must name one field of four numbers, or four fields")
         if not self.caption:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import itertools
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -248,27 +248,40 @@ class Report:
 
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Value = Finite | int | str | bool
 
 
 @dataclass(frozen=True)
-class SearchRange:
-    """What is searched of one parameter: a range around the method's own value, a range, or choices."""
+class ValueRange:
+    """The values that a parameter may have in a search: a range of numbers, or choices."""
 
-    factor: tuple[Finite, Finite] | None = None  # of the method's own value, on a logarithmic scale
+    KINDS: ClassVar[tuple[str, ...]] = ("float", "int", "categorical")
+
     float: tuple[Finite, Finite] | None = None
     int: tuple[builtins.int, builtins.int] | None = None
-    categorical: list[Finite | builtins.int | str | bool] | None = None
+    categorical: tuple[Value, ...] | None = None
     log: bool = False
 
     def __post_init__(self) -> None:
-        kinds = ("factor", "float", "int", "categorical")
-        chosen = [values for kind in kinds if (values := getattr(self, kind)) is not None]
-        if len(chosen) != 1:
-            raise ValueError(f"must have one of {', '.join(kinds)}; as {{factor: [0.2, 5]}}")
-        if self.categorical is None and not chosen[0][0] < chosen[0][1]:
-            raise ValueError("must rise")
-        if (self.factor and self.factor[0] <= 0) or (self.log and self.categorical is None and chosen[0][0] <= 0):
-            raise ValueError("must begin above 0")
+        """Check that it is one kind of range and not empty. Raises ValueError."""
+        kinds = [kind for kind in self.KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"must have one of {', '.join(self.KINDS)}; as {{float: [0, 1]}}")
+        values = getattr(self, kinds[0])
+        if kinds == ["categorical"]:
+            if len(set(map(repr, values))) < max(2, len(values)) or self.log:
+                raise ValueError("must be two or more different choices, without log")
+        elif not values[0] < values[1] or (values[0] <= 0 and (self.log or kinds == ["factor"])):
+            raise ValueError("must rise, and begin above 0 for log and factor")
+
+
+@dataclass(frozen=True)
+class SearchRange(ValueRange):
+    """What is searched of one parameter: a range around the method's own value, a range, or choices."""
+
+    KINDS: ClassVar[tuple[str, ...]] = ("factor", *ValueRange.KINDS)
+
+    factor: tuple[Finite, Finite] | None = None  # of the method's own value, on a logarithmic scale
 
     def around(self, value: Any) -> dict[str, Any]:
         """Return the dimension as a study's file has it; empty for a factor of 0, which searches nothing."""
@@ -302,12 +315,12 @@ class Tune:
 
     trials: NonNegativeInt = 0  # of each method's schedule, which is searched first; 0: nothing is tuned
     part_trials: NonNegativeInt = 4  # then of each of its own weights and exponents, with that schedule; 0: none
-    widenings: NonNegativeInt = 3  # of a space whose best trial lies at an edge, each with half as many trials more
+    widenings: ClassVar[int] = 3  # of a space whose best trial lies at an edge, each with half as many trials more
     device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
     objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
-    sampler: str = "random"  # whose trials are the same however many run side by side
+    sampler: ClassVar[str] = "random"  # whose trials are the same however many run side by side
     seed: Seed = 1000  # of the trials and of the sampler; none of the grid's
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ tuned/<method>.json. Values of another request than today's are stale, and no ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_mapping
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
-from compclip.config.grid import list_cells, method_config
+from compclip.config.grid import list_cells, list_values, method_config
 from compclip.config.sections import VALIDATION, Params, SearchRange
+from compclip.config.validation import list_fields
 from compclip.interface.method import load_method
 
 TUNED = Path("tuned")
@@ -42,19 +43,13 @@ def check_tune(params: Params) -> None:
             raise unknown("benchmark", benchmark, ["summary", *evaluated], f"tune.objectives: {objective!r}")
     if tune.seed in params.grid.seeds:
         raise UserError(f"tune.seed={tune.seed}: is one of grid.seeds, whose luck would be chosen; give another")
-    methods = list(dict.fromkeys(method.partition(".")[0] for method in list_methods(params)))
-    trained = [f.name for f in fields(params.train)]
+    parameters = [f"{TRAIN}{name}" for name in list_fields(params.train)]
+    for method in list_methods(params):
+        base = method.partition(".")[0]
+        parameters += [f"{base}.{name}" for name in list_fields(load_method(base).Config)]
     for key in tune.space:
-        method, _, name = key.partition(".")
-        parameters = trained if method == "train" else _list_parameters(method) if method in methods else []
-        if name not in parameters:
-            names = [f"{TRAIN}{n}" for n in trained] + [f"{m}.{n}" for m in methods for n in _list_parameters(m)]
-            raise unknown("parameter", key, names, "tune.space")
-
-
-def _list_parameters(method: str) -> list[str]:
-    config = load_method(method).Config
-    return [f.name for f in fields(config)] if is_dataclass(config) else []
+        if key not in parameters:
+            raise unknown("parameter", key, dict.fromkeys(parameters), "tune.space")
 
 
 def list_methods(params: Params) -> list[str]:
@@ -83,7 +78,7 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
     """Make a study's request: its declaration, and the settings that decide what its trials are."""
     tune = params.tune
     config, train = method_config(params, cell.method, cell.data)
-    settings = {"method": asdict(config), "train": asdict(train)}
+    settings = {"method": list_values(config), "train": asdict(train)}
     for name in ("snapshots", "choose"):  # a trial is judged by its end
         del settings["train"][name]
     study = {
@@ -107,13 +102,13 @@ def _make_searches(params: Params, cell: Cell, settings: dict[str, Any]) -> list
 
     Each has its space, its trials, and the present values as `paper` where the space holds them all.
     """
-    dimensions = {}
+    schedule: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     for name, search_range in _list_ranges(params, cell, settings["method"]).items():
         dimension = search_range.around(get_value(settings, name))
         if dimension:
-            dimensions[name] = dimension
-    schedule = {name: dimension for name, dimension in dimensions.items() if name.startswith(TRAIN)}
-    own = {name: dimension for name, dimension in dimensions.items() if name not in schedule}
+            space = schedule if name.startswith(TRAIN) else own
+            space[name] = dimension
     searches = []
     for space, trials in ((schedule, params.tune.trials), (own, params.tune.part_trials * len(own))):
         values = {name: get_value(settings, name) for name in space}
@@ -127,10 +122,19 @@ def _make_searches(params: Params, cell: Cell, settings: dict[str, Any]) -> list
 
 def _list_ranges(params: Params, cell: Cell, config: Mapping[str, Any]) -> dict[str, SearchRange]:
     base = cell.method.partition(".")[0]
-    ranges = {key: r for key, r in params.tune.space.items() if key.startswith(TRAIN)}
-    parts = list_parts(load_method(base).Config)
-    ranges |= {name: PART_RANGE for name in parts if isinstance(config[name], float) and config[name] > 0}
-    return ranges | {key.partition(".")[2]: r for key, r in params.tune.space.items() if key.partition(".")[0] == base}
+    trained: dict[str, SearchRange] = {}
+    declared: dict[str, SearchRange] = {}
+    for key, search_range in params.tune.space.items():
+        section, _, name = key.partition(".")
+        if section == "train":
+            trained[key] = search_range
+        elif section == base:
+            declared[name] = search_range
+    parts: dict[str, SearchRange] = {}
+    for name in list_parts(load_method(base).Config):
+        if isinstance(config[name], float) and config[name] > 0:
+            parts[name] = PART_RANGE
+    return trained | parts | declared
 
 
 def get_value(settings: Mapping[str, Any], name: str) -> Any:
@@ -170,6 +174,9 @@ def read_document(method: str, root: Path) -> dict[str, Any]:
 
 def apply_values(run: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """Return a run's plain values with the chosen ones in their places."""
-    config = {name: value for name, value in values.items() if not name.startswith(TRAIN)}
-    train = {name.removeprefix(TRAIN): value for name, value in values.items() if name.startswith(TRAIN)}
-    return {**run, "method": {**run["method"], **config}, "train": {**run["train"], **train}}
+    method = dict(run["method"])
+    train = dict(run["train"])
+    for name, value in values.items():
+        section = train if name.startswith(TRAIN) else method
+        section[name.removeprefix(TRAIN)] = value
+    return {**run, "method": method, "train": train}

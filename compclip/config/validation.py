@@ -75,7 +75,7 @@ def load_section(kind: type[Section], raw: Any, where: str) -> Section:
     """
     values = mapping(raw, where)
     try:
-        return _validate(kind, values)
+        return _validate(kind, _leave_out_constants(kind, values))
     except ValidationError as error:
         raise _explain(error, kind, where) from error
     except UserError as error:  # of the dataclass's own checks
@@ -83,6 +83,30 @@ def load_section(kind: type[Section], raw: Any, where: str) -> Section:
     except (PydanticUserError, NameError, ArithmeticError, TypeError) as error:  # of another package's Config
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; repair it") from error
+
+
+def list_constants(kind: Any) -> dict[str, Any]:
+    """Return the plain `ClassVar`s of a dataclass: a paper's constants, which nobody sets and which run keys hold."""
+    constants = {}
+    for name in sorted(set(kind.__dataclass_fields__).difference(list_fields(kind))):
+        value = getattr(kind, name)
+        if isinstance(value, (bool, int, float, str)):
+            constants[name] = value
+    return constants
+
+
+def list_fields(kind: Any) -> list[str]:
+    """Return the names of a dataclass's fields."""
+    return [f.name for f in fields(kind)]
+
+
+def _leave_out_constants(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return values without constants, which were options once. Raises UserError for another value."""
+    for name, constant in list_constants(kind).items():
+        value = values.pop(name, constant)
+        if value != constant:
+            raise UserError(f"{name}={value!r}: is a constant, {constant!r}; remove it")
+    return values
 
 
 def _validate(kind: type[Section], values: dict[str, Any]) -> Section:
@@ -150,5 +174,5 @@ def _keys(kind: Any, path: Sequence[str]) -> list[str]:
     """Return the fields of the dataclass at a place below `kind`."""
     for name in path:
         hint = get_type_hints(kind).get(name)
-        kind = next((declared for declared in (hint, *get_args(hint)) if is_dataclass(declared)), kind)
-    return [f.name for f in fields(kind)]
+        kind = next(filter(is_dataclass, (hint, *get_args(hint))), kind)
+    return list_fields(kind)

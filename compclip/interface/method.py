@@ -40,7 +40,10 @@ class Method:
     TRAINS: bool = True
     """False for a method that only gives a model: it needs neither `views` nor `loss`."""
     Config: type[Any]
-    """A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others."""
+    """A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others.
+
+    Its plain `ClassVar`s are constants of the paper: run keys hold them, and nobody sets them.
+    """
 
     def views(self, cfg: Any, step: int) -> Views:
         """Return which texts and pictures step `step` needs of every sample (`Views`); steps count from 0."""

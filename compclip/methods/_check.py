@@ -1,11 +1,20 @@
-"""Checks that methods make of their parameters: UserErrors that give the field, its value and the rule."""
+"""What the Configs of methods have alike, and checks that they make: UserErrors that give the field, value and rule."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from compclip.base.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class CaptionConfig:
+    """Of a method that reads captions."""
+
+    caption: Literal["full", "first"] = "full"  # the whole caption, or its first sentence
 
 
 def refuse(condition: object, fault: str) -> None:

@@ -5,8 +5,10 @@ B images, D dim.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compclip.methods import _check
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -15,12 +17,26 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 
-def create_codebook(width: int, codes: int, code_width: int, temperature: float) -> nn.Module:
+@dataclass(frozen=True)
+class CodebookConfig(_check.CaptionConfig):
+    """Of a method with a codebook."""
+
+    codes: int = 4096  # example/clip_fdt/config_cc3m.yaml: sd_num
+    code_width: int = 512  # sd_dim
+    temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
+
+    def __post_init__(self) -> None:
+        """Check them. Raises UserError."""
+        _check.at_least(self, 1, "codes", "code_width")
+        _check.at_least(self, 1e-3, "temperature")
+
+
+def create_codebook(width: int, cfg: CodebookConfig) -> nn.Module:
     """Return the codes and the networks that ask them, which a finished model keeps."""
     from compclip.model.heads import Codebook
 
-    codebook = Codebook(width, codes, code_width)
-    codebook.temperature.fill_(temperature)
+    codebook = Codebook(width, cfg.codes, cfg.code_width)
+    codebook.temperature.fill_(cfg.temperature)
     return codebook
 
 

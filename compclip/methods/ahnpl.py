@@ -13,13 +13,13 @@ valid negative keeps its margin; the margin of the positive pair is left out (re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import F, torch
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
-from compclip.methods._kinds import RULES
+from compclip.methods._kinds import RULES, KindsConfig
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -32,17 +32,16 @@ ANSWERS = ("pair", "released")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(KindsConfig):
     lambda_margin: float = part(0.2, off=0.0)  # scripts/run.sh: mar_weight
     lambda_negative: float = part(0.2, off=0.0)  # neg_weight
-    largest: float = 10.0  # margin; upper_bound
+    largest: ClassVar[float] = 10.0  # margin; upper_bound
     answer: str = "released"  # of the terms within a modality; "pair"
-    words: str = "masked"  # of data.<name>.masked; "masked_released": as CE-CLIP drew them; "wordnet"
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.at_least(self, 0, "lambda_margin", "lambda_negative", "largest")
-        _check.one_of(self, answer=ANSWERS, words=RULES, caption=("full", "first"))
+        super().__post_init__()
+        _check.at_least(self, 0, "lambda_margin", "lambda_negative")
+        _check.one_of(self, answer=ANSWERS)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -29,17 +29,16 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_npc: float = part(1.0, off=0.0)  # Eq. 8
     lambda_xac: float = part(0.01, off=0.0)  # Eq. 8
     concepts: str = "pooled"  # "encoded" in the released code
     whole_concept: bool = False  # true: a caption without concepts is one itself, as in the released code
     init_bias: float = -10.0  # of the learnt bias a softmax backbone is given; a SigLIP keeps its own
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_npc", "lambda_xac")
-        _check.one_of(self, concepts=("pooled", "encoded"), caption=("full", "first"))
+        _check.one_of(self, concepts=("pooled", "encoded"))
         _check.finite(self, "init_bias")
 
 

@@ -2,21 +2,21 @@
 
 B images, K kinds of negatives (relation, adjective, noun, verb), D dim. Similarities are logits, s v·t. The authors'
 releases differ in the intra-modal term, of which two have another text in the target's place: here the image is told
-from all negatives of the batch by the caption (`imc: batch`), or from the caption's own (`own`). Departures: masked
-negatives leave every softmax (released: they stay); a kind without a valid negative in a batch keeps its threshold
-(released: NaN); thresholds go on over the epochs (released: from 0 in each).
+from all negatives of the batch by the caption. Departures: masked negatives leave every softmax (released: they stay);
+a kind without a valid negative in a batch keeps its threshold (released: NaN); thresholds go on over the epochs
+(released: from 0 in each).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check, _parts
-from compclip.methods._kinds import RULES
+from compclip.methods._kinds import RULES, KindsConfig
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -28,18 +28,17 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(KindsConfig):
     lambda_rank: float = part(0.4, off=0.0)  # cross-modal rank (CMR)
     lambda_intra: float = part(0.2, off=0.0)  # intra-modal contrast (IMC)
     threshold: str = part("mean", off="fixed", of=("lambda_rank",), name="adaptive_threshold")  # or "fixed": `largest`
-    largest: float = 10.0  # threshold
-    imc: str = "batch"  # whose negatives the intra-modal term has; "own"
-    words: str = "masked"  # of data.<name>.masked; "masked_released": drawn as released; "wordnet": stored candidates
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    largest: ClassVar[float] = 10.0  # threshold
+    imc: ClassVar[str] = "batch"  # whose negatives the intra-modal term has
 
     def __post_init__(self) -> None:
-        _check.at_least(self, 0, "lambda_rank", "lambda_intra", "largest")
-        _check.one_of(self, threshold=("mean", "fixed"), imc=("batch", "own"), words=RULES, caption=("full", "first"))
+        super().__post_init__()
+        _check.at_least(self, 0, "lambda_rank", "lambda_intra")
+        _check.one_of(self, threshold=("mean", "fixed"))
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -67,18 +66,13 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if cfg.lambda_rank:
         terms["rank"] = cfg.lambda_rank * _parts.margins(f, f.memory["threshold_K"])
     if cfg.lambda_intra:
-        terms["intra"] = cfg.lambda_intra * intra(f, cfg)
+        terms["intra"] = cfg.lambda_intra * intra(f)
     return terms
 
 
-def intra(f: Features, cfg: Config) -> Tensor:
+def intra(f: Features) -> Tensor:
     """A caption is nearer to its image than to negative captions: one softmax over both."""
     own_B1 = _parts.candidate_scores(f)[:, :1]
-    if cfg.imc == "own":
-        text_BN = losses.candidate_scores(f.text_BD, f.text_BD, f.negative_BKD, f.scale)[:, 1:]
-        mask_BN = f.mask_BK
-    else:
-        text_BN = losses.similarities(f.text_BD, f.negative_BKD.flatten(0, 1), f.scale)
-        mask_BN = f.mask_BK.flatten().expand(len(text_BN), -1)
-    logits_BC = torch.cat([own_B1, text_BN.masked_fill(~mask_BN, -torch.inf)], dim=1)
+    text_BN = losses.similarities(f.text_BD, f.negative_BKD.flatten(0, 1), f.scale)
+    logits_BC = torch.cat([own_B1, text_BN.masked_fill(~f.mask_BK.flatten(), -torch.inf)], dim=1)
     return -logits_BC.log_softmax(dim=1)[:, 0].mean()

@@ -9,7 +9,7 @@ vector of zeros, with logit 0); "!" is a word (released: its tokenizer pads by i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.interface.views import Views
 from compclip.methods import _check
@@ -25,22 +25,18 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
-    replace: str = "clove"  # which rule, for data with `relatives: true`; "wordnet": ours
-    caption: str = "full"  # the whole caption, or its "first" sentence
-
-    def __post_init__(self) -> None:
-        _check.one_of(self, replace=replace.RULES, caption=("full", "first"))
+class Config(_check.CaptionConfig):
+    replace: ClassVar[str] = "clove"  # the rule of its negatives, for data with `relatives: true`
 
 
 def needs(cfg: Config) -> dict[str, object]:
     """What must be so in the section of a data set."""
-    return {"relatives": True} if cfg.replace == "clove" else {}
+    return {"relatives": True}
 
 
 def views(cfg: Config, step: int) -> Views:
     """One negative a caption."""
-    return Views(negatives=(replace.RULES[cfg.replace],), caption=cfg.caption)
+    return Views(negatives=(replace.clove,), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compclip.interface.views import Views, Widths
-from compclip.methods import _check, _codebook
+from compclip.methods import _codebook
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,16 +28,8 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
-    codes: int = 4096  # IL-CLIP's example/clip_fdt/config_cc3m.yaml: sd_num
-    code_width: int = 512  # sd_dim
-    temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
-    caption: str = "full"  # the whole caption, or its "first" sentence
-
-    def __post_init__(self) -> None:
-        _check.at_least(self, 1, "codes", "code_width")
-        _check.at_least(self, 1e-3, "temperature")
-        _check.one_of(self, caption=("full", "first"))
+class Config(_codebook.CodebookConfig):
+    """The codebook's alone."""
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -47,7 +39,7 @@ def views(cfg: Config, step: int) -> Views:
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The codebook and the networks that ask it."""
-    return _codebook.create_codebook(widths.joint, cfg.codes, cfg.code_width, cfg.temperature)
+    return _codebook.create_codebook(widths.joint, cfg)
 
 
 def keeps_heads(cfg: Config) -> bool:

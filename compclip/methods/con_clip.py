@@ -28,15 +28,14 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip, "rule_re
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     distractors: bool = part(True, off=False)  # pictures of data.<name>.negative_images
     negations: str = (
         "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours, "rule_released": with "no" before any thing
     )
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, negations=RULES, caption=("full", "first"))
+        _check.one_of(self, negations=RULES)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -31,13 +31,12 @@ AS_PUBLISHED = {swap.atoms: swap.atoms_released, negate.crepe: negate.crepe_rele
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     kind: str = "swap"  # of negatives: swap, replace, negate, or one of each in "all"
     texts: str = "fitting"  # as a reader would say them; "released": of the published negatives' kind, as they come out
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.one_of(self, kind=RULES, texts=("fitting", "released"), caption=("full", "first"))
+        _check.one_of(self, kind=RULES, texts=("fitting", "released"))
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -10,13 +10,12 @@ stay, empty ones too); a unit that is missing is left out (released: another of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
 from compclip.methods import _check
-from compclip.text import swap as text_swap
 from compclip.text import units as text_units
 from compclip.text.text_groups import pair
 from compclip.train import losses
@@ -27,28 +26,24 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
-RULES = {"swap_or_entity": text_units.caption_foil, **text_swap.RULES}
 UNIT = pair("units.draw", text_units.draw)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_units: float = part(0.5, off=0.0)  # configs/loss/multi_caption.yaml: lambda_entities
-    units: int = 2  # of a caption; configs/dataset/coco_neg.yaml: num_entity_captions
+    units: ClassVar[int] = 2  # of a caption; configs/dataset/coco_neg.yaml: num_entity_captions
     negatives: bool = part(True, off=False)  # of the whole caption; use_negatives_full
-    swap: str = "swap_or_entity"  # its rule: two parts exchanged, else an entity replaced; those of negclip as well
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    swap: ClassVar[str] = "swap_or_entity"  # its rule: two parts exchanged, else an entity replaced
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_units")
-        _check.at_least(self, 1, "units")
-        _check.one_of(self, swap=RULES, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:
     """A negative of the caption, and units with their foils where their term is on."""
     groups = (UNIT,) * (cfg.units if cfg.lambda_units else 0)
-    return Views(negatives=(RULES[cfg.swap],) * cfg.negatives, groups=groups, caption=cfg.caption)
+    return Views(negatives=(text_units.caption_foil,) * cfg.negatives, groups=groups, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

@@ -9,14 +9,14 @@ in the place of other processes' ones).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
-from compclip.methods import _check
+from compclip.methods import _check, _parts
 from compclip.text import dense_texts, masked_words
 from compclip.text.text_groups import Rule
 from compclip.text.wordlists import WordLists
@@ -31,23 +31,19 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_parts.WordListConfig):
     lambda_s_neg: float = part(1.0, off=0.0)
     lambda_mil: float = part(1.0, off=0.0)
     lambda_bag: float = part(1.0, off=0.0)  # of the bag's negatives
     bag: int = 10  # texts drawn of a picture's, with replacement
-    words: dict[str, list[str]] = field(default_factory=dict)  # of SVLC's rule, by kind, in place of ours
     negatives: str = "lists"  # SVLC's rule; "both": or a masked model's words, by a fair coin (released: rand_both)
-    lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
-    own: str = "twice"  # how often a bag is in its own denominator: in both directions, as released, or "once"
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    own: ClassVar[str] = "twice"  # how often a bag is in its own denominator: in both directions, as released
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.at_least(self, 0, "lambda_s_neg", "lambda_mil", "lambda_bag")
         _check.at_least(self, 1, "bag")
-        WordLists.parse(self.words)
-        _check.one_of(self, negatives=("lists", "both"), lists=("fitting", "any"), own=("twice", "once"))
-        _check.one_of(self, caption=("full", "first"))
+        _check.one_of(self, negatives=("lists", "both"))
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -67,7 +63,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if cfg.lambda_s_neg:
         terms["s_neg"] = cfg.lambda_s_neg * losses.s_neg(f.image_BD, f.text_BD, *negatives, f.scale)
     if cfg.lambda_mil:
-        terms["mil"] = cfg.lambda_mil * losses.mil(f.image_BD, f.positive_BPD, f.scale, cfg.own == "once")
+        terms["mil"] = cfg.lambda_mil * losses.mil(f.image_BD, f.positive_BPD, f.scale)
     if cfg.lambda_bag:
         terms["bag"] = cfg.lambda_bag * bag_negatives(f)
     return terms

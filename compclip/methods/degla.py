@@ -10,7 +10,7 @@ negatives: each caption against those of other captions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
@@ -37,20 +37,19 @@ RULES = {
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_image: float = part(0.1, off=0.0)  # lambda 1, Eq. 10
     lambda_text: float = part(0.1, off=0.0)  # lambda 2
     lambda_distill: float = part(0.005, off=0.0)  # lambda 3, of a sum over a batch of 256
     decay: float = 0.9996  # of the teacher, Eq. 6
-    text_scale: float = 10.0  # in Eq. 9; a constant in the released code
+    text_scale: ClassVar[float] = 10.0  # in Eq. 9
     text_negatives: str = "own"  # "released": those that the released code takes in Eq. 9
     negatives: str = "stored"  # of data.<name>.texts.negative; "rules": ours of the same kinds
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.at_least(self, 0, "lambda_image", "lambda_text", "lambda_distill", "text_scale")
+        _check.at_least(self, 0, "lambda_image", "lambda_text", "lambda_distill")
         _check.fraction(self, "decay")
-        _check.one_of(self, text_negatives=("own", "released"), negatives=RULES, caption=("full", "first"))
+        _check.one_of(self, text_negatives=("own", "released"), negatives=RULES)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import F, torch
@@ -67,22 +67,21 @@ class Config:
     lambda_hard: float = part(0.0, off=0.0)  # regions, first captions and false texts of all; FG-CLIP 2: 0.5 * 0.6
     lambda_rank: float = part(0.0, off=0.0)  # false texts below the first caption by a margin; FG-CLIP 2: 0.5 * 0.4
     lambda_texts: float = part(0.0, off=0.0)  # captions of regions among themselves; FG-CLIP 2: 0.1
-    like: float = 0.95  # captions with a larger cosine say the same; fgclip2.py:572
-    nearest: int = 10  # captions that a caption is told from; fgclip2.py:573
+    like: ClassVar[float] = 0.95  # captions with a larger cosine say the same; fgclip2.py:572
+    nearest: ClassVar[int] = 10  # captions that a caption is told from; fgclip2.py:573
     map_regions: bool = False  # whether regions' texts have a linear map of their own, as long ones; FG-CLIP 2: true
     regions: int = 4  # train_fgclip.py:184
     region_negatives: int = 10  # K; fgclip.py:536
     init_scale: float = 100.0  # of regions, and of false texts; the backbone's own in train_fgclip.py:386
-    init_bias: float = -10.0  # of the sigmoid
-    squash: bool = True  # train_fgclip.py:211
+    init_bias: ClassVar[float] = -10.0  # of the sigmoid
+    squash: ClassVar[bool] = True  # train_fgclip.py:211
 
     def __post_init__(self) -> None:
         _check.one_of(self, contrast=("softmax", "sigmoid"), short=SHORT)
         _check.at_least(
             self, 0, "lambda_long", "lambda_regions", "lambda_choice", "lambda_hard", "lambda_rank", "lambda_texts"
         )
-        _check.at_least(self, 1, "regions", "region_negatives", "nearest", "init_scale")
-        _check.finite(self, "like", "init_bias")
+        _check.at_least(self, 1, "regions", "region_negatives", "init_scale")
 
 
 def needs_bias(cfg: Config) -> bool:
@@ -94,8 +93,7 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
     """Score pictures as they are trained on, as the release does (fgclip/eval/coco_retrieval.py:44)."""
     from compclip.model import clip_model
 
-    if cfg.squash:
-        clip_model.squash_pictures(model)
+    clip_model.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -10,7 +10,7 @@ are missing, leave both terms (released: on one process padding up to the whole 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Regions, Views
@@ -27,27 +27,24 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_regions: float = part(1.0, off=0.0)  # region and its caption; training/train.py sums all terms
     lambda_distill: float = part(1.0, off=0.0)  # region and its crop
     regions: int = 20  # R; scripts/train_vitb16.sh: --max-boxes 20 (5 for L/14)
-    crop_times: float = 1.5  # a crop's sides beside its region's; training/data.py:135
-    detach_crops: bool = False  # whether crops only teach; training/clipself.py: they learn as well
-    squash: bool = True  # whole pictures, scaled to a square; open_clip/transform.py: det_image_transform
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    crop_times: ClassVar[float] = 1.5  # a crop's sides beside its region's; training/data.py:135
+    detach_crops: ClassVar[bool] = False  # crops learn as well; training/clipself.py
+    squash: ClassVar[bool] = True  # whole pictures, scaled to a square; open_clip/transform.py: det_image_transform
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_regions", "lambda_distill")
-        _check.at_least(self, 1, "regions", "crop_times")
-        _check.one_of(self, caption=("full", "first"))
+        _check.at_least(self, 1, "regions")
 
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
     """Score pictures as they are trained on, as the release does (open_clip/factory.py:312)."""
     from compclip.model import clip_model
 
-    if cfg.squash:
-        clip_model.squash_pictures(model)
+    clip_model.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -64,7 +61,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if cfg.lambda_regions:
         terms["regions"] = cfg.lambda_regions * contrast_regions(f)
     if cfg.lambda_distill:
-        terms["distill"] = cfg.lambda_distill * distill_crops(f, cfg.detach_crops)
+        terms["distill"] = cfg.lambda_distill * distill_crops(f)
     return terms
 
 
@@ -77,9 +74,8 @@ def contrast_regions(f: Features) -> Tensor:
     return losses.clip_of(region_MD, text_BRCD[:, :, 0].flatten(0, 1), f.scale, there_M)
 
 
-def distill_crops(f: Features, detached: bool) -> Tensor:
+def distill_crops(f: Features) -> Tensor:
     """1 − cosine of regions' vectors and their crops', mean over regions."""
     regions = f.named["regions"]
     crop_BRD = f.named["region_crops"].values
-    crop_BRD = crop_BRD.detach() if detached else crop_BRD
     return losses.masked_mean(1 - losses.cosines(regions.values, crop_BRD), regions.mask)

@@ -7,7 +7,7 @@ B images, D dim. With CLIP's loss or SigLIP's, for which a softmax backbone is g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
@@ -23,14 +23,12 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     loss: str = "clip"  # "sigmoid": SigLIP's (C2LIP Eq. 4)
-    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given for it
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    init_bias: ClassVar[float] = -10.0  # of the learnt bias a softmax backbone is given for it
 
     def __post_init__(self) -> None:
-        _check.one_of(self, loss=("clip", "sigmoid"), caption=("full", "first"))
-        _check.finite(self, "init_bias")
+        _check.one_of(self, loss=("clip", "sigmoid"))
 
 
 def needs_bias(cfg: Config) -> bool:

@@ -12,7 +12,7 @@ is drawn), and the batch is one (released: it meets K + B - 1 texts of each GPU)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
@@ -30,22 +30,20 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_conditioned: float = part(0.5, off=0.0)  # text-conditioned, Eq. 4; src/flair/loss.py: the mean of the two
     lambda_global: float = part(0.5, off=0.0)  # multi-positive sigmoid loss, Eq. 6
     texts: int = 8  # K, Sec. 3.1
     draw: str = "beside_caption"  # K - 1 parts beside the caption; "released": all K, as src/flair/data.py draws them
-    heads: int = 8  # of the attention; src/flair/transformer.py
-    init_bias: float = -10.0  # model_configs/ViT-B-16-FLAIR.json
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    heads: ClassVar[int] = 8  # of the attention; src/flair/transformer.py
+    init_bias: ClassVar[float] = -10.0  # model_configs/ViT-B-16-FLAIR.json
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_conditioned", "lambda_global")
-        _check.at_least(self, 1, "texts", "heads")
-        _check.finite(self, "init_bias")
+        _check.at_least(self, 1, "texts")
         is_off = self.lambda_conditioned + self.lambda_global == 0
         _check.refuse(is_off, "lambda_conditioned=0, lambda_global=0: nothing is trained; give one a weight")
-        _check.one_of(self, draw=("beside_caption", "released"), caption=("full", "first"))
+        _check.one_of(self, draw=("beside_caption", "released"))
 
 
 def needs_bias(cfg: Config) -> bool:

@@ -30,7 +30,7 @@ TERMS = ("lambda_global", "lambda_local")  # of hard negatives
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_global: float = part(0.5, off=0.0)  # Eq. 11; 1.0 for CC3M
     lambda_local: float = part(0.2, off=0.0)  # Eq. 11; the released B/16 and L/14 runs use 0.5
     gamma: float = part(2.0, off=0.0, of=TERMS)  # focal exponent, Eq. 9
@@ -39,7 +39,6 @@ class Config:
     swap: str = "negclip"  # A.1; "negclip_released", the released code: what "and" joins is exchanged too
     replace: str = "wordnet"  # A.1; "clove", the released code's rule, for data with `relatives: true`
     shuffle: str = "words"  # "tokens", the released code: the parser's tokens, full stops among them
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_global", "lambda_local", "gamma")
@@ -50,7 +49,6 @@ class Config:
             swap=swap.RULES,
             replace=replace.RULES,
             shuffle=shuffle.RULES,
-            caption=("full", "first"),
         )
 
 

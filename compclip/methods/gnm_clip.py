@@ -27,15 +27,14 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     variations: int = 2  # of a picture that share a batch with it
     draw: str = "first"  # those stored first, with their captions; "scores": by their scores, as released
     original: str = "beside"  # the variations; "left_out": a picture with variations is not shown itself, as released
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 1, "variations")
-        _check.one_of(self, draw=("first", "scores"), original=("beside", "left_out"), caption=("full", "first"))
+        _check.one_of(self, draw=("first", "scores"), original=("beside", "left_out"))
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -11,7 +11,7 @@ Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
@@ -29,28 +29,20 @@ KINDS = {"both": ("swap", "replace"), "swap": ("swap",), "replace": ("replace",)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0)  # SVLC
     lambda_analogy: float = 1.0  # SVLC
     negatives_in_contrastive: bool = part(True, off=False)  # SVLC's released default; false is how E.1 reads
     hard_negatives: str = "both"  # which rules: both, swap, replace
     hard_positives: str = part("both", off="none", of=("lambda_analogy",))  # which rules: both, swap, replace, none
-    swap: str = "negclip"  # the rule of the negatives; or as in negclip
+    swap: ClassVar[str] = "negclip"  # the rule of the negatives
     replace: str = "wordnet"  # or "clove", for data with `relatives: true`
     source: str = "rules"  # who wrote the hard positives: the rules, or the llm of data.<name>.rewriter
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
-        _check.one_of(
-            self,
-            hard_negatives=("both", "swap", "replace"),
-            hard_positives=KINDS,
-            swap=swap.RULES,
-            replace=replace.RULES,
-            source=positives.RULES,
-            caption=("full", "first"),
-        )
+        _check.one_of(self, hard_negatives=("both", "swap", "replace"), hard_positives=KINDS)
+        _check.one_of(self, replace=replace.RULES, source=positives.RULES)
 
 
 def needs(cfg: Config) -> dict[str, object]:
@@ -60,7 +52,7 @@ def needs(cfg: Config) -> dict[str, object]:
 
 def views(cfg: Config, step: int) -> Views:
     """Negatives and hard positives by the rules that are on."""
-    negatives = {"swap": swap.RULES[cfg.swap], "replace": replace.RULES[cfg.replace]}
+    negatives = {"swap": swap.negclip, "replace": replace.RULES[cfg.replace]}
     return Views(
         negatives=tuple(negatives[kind] for kind in KINDS[cfg.hard_negatives]),
         positives=tuple(positives.RULES[cfg.source][kind] for kind in KINDS[cfg.hard_positives]),

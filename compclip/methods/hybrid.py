@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
@@ -64,10 +64,9 @@ COMPOSED = ("steps:composites",)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     contrast: str = "softmax"  # CLIP's; "sigmoid": SigLIP's (C2LIP Eq. 4)
-    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given for sigmoid terms; see c2lip
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    init_bias: ClassVar[float] = -10.0  # of the learnt bias a softmax backbone is given for sigmoid terms; see c2lip
     lowercase: bool = False  # true: CLIC's
     negatives: str = "none"  # rules, as "negclip+wordnet+bigram" (FSC-CLIP's)
     place: str = part("none", off="none", name="negatives", negatives="none")  # as "contrast+s_neg" (SVLC's)
@@ -76,9 +75,9 @@ class Config:
     lambda_local: float = part(0.2, off=0.0, of=("place:local",))  # FSC-CLIP Eq. 11
     gamma: float = part(2.0, off=0.0, of=CALIBRATED)  # focal exponent of global and local, FSC-CLIP Eq. 9
     epsilon: float = part(0.02, off=0.0, of=CALIBRATED)  # label smoothing of global and local, FSC-CLIP Eq. 10
-    attention: str = "minmax"  # of local, FSC-CLIP Eq. 6
+    attention: ClassVar[str] = "minmax"  # of local, FSC-CLIP Eq. 6
     concepts: str = part("none", off="none")  # "pooled" or "encoded", as in c2lip
-    whole_concept: bool = False  # as in c2lip
+    whole_concept: ClassVar[bool] = False  # as in c2lip
     lambda_npc: float = part(1.0, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     lambda_xac: float = part(0.01, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     hard_positives: str = part("none", off="none", of=("lambda_analogy",))  # or one of KINDS, or "paraphrase", stored
@@ -90,25 +89,21 @@ class Config:
     partner: str = part("random", off="own", of=COMPOSED, name="composites", lambda_uni=0.0)
     lambda_cont: float = 0.5  # of the contrast of composites, CLIC Eq. 7
     lambda_uni: float = part(1.0, off=0.0, of=("partner",))  # CLIC Eq. 7
-    uni_norm: str = "squared"  # as in clic
+    uni_norm: ClassVar[str] = "squared"  # as in clic
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "gamma", "lambda_s_neg", "lambda_global", "lambda_local", "lambda_npc", "lambda_xac")
         _check.at_least(self, 0, "lambda_analogy", "lambda_cont", "lambda_uni")
         _check.fraction(self, "epsilon")
-        _check.finite(self, "init_bias")
         _check.at_least(self, 1, "positives")
         _check.one_of(
             self,
             contrast=("softmax", "sigmoid"),
-            caption=("full", "first"),
-            attention=losses.ATTENTION,
             concepts=("none", "pooled", "encoded"),
             hard_positives=("none", *KINDS, "paraphrase"),
             source=positives.RULES,
             steps=STEPS,
             partner=PARTNERS,
-            uni_norm=("squared", "l2"),
         )
         _check.joined_names(self, "negatives", (*NEGATIVES, LISTS))
         _check.joined_names(self, "place", PLACES)
@@ -181,7 +176,6 @@ def views(cfg: Config, step: int) -> Views:
         negatives=tuple(rules[name] for name in _check.split_names(cfg.negatives)),
         positives=(stored_texts.paraphrase,) if cfg.hard_positives == "paraphrase" else hard_positives,
         concepts=cfg.concepts if with_concepts(cfg) else "",
-        whole_concept=cfg.whole_concept,
         tokens=tokens,
         own_tokens=tokens,
     )

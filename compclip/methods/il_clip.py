@@ -13,7 +13,7 @@ these go on); the rate rises after a new agent alone (released: after all multip
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import PLAIN, Phase, Views, Widths
@@ -30,25 +30,20 @@ STARTS = {"drawn": "drawn", "pretrained": "first"}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_codebook.CodebookConfig):
     agents: int = part(10, off=0)  # new ones; train_solver.py:545 has those of the steps 12,000 to 66,000
     first_agent_step: int = 12000  # reset_steps: 6000, twice
     cycle_steps: int = 6000  # reset_steps
     still_steps: int = part(1500, off=0)  # smooth_steps, in which the codes stand still
     rising_steps: int = 500  # warmup_steps, in which the rate rises again
-    rising_from: float = 0.1  # base_lr over warmup_lr
+    rising_from: ClassVar[float] = 0.1  # base_lr over warmup_lr
     agent: str = "drawn"  # as released; "pretrained": with the weights that this run began with
-    codes: int = 4096  # example/clip_fdt/config_cc3m.yaml: sd_num
-    code_width: int = 512  # sd_dim
-    temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.at_least(self, 0, "agents", "first_agent_step", "still_steps", "rising_steps")
-        _check.at_least(self, 1, "cycle_steps", "codes", "code_width")
-        _check.fraction(self, "rising_from")
-        _check.at_least(self, 1e-3, "temperature")
-        _check.one_of(self, agent=STARTS, caption=("full", "first"))
+        _check.at_least(self, 1, "cycle_steps")
+        _check.one_of(self, agent=STARTS)
 
 
 def phase(cfg: Config, step: int) -> Phase:
@@ -73,7 +68,7 @@ def views(cfg: Config, step: int) -> Views:
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The codebook and the networks that ask it."""
-    return _codebook.create_codebook(widths.joint, cfg.codes, cfg.code_width, cfg.temperature)
+    return _codebook.create_codebook(widths.joint, cfg)
 
 
 def keeps_heads(cfg: Config) -> bool:

@@ -1,8 +1,8 @@
 """LABCLIP: a linear map behind the frozen text tower (Koishigarina et al., ICLR 2026, arXiv:2502.03566), Sec. 5.
 
 B images, K negatives, D dim. A text is compared as normalise(A t), with A the identity at first; A stays in the
-finished model. Both towers are frozen (`train.trainable: none`). `scale: own` as released: a temperature of its own,
-which starts at exp(0). The negatives shuffle nouns and adjectives, as released; `swap` names another rule.
+finished model. Both towers are frozen (`train.trainable: none`). As released, the map has a temperature of its own,
+which starts at exp(0), and the negatives shuffle nouns and adjectives.
 Departures: a caption that the shuffle leaves as it is has no negative (released: it is its own negative); captions keep
 their full stops and brackets, and their length (released: lose them, and what is behind forty words).
 """
@@ -10,13 +10,12 @@ their full stops and brackets, and their length (released: lose them, and what i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views, Widths
 from compclip.methods import _check
 from compclip.text import shuffle
-from compclip.text import swap as text_swap
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -25,24 +24,18 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
-RULES = {"nouns_and_adjectives": shuffle.nouns_and_adjectives, **text_swap.RULES}
-SCALES = ("own", "model")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     negatives: bool = part(True, off=False)  # "HNB", hard negatives in the batch; without, "SB"
-    swap: str = "nouns_and_adjectives"  # their rule; those of negclip as well
-    scale: str = "own"  # a temperature of the map; "model": the model's logit scale
-    caption: str = "full"  # the whole caption, or its "first" sentence
-
-    def __post_init__(self) -> None:
-        _check.one_of(self, swap=RULES, scale=SCALES, caption=("full", "first"))
+    swap: ClassVar[str] = "nouns_and_adjectives"  # their rule
+    scale: ClassVar[str] = "own"  # a temperature of the map
 
 
 def views(cfg: Config, step: int) -> Views:
     """One negative a caption, where negatives are on."""
-    return Views(negatives=(RULES[cfg.swap],) * cfg.negatives, caption=cfg.caption)
+    return Views(negatives=(shuffle.nouns_and_adjectives,) * cfg.negatives, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
@@ -59,7 +52,7 @@ def keeps_heads(cfg: Config) -> bool:
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     """CLIP of images and mapped texts, with the batch's mapped negatives among them; a scalar."""
-    scale = f.heads.log_scale.exp() if cfg.scale == "own" else f.scale
+    scale = f.heads.log_scale.exp()
     text_BD = f.heads.map_texts(f.text_BD)
     negative_BKD = f.heads.map_texts(f.negative_BKD)
     return {"negclip": losses.negclip(f.image_BD, text_BD, negative_BKD, f.mask_BK, scale)}

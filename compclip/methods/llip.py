@@ -11,7 +11,7 @@ before the text's projection), and a class has the query of its mean text (relea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views, Widths
@@ -28,18 +28,14 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     tokens: int = 32  # K; model_configs/ViT-B-16-quickgelu-siglip-ncls:32.json, 64 for other towers
-    heads: int = 8  # of the attention; num_heads there
-    temperature: int = 5  # of the attention; run_configs/llip.py: weight_scale
-    init_bias: float = -10.0  # init_logit_bias
-    caption: str = "full"  # the whole caption, or its "first" sentence
+    heads: ClassVar[int] = 8  # of the attention; num_heads there
+    temperature: ClassVar[int] = 5  # of the attention; run_configs/llip.py: weight_scale
+    init_bias: ClassVar[float] = -10.0  # init_logit_bias
 
     def __post_init__(self) -> None:
         _check.at_least(self, 2, "tokens")
-        _check.at_least(self, 1, "heads", "temperature")
-        _check.finite(self, "init_bias")
-        _check.one_of(self, caption=("full", "first"))
 
 
 def needs_bias(cfg: Config) -> bool:

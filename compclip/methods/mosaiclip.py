@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
@@ -41,8 +41,8 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
-    positives: int = 3  # sub-graphs of an image, at most; H.1
+class Config(_check.CaptionConfig):
+    positives: ClassVar[int] = 3  # sub-graphs of an image, at most; H.1
     negatives: int = part(6, off=0)  # of these, at most; H.1
     share_object: float = part(0.15, off=0.0)  # of the kinds of pairs, p1 of H.1; B
     share_relation: float = part(0.425, off=0.0)  # p2 = p3; Table 7
@@ -50,16 +50,13 @@ class Config:
     single_steps: int = part(1000, off=0)  # with one sub-graph and one negative: the curriculum, Sec. 3.6
     swapped: bool = part(True, off=False)  # NegCLIP's negative of the caption; H.1
     words: dict[str, list[str]] = field(default_factory=dict)  # objects, attributes and relations, in place of ours
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
-        _check.at_least(self, 1, "positives")
         _check.at_least(self, 0, "negatives", "single_steps", "share_object", "share_relation", "share_attribute")
         no_pairs = self.share_object + self.share_relation + self.share_attribute == 0
         fault = "share_object=0, share_relation=0, share_attribute=0: no pair is drawn; give one a share"
         _check.refuse(no_pairs, fault)
         sub_graphs.parse_sets(self.words)
-        _check.one_of(self, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

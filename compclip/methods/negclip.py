@@ -12,7 +12,7 @@ without one gives none, and its place in the softmax stays empty (released: such
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
@@ -30,19 +30,17 @@ RULES = text_swap.RULES
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     # "negclip": six kinds of spans, as released but for what "and" joins ("negclip_released": that too); "clic": words
     # of one category (CLIC B.2, D.1)
     swap: str = "negclip"
-    caption: str = "full"  # the whole caption, or its "first" sentence
     hard_images: int = part(0, off=0)  # neighbours of each picture in the batch; published: 1
-    nearest: int = 3  # of which they are drawn
+    nearest: ClassVar[int] = 3  # of which they are drawn
 
     def __post_init__(self) -> None:
-        _check.one_of(self, swap=RULES, caption=("full", "first"))
-        _check.at_least(self, 1, "nearest")
+        _check.one_of(self, swap=RULES)
         is_beyond = not 0 <= self.hard_images <= self.nearest
-        _check.refuse(is_beyond, f"hard_images={self.hard_images}: must be from 0 to nearest={self.nearest}")
+        _check.refuse(is_beyond, f"hard_images={self.hard_images}: must be from 0 to {self.nearest}")
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -11,7 +11,7 @@ or without a, has no part in their terms, as query or as key; losses are in floa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
@@ -30,18 +30,16 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_absent: float = part(1.0, off=0.0)  # --lambda-stage2, of v and a
     lambda_caption: float = part(1.0, off=0.0)  # --lambda-orig, of v and t where there is an a
     lambda_apart: float = part(1.0, off=0.0)  # --lambda-text, of t and a
-    margin: float = 0.9  # --margin: t and a are pushed below a cosine of -0.9
+    margin: ClassVar[float] = 0.9  # --margin: t and a are pushed below a cosine of -0.9
     negations: str = "stored"  # n of data.<name>.texts.negative (CC-Neg); "rule": one thing is denied
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_absent", "lambda_caption", "lambda_apart")
-        _check.finite(self, "margin")
-        _check.one_of(self, negations=RULES, caption=("full", "first"))
+        _check.one_of(self, negations=RULES)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -10,7 +10,7 @@ the empty text); no dropout in the frozen decoder.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Target, Views, Widths
@@ -27,21 +27,18 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_reconstruct: float = part(0.1, off=0.0)  # alpha
     lambda_align: float = part(0.5, off=0.0)  # beta
-    align: str = "released"  # which caption asks which: the rewritten one for the originals; "paper": the other way
+    align: ClassVar[str] = "released"  # which caption asks which: the rewritten one for the originals
     decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
     reads: str = "unit"  # what the decoder reads; "state": the end token's before the projection, as released
-    negatives: int = 3  # of each caption, each drawn by itself
+    negatives: ClassVar[int] = 3  # of each caption, each drawn by itself
     swap: str = "negclip"  # their rule, as in negclip; "read_clip": the five kinds of its program
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_reconstruct", "lambda_align")
-        _check.at_least(self, 1, "negatives")
-        _check.one_of(self, swap=swap.RULES, align=("released", "paper"), caption=("full", "first"))
-        _check.one_of(self, reads=("unit", "state"))
+        _check.one_of(self, swap=swap.RULES, reads=("unit", "state"))
 
 
 def views(cfg: Config, step: int) -> Views:
@@ -73,7 +70,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
     if cfg.lambda_reconstruct:
         terms["reconstruct"] = cfg.lambda_reconstruct * reconstruct(f, cfg)
     if cfg.lambda_align:
-        terms["align"] = cfg.lambda_align * align(f, cfg)
+        terms["align"] = cfg.lambda_align * align(f)
     return terms
 
 
@@ -85,9 +82,8 @@ def reconstruct(f: Features, cfg: Config) -> Tensor:
     return -decoders.log_likelihood(f.heads, text_BD, f.named["target"].values)
 
 
-def align(f: Features, cfg: Config) -> Tensor:
-    """A caption's other wording finds it among those of the batch, or it finds the wording; pairs that are whole."""
+def align(f: Features) -> Tensor:
+    """A caption's other wording finds it among those of the batch; pairs that are whole."""
     other_BD = f.positive_BPD[:, 0]
     there_B = f.positive_mask_BP[:, 0]
-    query_BD, key_BD = (other_BD, f.text_BD) if cfg.align == "released" else (f.text_BD, other_BD)
-    return losses.matching_of(query_BD, key_BD, f.scale, there_B, there_B)
+    return losses.matching_of(other_BD, f.text_BD, f.scale, there_B, there_B)

@@ -27,7 +27,6 @@ class Config:
     path: str = ""  # a file, or a folder of open_clip's or transformers', from the project's own folder
     model: str = ""  # open_clip's name of what it is; "": the grid's backbone
     activation: str = ""  # gelu or quickgelu, of a file that does not tell and a model that is there with both
-    layout: str = ""  # open_clip, transformers, towers or file: what the path must be; "": whatever it is
     tokenizer: str = ""  # a folder, where the model's own is not at hand
     lora_alpha: float = 1.0  # of adapters that lie beside the weights, W + alpha / rank B A; FSC-CLIP, SVLC, DAC: 1
     resize_mode: str = ""  # how a picture becomes a square: shortest, longest, squash; "": as the architecture's own
@@ -37,7 +36,6 @@ class Config:
         _check.one_of(
             self,
             activation=("", "gelu", "quickgelu"),
-            layout=("", "open_clip", "transformers", "towers", "file"),
             resize_mode=("", "shortest", "longest", "squash"),
             interpolation=("", "bicubic", "bilinear"),
         )
@@ -75,8 +73,6 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
     cfg = run.method
     path = root / run.method.path
     layout = weight_files.find_layout(path)
-    fault = f"{path}: layout={cfg.layout}: it is laid out as {layout}; repair methods.{run.cell.method}"
-    _check.refuse(cfg.layout not in ("", layout), fault)
     released = backbone.load(
         path,
         "" if layout == "open_clip" else cfg.model or run.backbone.model,

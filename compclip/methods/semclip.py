@@ -11,7 +11,7 @@ a paraphrase or a negation leaves that mean. The release writes a negation as "a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import F, torch
@@ -30,18 +30,16 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     beta: float = part(1.0, off=0.0)  # weight of the paraphrases; the contrast's, alpha, is 1
     gamma: float = part(1.0, off=0.0)  # weight of the negations
-    directions: int = 2  # num_projection_vectors; along a single one cosines are signs, which teach nothing
-    learnable: bool = False  # use_learnable_projections: they are trained along
+    directions: ClassVar[int] = 2  # num_projection_vectors; along a single one cosines are signs, which teach nothing
+    learnable: ClassVar[bool] = False  # use_learnable_projections
     negations: str = "stored"  # of data.<name>.texts.negative; "rule": one thing is denied
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "beta", "gamma")
-        _check.at_least(self, 2, "directions")
-        _check.one_of(self, negations=RULES, caption=("full", "first"))
+        _check.one_of(self, negations=RULES)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -28,15 +28,13 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     lambda_words: float = part(1.0, off=0.0)  # the two terms are summed: open_clip/loss.py
     vocabulary: int = 49408  # words of the backbone's tokenizer, at least: CLIP's
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_words")
         _check.at_least(self, 1, "vocabulary")
-        _check.one_of(self, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

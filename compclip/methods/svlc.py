@@ -10,13 +10,13 @@ apart each process's own rewrites alone, here those of all. Departures: one whol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
-from compclip.methods import _check
+from compclip.methods import _check, _parts
 from compclip.text import masked_words, stored_texts
 from compclip.text.text_groups import Rule
 from compclip.text.wordlists import WordLists
@@ -32,19 +32,16 @@ NEGATIVES = ("lists", "masked", "both", "none")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_parts.WordListConfig):
     lambda_s_neg: float = part(1.0, off=0.0, of=("negatives",))
     lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
     negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
-    words: dict[str, list[str]] = field(default_factory=dict)  # by kind, in place of ours
-    lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
     negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # as one process computes it
-    caption: str = "full"  # the whole caption, or its "first" sentence
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
-        _check.one_of(self, negatives=NEGATIVES, lists=("fitting", "any"), caption=("full", "first"))
-        WordLists.parse(self.words)
+        _check.one_of(self, negatives=NEGATIVES)
 
 
 def _rules(cfg: Config) -> tuple[Rule, ...]:

@@ -27,12 +27,8 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_check.CaptionConfig):
     images: bool = part(True, off=False)  # false: the captions alone, NegCLIP++ in the paper's tables
-    caption: str = "full"  # the whole caption, or its "first" sentence
-
-    def __post_init__(self) -> None:
-        _check.one_of(self, caption=("full", "first"))
 
 
 def views(cfg: Config, step: int) -> Views:

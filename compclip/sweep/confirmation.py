@@ -87,7 +87,7 @@ def new_seeds(used: set[int], count: int) -> list[int]:
     """Return the first seeds that nothing was chosen by. Raises UserError where there are not so many."""
     if count > SEEDS - len(used):
         raise UserError(f"--seeds {count}: there are only {SEEDS - len(used)} others; give a smaller number")
-    return [seed for seed in range(count + len(used)) if seed not in used][:count]
+    return sorted(set(range(count + len(used))) - used)[:count]
 
 
 def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> dict[str, Any]:
@@ -95,9 +95,12 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
 
     `params` are the confirmation's. What the study did not evaluate decides nothing; the report shows it.
     """
-    methods = dict.fromkeys(str(run.cell.method) for run in runs)
-    by_method = {m: tables.index_runs(run for run in runs if run.cell.method == m) for m in methods}
-    variants = [m for m in by_method if m.startswith(f"{study.method.partition('.')[0]}.trial")]
+    runs_by_method: dict[str, list[FinishedRun]] = {}
+    for run in runs:
+        runs_by_method.setdefault(str(run.cell.method), []).append(run)
+    by_method = {method: tables.index_runs(method_runs) for method, method_runs in runs_by_method.items()}
+    prefix = f"{study.method.partition('.')[0]}.trial"
+    variants = [method for method in by_method if method.startswith(prefix)]
     overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
     evaluated = expand_groups(
         OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks, params.benchmarks

@@ -15,7 +15,6 @@
     sampler: tpe                # a file of compclip/sweep/samplers: tpe, gp, nsga2, random …
     startup_trials: 5           # drawn at random before the sampler learns (nsga2: its population)
     pruner: none                # or dominated (sampling_and_pruning.py)
-    dominated_share: 0.5        # of the other trials at a rung, that must beat a trial for `dominated` to stop it
     rungs: [0.25, 0.5]          # where a pruner looks, as shares of the run's steps
     objectives: [{column: sugarcrepe_pp/swap_itt, direction: maximize}]   # or a mean of the report: summary/Comp …
     split: validation           # the items that the objectives are of: whole (default), validation or test
@@ -28,13 +27,12 @@ items stay unseen; or choose on one benchmark and report another.
 
 from __future__ import annotations
 
-import builtins
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -47,8 +45,8 @@ from compclip.config import grid, read
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
 from compclip.config.grid import Run
-from compclip.config.sections import WHOLE, Params
-from compclip.config.validation import RequiredText, Seed, load_section, mapping
+from compclip.config.sections import WHOLE, Finite, Params, Value, ValueRange
+from compclip.config.validation import RequiredText, Seed, list_constants, list_fields, load_section, mapping
 from compclip.report import tables
 from compclip.report.tables import Column
 from compclip.runs import picture_splits, result_files
@@ -58,9 +56,6 @@ from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_store import StoredRun
 
 FOLDER = Path("experiments/studies")
-KINDS = ("float", "int", "categorical")
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Value = Finite | int | str | bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,7 @@ class StudyOptions:
     startup_trials: PositiveInt = 5
     pruner: Literal["none", "dominated"] = "none"
     rungs: tuple[Finite, ...] = (0.25, 0.5)
-    dominated_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    dominated_share: ClassVar[float] = 0.5  # of the other trials at a rung, that beat a trial which `dominated` stops
     split: Literal["whole", "validation", "test"] = "whole"
     params: str = read.DEFAULT
 
@@ -144,26 +139,10 @@ class StudyOptions:
 
 
 @dataclass(frozen=True)
-class SpaceEntry:
-    """A dimension as a study's file has it: `float`, `int` or `categorical`."""
+class SpaceEntry(ValueRange):
+    """A dimension as a study's file has it."""
 
-    float: tuple[Finite, Finite] | None = None
-    int: tuple[builtins.int, builtins.int] | None = None
-    categorical: tuple[Value, ...] | None = None
-    log: bool = False
     when: dict[str, tuple[Value, ...]] | None = None
-
-    def __post_init__(self) -> None:
-        """Check that it is one kind of dimension and not empty. Raises UserError."""
-        chosen_kinds = [(kind, values) for kind in KINDS if (values := getattr(self, kind)) is not None]
-        if len(chosen_kinds) != 1:
-            raise ValueError(f"must have one of {', '.join(KINDS)}; as {{float: [0, 1]}}")
-        kind, values = chosen_kinds[0]
-        if kind == "categorical":
-            if len(values) < 2 or len(set(map(repr, values))) < len(values) or self.log:
-                raise ValueError("must be two or more different choices, without log")
-        elif not values[0] < values[1] or (self.log and values[0] <= 0):
-            raise ValueError("must rise and begin above 0 for log" if self.log else "must rise")
 
     def to_dimension(self, name: str) -> Dimension:
         """Return the dimension under its name."""
@@ -200,7 +179,8 @@ class Study(StudyOptions):
         Studies that were begun before there were splits are of whole benchmarks.
         """
         unsaid = {"trials"} | ({"split"} if self.split == WHOLE else set())
-        return json.loads(json.dumps({k: v for k, v in asdict(self).items() if k not in unsaid}))
+        declaration = asdict(self) | list_constants(Study)
+        return json.loads(json.dumps({k: v for k, v in declaration.items() if k not in unsaid}))
 
 
 def load_study(name: str, folder: Path = FOLDER) -> Study:
@@ -221,11 +201,12 @@ def parse_study(name: str, raw: Any) -> Study:
     if isinstance(raw.get("objectives"), list):  # a column alone stands for itself, maximised
         raw["objectives"] = [{"column": entry} if isinstance(entry, str) else entry for entry in raw["objectives"]]
     section = load_section(StudySection, raw, "study")
-    options: dict[str, Any] = {f.name: getattr(section, f.name) for f in fields(StudyOptions)}
-    options |= {key: SafeName(getattr(section, key), key) for key in ("method", "backbone", "data")}
-    space = _name_dimensions(section.space)
-    options["paper"] = tuple(_check_paper_values(values, space) for values in section.paper)
-    return Study(name=SafeName(name, "study"), space=space, **options)
+    options = dict(vars(section))
+    for key in ("method", "backbone", "data"):
+        options[key] = SafeName(options[key], key)
+    options["space"] = _name_dimensions(section.space)
+    options["paper"] = tuple(_check_paper_values(values, options["space"]) for values in section.paper)
+    return Study(name=SafeName(name, "study"), **options)
 
 
 def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
@@ -246,9 +227,9 @@ def _name_dimensions(space: Mapping[str, SpaceEntry]) -> tuple[Dimension, ...]:
 def _check_paper_values(values: Mapping[str, Value], space: Sequence[Dimension]) -> dict[str, Value]:
     """Return one of the paper's settings: a value for each dimension that is drawn, inside the space."""
     names = [d.name for d in space]
-    strange = [name for name in values if name not in names]
-    if strange:
-        raise unknown("key", strange[0], names, "study.paper")
+    for name in values:
+        if name not in names:
+            raise unknown("key", name, names, "study.paper")
     checked: dict[str, Value] = {}
     for d in space:
         if d.active(checked) != (d.name in values):
@@ -317,7 +298,7 @@ def check_study(study: Study, params: Params, source: str = "the grid") -> None:
         if kind not in (SUMMARY, *params.evaluate.benchmarks):
             raise unknown("benchmark", kind, params.evaluate.benchmarks, f"{where}: not among evaluate.benchmarks")
     base = trial_run(study, params, source=source)
-    parameters = [f.name for f in fields(base.method)] + [f"train.{f.name}" for f in fields(base.train)]
+    parameters = list_fields(base.method) + [f"train.{name}" for name in list_fields(base.train)]
     for dimension in study.space:
         if dimension.name not in parameters:
             raise unknown("parameter", dimension.name, parameters, f"study {study.name}: space")
@@ -356,13 +337,16 @@ def columns_of_runs(study: Study, runs: Sequence[FinishedRun], params: Params) -
         evaluated_runs.append(replace(run, results=results))
     report_columns = [name for name in params.report.columns or () if name.partition("/")[0] in evaluated]
     columns = tables.select_columns(evaluated_runs, report_columns, evaluated)
-    every_column = {column.name: column for column in tables.list_columns(evaluated_runs, evaluated)}
-    every_column |= {column.name: column for column in tables.summary_columns(columns, evaluated_runs)}
+    every_column: dict[str, Column] = {}
+    for column in (*tables.list_columns(evaluated_runs, evaluated), *tables.summary_columns(columns, evaluated_runs)):
+        every_column[column.name] = column
+    objectives = []
     for objective in study.objectives:
         if objective.column not in every_column:
             where = "by the benchmarks evaluated" if study.split == WHOLE else f"on {study.split} items"
             raise unknown("column", objective.column, every_column, f"study {study.name}, measured {where}")
-    return tuple(every_column[o.column] for o in study.objectives)
+        objectives.append(every_column[objective.column])
+    return tuple(objectives)
 
 
 def leaf_columns(columns: Sequence[Column]) -> Iterator[Column]:

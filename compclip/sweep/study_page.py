@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from compclip.report.escape import format_tick
 from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.svg_plots import COLOURS, PAPER, SvgPlot
 from compclip.sweep.confirmation import VERDICTS
-from compclip.sweep.study_results import CONFIRMED, format_counts
+from compclip.sweep.study_results import CONFIRMED, format_counts, list_complete
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 SIGNS = dict(zip(VERDICTS, "▲▼±·", strict=True))
@@ -47,9 +48,11 @@ def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
 def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | None = None) -> str:
     """Return the HTML of a study; `study_json` as in trials.json, `confirmed` as in confirmation.json."""
     study = scale_values(study_json)
-    complete = [t for t in study["trials"] if t["state"] == "complete"]
+    complete = list_complete(study["trials"])
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    slices = [draw_slice(study, complete, d, i) for i in range(len(study["objectives"])) for d in study["space"]]
+    slices = []
+    for i, dimension in itertools.product(range(len(study["objectives"])), study["space"]):
+        slices.append(draw_slice(study, complete, dimension, i))
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         study=study, numbers=format_numbers, facts=list_facts(study),
@@ -171,8 +174,8 @@ def draw_slice(study: Mapping[str, Any], complete: list[dict], d: Mapping[str, A
     objective = study["objectives"][i]
     plot = SvgPlot(f"{objective['metric']} against {name}", name, label_objective(objective), SIZE)
     if d["choices"]:
-        choices = [repr(choice) for choice in d["choices"]]
-        plot.axes.set_xticks(range(len(choices)), [str(choice) for choice in d["choices"]])
+        choices = list(map(repr, d["choices"]))
+        plot.axes.set_xticks(range(len(choices)), list(map(str, d["choices"])))
         return _draw_trials(plot, study, trials, lambda t: choices.index(repr(t["params"][name])), i)
     if d["log"]:
         plot.axes.set_xscale("log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -97,25 +98,29 @@ def best_trial(study: Study, trials: list[dict], reference: list[float] | None) 
     `trials` as in trials.json; the earliest of equals.
     """
     start = reference or [0.0] * len(study.objectives)
-    signs = [o.sign for o in study.objectives]
 
     def gain(trial: dict) -> float:
-        return sum(s * (v - r) for s, v, r in zip(signs, trial["values"], start, strict=True))
+        return sum(o.sign * (v - r) for o, v, r in zip(study.objectives, trial["values"], start, strict=True))
 
-    return max((t for t in trials if t["state"] == "complete"), key=gain, default=None)
+    return max(list_complete(trials), key=gain, default=None)
+
+
+def list_complete(trials: Sequence[dict]) -> list[dict]:
+    """List the trials that were finished."""
+    return [trial for trial in trials if trial["state"] == "complete"]
 
 
 def pareto_front(study: Study, trials: list[dict]) -> list[int]:
     """Return numbers of the finished trials that no other one beats in one objective and equals in the rest."""
     points = []
-    for t in trials:
-        if t["state"] == "complete":
-            points.append(([o.sign * v for o, v in zip(study.objectives, t["values"], strict=True)], t["number"]))
-    front: list[tuple[list[float], int]] = []
+    for trial in list_complete(trials):
+        gains = [o.sign * v for o, v in zip(study.objectives, trial["values"], strict=True)]
+        points.append((gains, trial["number"]))
+    front: dict[int, list[float]] = {}
     for point, number in sorted(points, reverse=True):  # what beats a point comes before it
-        if not any(dominates(better, point) for better, _ in front):
-            front.append((point, number))
-    return sorted(number for _, number in front)
+        if not any(dominates(better, point) for better in front.values()):
+            front[number] = point
+    return sorted(front)
 
 
 def best_yaml(study: Study, params_path: Path, trial: dict, scores: str) -> str:
@@ -147,5 +152,5 @@ def _format_number(objective: Mapping[str, Any], value: float) -> str:
 
 def format_counts(study: Mapping[str, Any]) -> str:
     """Count the trials by state, as text."""
-    states = [t["state"] for t in study["trials"]]
-    return ", ".join(f"{states.count(s)} {s}" for s in ORDER if s in states) or "none yet"
+    counts = Counter(trial["state"] for trial in study["trials"])
+    return ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state]) or "none yet"

@@ -128,18 +128,15 @@ def first_valid(given_BPD: Tensor, mask_BP: Tensor, otherwise_BD: Tensor) -> Ten
 
 
 @_in_full_precision
-def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor, own_once: bool = False) -> Tensor:
+def mil(image_BD: Tensor, bag_BMD: Tensor, scale: Tensor) -> Tensor:
     """Images and bags of M texts, MIL-NCE (DAC): an image is right with any of its bag's texts; a scalar.
 
     mean_i [LSE(image i with all texts ∪ all images with bag i) − LSE(image i with bag i)]. The own bag is in both sets,
-    so that the least value is log 2; `own_once` takes one copy of it away.
+    so that the least value is log 2.
     """
     x_BBM = scale * torch.einsum("id,jmd->ijm", image_BD, bag_BMD)
     own_BM = torch.diagonal(x_BBM, dim1=0, dim2=1).T
     columns_BBM = x_BBM.transpose(0, 1)
-    if own_once:
-        eye_BB1 = torch.eye(len(x_BBM), dtype=torch.bool, device=x_BBM.device)[:, :, None]
-        columns_BBM = columns_BBM.masked_fill(eye_BB1, -torch.inf)
     all_BN = torch.cat([x_BBM.flatten(1), columns_BBM.flatten(1)], dim=1)
     return (all_BN.logsumexp(dim=1) - own_BM.logsumexp(dim=1)).mean()
 

@@ -8,7 +8,7 @@ from compclip.model.clip_model import ClipModel
 from compclip.train.batch import View
 from perf.released_steps import CAPTIONS, Step, squeeze, take_step
 
-OPTIONS = {"tokens": 3, "heads": 2}
+OPTIONS = {"tokens": 3}
 
 
 def step(paths: list[str], model: ClipModel, theirs: Step) -> Step:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 NAMES = {"k_proj": "heads.key", "v_proj": "heads.value", "q_proj": "heads.query", "pred.out_proj": "heads.out"}
-HEADS = 2
+HEADS = 8
 
 
 def run(folder: Path, shared_inputs: Step) -> Step:

@@ -40,10 +40,10 @@ def params(tmp_path, monkeypatch):
 def test_as_one_writes_them(params):
     """`on` without quotation marks, which YAML 1.1 takes for true; one column as a text."""
     data = read.load_params(params).data["d"]
-    assert released_lists.captions_config(data) == Captions("x.csv", "url", ["caption"])
+    assert released_lists.captions_config(data) == Captions("x.csv", "url", column=["caption"])
     assert released_lists.rewrites_config(data) == ReleasedRewrites("c.json", "s.jsonl")
     assert released_lists.texts_config(data) == {
-        "negative": Texts("n.tsv", "caption", ["neg_caption"], lists=True), "dense": Texts("dense", "image")
+        "negative": Texts("n.tsv", "caption", column=["neg_caption"], lists=True), "dense": Texts("dense", "image")
     }  # fmt: skip
     assert released_lists.masked_config(data) == MaskedSection("m")
     assert data.exclude == ["sugarcrepe"]

@@ -243,6 +243,17 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
     assert config_grid.read_run(path) == run
 
 
+def test_a_constant_is_in_the_key_and_may_be_set_to_its_own_value_alone():
+    """As an option that a grid or a stored run of an earlier version has."""
+    cell = "negclip-scenes-scenes-0"
+    run = config_grid.resolve(read.load_params(PARAMS), cell)
+    assert run.plain["method"]["nearest"] == 3
+    assert config_grid.resolve(read.load_params(PARAMS, ["methods.negclip.nearest=3"]), cell) == run
+    assert config_grid.parse_run(run.plain, "stored") == run
+    with pytest.raises(UserError, match=r"methods.negclip.nearest=4: is a constant, 3; remove it"):
+        read.load_params(PARAMS, ["methods.negclip.nearest=4"])
+
+
 @pytest.mark.parametrize(
     "text,message",
     [

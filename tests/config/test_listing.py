@@ -36,9 +36,9 @@ def test_each_kind_has_names_and_lines(kind, params, project):
 
 def test_a_method_with_its_parameters(params):
     (clove,) = listing.list_kind("methods", ["clove"], params)
-    assert clove.parameters == {"replace": "clove", "caption": "full"}
+    assert clove.parameters == {"caption": "full"}
     assert clove.summary.startswith("CLoVe: ")
-    assert listing.format_listed(clove, 8).splitlines()[1].strip() == 'replace="clove"  caption="full"'
+    assert listing.format_listed(clove, 8).splitlines()[1].strip() == 'caption="full"'
 
 
 def test_the_overview(project, capsys):

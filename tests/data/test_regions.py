@@ -107,7 +107,7 @@ def test_lists_in_others_forms_are_joined(photos, write):
     }  # fmt: skip
 
 
-def test_what_cannot_be_used_is_counted(photos):
+def test_what_cannot_be_used_is_counted(photos, monkeypatch):
     """No box, no text, no key; outside of the picture, too small, and more than may be."""
     boxes = [
         [0.9, 0.5, 2.0, 1.0],
@@ -127,7 +127,8 @@ def test_what_cannot_be_used_is_counted(photos):
         {"image": "1.png", "regions": "x"},
     ]
     Path("list.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
-    samples, counts = recaptioned(section(file="list.jsonl", on="image", column="regions", least_side=5, most=2))
+    monkeypatch.setattr(Regions, "most", 2)
+    samples, counts = recaptioned(section(file="list.jsonl", on="image", column="regions", least_side=5))
     cut, full_region = samples[0].regions
     assert cut.box == (0.9, 0.5, 1.0, 1.0) and full_region.box == (0.0, 0.0, 1.0, 1.0)
     assert counts == {"rows": 5, "listed": 12, "damaged": 8, "without_key": 1, "outside": 2, "of_other_size": 1,

@@ -27,9 +27,9 @@ from tests import tiny_project
 
 METHODS = {
     "labclip": "{caption: first, train: {trainable: none, lr: 0.1}}",
-    "flair": "{texts: 2, heads: 4}",
+    "flair": "{texts: 2}",
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
-    "llip": "{tokens: 3, heads: 4}",
+    "llip": "{tokens: 3}",
 }
 
 METHOD_KINDS = {"flair": "text_pooling", "llip": "token_mixture"}

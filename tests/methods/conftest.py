@@ -14,11 +14,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from compclip.config import validation
 from compclip.interface.features import Features, NamedRows, change_rows
 from compclip.interface.method import load_method
 from compclip.interface.views import Views, Widths
 
 D, W = 8, 12
+
+
+def configured(name: str, **changes):
+    """A method's Config with other parameters, or constants of its paper."""
+    kind = load_method(name).Config
+    constants = {key: changes.pop(key) for key in validation.list_constants(kind) if key in changes}
+    return type("Config", (kind,), constants)(**changes)
 
 
 def drawn(name: str, cfg, step: int = 0, B: int = 4, M: int = 5, fill: str = "some", seed: int = 0) -> Features:

@@ -65,8 +65,7 @@ def ce_clip_terms(f, cfg, step):
                 led = led + short
     rows = []
     for i in range(B):
-        whose = range(B) if cfg.imc == "batch" else [i]
-        texts = [f.negative_BKD[j, k] for j in whose for k in range(K) if f.mask_BK[j, k]]
+        texts = [f.negative_BKD[j, k] for j in range(B) for k in range(K) if f.mask_BK[j, k]]
         scores = [s * dot(f.image_BD[i], f.text_BD[i]), *(s * dot(f.text_BD[i], n) for n in texts)]
         rows.append(-log_share(scores, 0))
     return {"negclip": negclip(f), "rank": cfg.lambda_rank * led / (B * K), "intra": cfg.lambda_intra * mean(rows)}
@@ -133,7 +132,7 @@ def dac_terms(f, cfg, step):
     for i in range(B):
         bag_logits = [s * dot(v[i], bag[i, m]) for m in range(M)]
         texts = [s * dot(v[i], bag[j, m]) for j in range(B) for m in range(M)]
-        images = [s * dot(v[j], bag[i, m]) for j in range(B) for m in range(M) if cfg.own == "twice" or j != i]
+        images = [s * dot(v[j], bag[i, m]) for j in range(B) for m in range(M)]
         mil.append(lse(texts + images) - lse(bag_logits))
         wrong = [s * dot(v[i], f.negative_BKD[i, 1 + m]) for m in range(M) if f.mask_BK[i, 1 + m]]
         against.append(lse(bag_logits + wrong) - lse(bag_logits))
@@ -160,8 +159,7 @@ def read_clip_terms(f, cfg, step):
     if cfg.lambda_align:
         positive_rows = [i for i in range(B) if f.positive_mask_BP[i, 0]]
         other, text = f.positive_BPD[positive_rows, 0], f.text_BD[positive_rows]
-        queries, keys = (other, text) if cfg.align == "released" else (text, other)
-        rows = [-log_share([s * dot(q, k) for k in keys], i) for i, q in enumerate(queries)]
+        rows = [-log_share([s * dot(q, k) for k in text], i) for i, q in enumerate(other)]
         terms["align"] = cfg.lambda_align * (mean(rows) if rows else nothing(f))
     return terms
 
@@ -190,10 +188,10 @@ TERMS = {
     "degla": degla_terms, "gnm_clip": gnm_clip_terms, "mosaiclip": mosaiclip_terms, "read_clip": read_clip_terms, "svlc": svlc_terms, "triplet_clip": triplet_clip_terms,
 }  # fmt: skip
 MORE = [
-    ("ce_clip", {}), ("ce_clip", {"imc": "own"}), ("clove", {}), ("con_clip", {}), ("con_clip", {"distractors": False}),
-    ("crepe", {"kind": "all"}), ("dac", {"bag": 3}), ("dac", {"bag": 2, "own": "once", "lambda_bag": 0.5}),
+    ("ce_clip", {}), ("clove", {}), ("con_clip", {}), ("con_clip", {"distractors": False}),
+    ("crepe", {"kind": "all"}), ("dac", {"bag": 3}), ("dac", {"bag": 2, "lambda_bag": 0.5}),
     ("degla", {}), ("degla", {"text_negatives": "released", "lambda_distill": 0.1}), ("degla", {"lambda_text": 0.0}),
     ("gnm_clip", {}), ("gnm_clip", {"draw": "scores", "original": "left_out"}),
-    ("mosaiclip", {}), ("mosaiclip", {"positives": 1, "negatives": 0, "swapped": False}), ("mosaiclip", {"positives": 2, "negatives": 3, "single_steps": 0}), ("read_clip", {}), ("read_clip", {"reads": "state"}), ("read_clip", {"align": "paper", "lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
+    ("mosaiclip", {}), ("mosaiclip", {"positives": 1, "negatives": 0, "swapped": False}), ("mosaiclip", {"positives": 2, "negatives": 3, "single_steps": 0}), ("read_clip", {}), ("read_clip", {"reads": "state"}), ("read_clip", {"lambda_reconstruct": 0.0, "negatives": 1}), ("svlc", {}), ("svlc", {"lambda_analogy": 1.0, "negatives_in_contrastive": False}),
     ("svlc", {"negatives": "both", "lambda_s_neg": 4.0}), ("triplet_clip", {}), ("triplet_clip", {"images": False}),
 ]  # fmt: skip

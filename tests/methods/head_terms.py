@@ -12,7 +12,7 @@ from tests.reference import dot, log_share, mean, unit
 
 def labclip_terms(f, cfg, step):
     """NegCLIP's contrast with A t in the place of each text."""
-    s = f.heads.log_scale.exp() if cfg.scale == "own" else f.scale
+    s = f.heads.log_scale.exp()
     mapped = [unit(torch.stack([dot(row, t) for row in f.heads.weight])) for t in f.text_BD]
     B, K = f.negative_BKD.shape[:2]
     mapped_negatives = [unit(torch.stack([dot(row, f.negative_BKD[i, k]) for row in f.heads.weight]))
@@ -218,7 +218,7 @@ def fineclip_terms(f, cfg, step):
         )
         terms["regions"] = cfg.lambda_regions * (pairs_of(regions, texts, f.scale) if places else nothing(f))
     if cfg.lambda_distill:
-        crops = f.named["region_crops"].values.detach() if cfg.detach_crops else f.named["region_crops"].values
+        crops = f.named["region_crops"].values
         apart = [1 - dot(f.named["regions"].values[p], crops[p]) for p in places]
         terms["distill"] = cfg.lambda_distill * (mean(apart) if places else nothing(f))
     return terms
@@ -339,8 +339,8 @@ MORE = [
     ("flair", {"texts": 3, "heads": 2, "draw": "released"}), ("flair", {"texts": 1, "heads": 4, "draw": "released"}),
     ("fg_clip", {"init_scale": 5.0, "region_negatives": 3}), ("fg_clip", FG_CLIP_2),
     ("fg_clip", FG_CLIP_2 | {"lambda_choice": 0.0, "nearest": 2, "like": 0.3}), ("fg_clip", {"lambda_choice": 0.0, "lambda_long": 0.0}),
-    ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5, "detach_crops": True}), ("fineclip", {"lambda_distill": 0.0}),
+    ("fineclip", {}), ("fineclip", {"lambda_regions": 0.5}), ("fineclip", {"lambda_distill": 0.0}),
     ("il_clip", {**SMALL, "temperature": 0.3}), ("llip", {"tokens": 3, "heads": 2}), ("llip", {"tokens": 2, "heads": 1, "temperature": 1}),
-    ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"scale": "model", "negatives": False}),
+    ("fineclip", {"lambda_regions": 0.0}), ("labclip", {}), ("labclip", {"negatives": False}),
     ("superclip", {"vocabulary": 40}), ("superclip", {"lambda_words": 0.0}),
 ]  # fmt: skip

@@ -58,5 +58,5 @@ TERMS = {"omni_negclip": omni_negclip_terms, "semclip": semclip_terms}
 MORE = [
     ("omni_negclip", {}), ("omni_negclip", {"lambda_apart": 0.0, "lambda_caption": 0.5}), ("omni_negclip", {"margin": -0.1, "lambda_absent": 0.3}),
     ("omni_negclip", {"lambda_absent": 0.0, "lambda_caption": 0.0, "lambda_apart": 0.0}),
-    ("semclip", {}), ("semclip", {"directions": 5, "gamma": 0.5}), ("semclip", {"beta": 0.0}), ("semclip", {"gamma": 0.0, "learnable": True}),
+    ("semclip", {}), ("semclip", {"directions": 5, "gamma": 0.5}), ("semclip", {"beta": 0.0}), ("semclip", {"gamma": 0.0}),
 ]  # fmt: skip

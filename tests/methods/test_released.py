@@ -158,13 +158,7 @@ def test_another_architecture_is_named_before_and_after_it_is_opened(here):
         _model("released.other", variant)
 
 
-def test_the_layout_that_is_stated_is_the_one_that_is_there(here):
-    """Or one line says what it is."""
-    variant = f"methods.released.variants={{theirs: {{path: {PATH}, activation: gelu, layout: transformers}}}}"
-    with pytest.raises(UserError, match=r"layout=transformers: it is laid out as file; repair methods.released.theirs"):
-        _model("released.theirs", variant)
-    with pytest.raises(UserError, match=r"variants.theirs.layout=hub: .*, file$"):
-        read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, layout: hub}}"])
+def test_the_scale_of_adapters_is_above_0(here):
     with pytest.raises(UserError, match=r"lora_alpha=0.0: must be > 0"):
         read.load_params("params.yaml", ["methods.released.variants={theirs: {path: a, lora_alpha: 0}}"])
 

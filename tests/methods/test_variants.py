@@ -13,7 +13,7 @@ from compclip.config import grid, read
 from compclip.interface.method import load_method
 from tests import reference
 from tests.conftest import ROOT
-from tests.methods.conftest import drawn
+from tests.methods.conftest import configured, drawn
 
 # Each file `<kind>_terms.py` beside this one has the equations of some methods (TERMS), and parameters to compare (MORE).
 REFERENCES = [
@@ -29,7 +29,7 @@ MORE = [  # parameters that a paper or its code names and that no grid varies
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
     ("finetune", {"loss": "sigmoid"}), ("hybrid", EVERYTHING), ("hybrid", EVERYTHING | PARTLESS),
-    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local", "uni_norm": "l2"}), *(entry for module in REFERENCES for entry in module.MORE),
+    ("hybrid", EVERYTHING | {"contrast": "sigmoid", "place": "s_neg+global+local"}), *(entry for module in REFERENCES for entry in module.MORE),
 ]  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def variants() -> dict[str, tuple[str, object]]:
             if load_method(base).TRAINS and entry not in configs.values():
                 configs[f"{path.stem}: {cell.method}"] = entry
     for base, changes in MORE:
-        config = replace(load_method(base).Config(), **changes)
+        config = configured(base, **changes)
         configs[f"{base}, {', '.join(f'{k} {v}' for k, v in changes.items())}"] = (base, config)
     return configs
 

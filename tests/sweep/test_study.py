@@ -80,7 +80,6 @@ def test_every_draw_of_the_hybrid_study_is_a_valid_method():
     ({"rungs": [0.5, 0.25]}, "must rise and lie between 0 and 1"),
     ({"objectives": ["swap"]}, "must have a column as benchmark/metric"),
     ({"objectives": ["a/b", "a/b"]}, "names a column twice"),
-    ({"pruner": "dominated", "dominated_share": 0}, "dominated_share=0: must be > 0"),
     ({"space": {"g": {"float": [1, 0]}}, "paper": []}, "space.g={'float': [1, 0]}: must rise"),
     ({"space": {"g": {"float": [0, 1], "log": True}}, "paper": []}, "begin above 0 for log"),
     ({"space": {"g": {"flaot": [0, 1]}}, "paper": []}, "unknown key 'flaot'; did you mean 'float'"),

@@ -69,13 +69,14 @@ def lossy(monkeypatch):
     monkeypatch.setattr(fake_sweep, "metrics", lambda run: {"sugarcrepe": {"swap": 0.5}, "retrieval": {"loss": 0.5}})
 
 
-def test_two_objectives_prune_what_is_dominated(folder, lossy):
+def test_two_objectives_prune_what_is_dominated(folder, lossy, monkeypatch):
     """By hand, of those before: trial 3 is behind all of 0, 1 and 2 of which 2 has a higher loss: two of three; 4 has
     the least loss; 5 is behind 1 alone."""
     gammas = [float(i) for i in range(6)]
     paper = {"paper": [{"gamma": g} for g in gammas]}
     finished_at(*gammas)
-    driver(**DOMINATED | paper, dominated_share=0.6).drive(6)
+    monkeypatch.setattr(study_declaration.Study, "dominated_share", 0.6)
+    driver(**DOMINATED | paper).drive(6)
     assert states() == ["complete"] * 3 + ["pruned"] + ["complete"] * 2
     assert trials()[3]["values"] is None and trials()[3]["intermediate"] == {"1": [0.4, 0.5]}
     document = json.loads(Path("studies/s/trials.json").read_text())
@@ -83,11 +84,12 @@ def test_two_objectives_prune_what_is_dominated(folder, lossy):
     once = drawn(trials())
     shutil.rmtree(".work")
     for target in (3, 6):
-        driver(**DOMINATED | paper, dominated_share=0.6).drive(target)
+        driver(**DOMINATED | paper).drive(target)
     assert drawn(trials()) == once and states()[3] == "pruned"
     forget()
     finished_at(*gammas)
-    driver(**DOMINATED | paper, dominated_share=0.7).drive(6)
+    monkeypatch.setattr(study_declaration.Study, "dominated_share", 0.7)
+    driver(**DOMINATED | paper).drive(6)
     assert states() == ["complete"] * 6
 
 

@@ -19,6 +19,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
 from compclip.config import grid, plan, read, tuning
 from compclip.config.__main__ import main as config_command
+from compclip.config.sections import Tune
 from compclip.report import tuned_rows
 from compclip.report.run_details import find_stale_runs
 from compclip.runs import keys, run_store
@@ -146,8 +147,9 @@ def test_a_space_is_widened_until_the_best_trial_lies_inside(project):
     assert abs(document["values"]["gamma"] - 2) == min(abs(gamma - 2) for gamma in gammas)
 
 
-def test_without_widenings_the_edge_is_noted(project):
-    write_params(PARAMS.replace("trials: 3", "trials: 3, widenings: 0"))
+def test_without_widenings_the_edge_is_noted(project, monkeypatch):
+    monkeypatch.setattr(Tune, "widenings", 0)
+    write_plan()
     tune_stage.main(["-j", "1", "--method", "fsc_clip"])
     document = load_tuned("fsc_clip")
     assert "gamma" in document["edges"] and document["values"]["gamma"] >= 5

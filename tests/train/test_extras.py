@@ -169,8 +169,8 @@ OPTIONS = {
     "ce_clip": "{words: wordnet}",
     "ahnpl": "{words: wordnet}",
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
-    "flair": "{texts: 2, heads: 4}",
-    "llip": "{tokens: 3, heads: 4}",
+    "flair": "{texts: 2}",
+    "llip": "{tokens: 3}",
     "il_clip": "{codes: 8, code_width: 4, temperature: 0.5, agents: 2, first_agent_step: 1, cycle_steps: 1, still_steps: 1}",
 }  # small heads; what asks for files that are not here
 

@@ -9,13 +9,14 @@ import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
 from PIL import Image
 
 from compclip.base.errors import UserError, one_line
+from compclip.config.validation import RequiredText
 from compclip.data import images
 from compclip.data.sample import Sample
 from compclip.llm.answer_cache import Answer
@@ -27,6 +28,14 @@ DescribePictures = Callable[[list[Image.Image]], list[Answer]]  # a replica: a c
 LoadedSample = tuple[Sample, Image.Image]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Of a captioner that runs a model itself."""
+
+    model: RequiredText = ""
+    device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
 
 def parse_devices(option: str) -> list[str]:

@@ -25,7 +25,6 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from compclip.base.errors import UserError
-from compclip.config.validation import RequiredText
 from compclip.llm.answer_cache import Answer
 from compclip.model import backbone, tokenizers
 from compclip.model.clip_model import ClipModel
@@ -42,13 +41,11 @@ MAX_NEW_TOKENS = 30  # of a caption; fewer where the model has fewer places
 
 
 @dataclass(frozen=True)
-class Config:
-    """A model, which writes the likeliest word each time."""
+class Config(_device_replicas.ModelConfig):
+    """A model, which writes the likeliest word each time: an open_clip name, a config file, or local-dir:FOLDER."""
 
-    model: RequiredText = ""  # an open_clip name, a config file, or local-dir:FOLDER
     weights: str = ""  # a tag, a file or a folder; none where the model is a folder
     batch_size: PositiveInt = 32
-    device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
     def __post_init__(self) -> None:
         if not (self.weights or self.model.startswith(SCHEMES)):

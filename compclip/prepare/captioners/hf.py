@@ -24,7 +24,6 @@ from torch import Tensor
 from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping
-from compclip.config.validation import RequiredText
 from compclip.llm.answer_cache import Answer
 from compclip.prepare import mask_filling
 from compclip.prepare.captioners import QUERY, QUERY_TOKENS, Caption, _device_replicas
@@ -39,14 +38,12 @@ SHORT_TOKENS = 64  # of a caption that no chat asks for
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(_device_replicas.ModelConfig):
     """A model's folder (config.json, weights, tokenizer, preprocessor_config.json) and how it is run."""
 
-    model: RequiredText = ""
     prompt: str = ""  # words that the caption continues, as "a picture of"; in a chat the query: CLIC's where empty
     batch_size: PositiveInt = 16
     max_new_tokens: NonNegativeInt = 0  # 0: 512 in a chat, 64 else
-    device: str = "auto"  # every GPU there is, or names as cuda:0,cuda:1; each has the whole model
 
 
 def reads(data: Data, cfg: Config) -> list[str]:

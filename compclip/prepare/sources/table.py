@@ -39,7 +39,7 @@ LARGE_GROUP = 4 << 20  # bytes of a row group whose decoding takes longer than a
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(TableForm):
     """What a table's columns are called, and how it is written."""
 
     picture: Column = ""  # default: one with pictures inside, or the first usual name
@@ -47,14 +47,6 @@ class Config:
     id: Column = ""  # default: the picture's path below `images` without its ending
     split: Column = ""  # whose rows are left out where they name another split than the section
     lists: bool = False  # whether each text is a list of texts, as JSON or Python writes it
-    separator: str = ""  # of CSV; default: found in its first line
-    quotes: bool = True  # whether " encloses texts in CSV
-    header: bool = True  # of CSV; without one columns are called 1, 2, …, and 2- is all from the second
-
-    @property
-    def form(self) -> TableForm:
-        """How a CSV is written."""
-        return TableForm(self.separator, self.quotes, self.header)
 
 
 class PictureRow(NamedTuple):
@@ -89,7 +81,7 @@ def list_parts(paths: Sequence[Path], config: Config) -> list[str]:
     Notes a first one whose row groups are so large that reading in random order will be slow.
     """
     column = _choose_columns(paths[0], config)[0]
-    rows = tables.read_rows(paths[0], [column], Counter(), config.form)
+    rows = tables.read_rows(paths[0], [column], Counter(), config)
     values = [row.values[column] for row in itertools.islice(rows, FIRST_ROWS)]
     inside = [value for value in values if isinstance(value, TablePicture)]
     if inside and parquet_cells.is_cell(inside[0].path):
@@ -144,7 +136,7 @@ def _read_pictures(cfg: Data, config: Config, paths: Sequence[Path], counts: Cou
         columns = dict.fromkeys([picture_column, *caption_columns, *filter(None, [config.id, config.split])])
         faults = RowFaults(path)
         folder = str(path.parent)
-        for number, values in tables.read_rows(path, list(columns), counts, config.form):
+        for number, values in tables.read_rows(path, list(columns), counts, config):
             picture = values[picture_column]
             if config.split and values[config.split] not in splits:
                 counts["rows_of_other_splits"] += 1
@@ -169,12 +161,12 @@ def _read_pictures(cfg: Data, config: Config, paths: Sequence[Path], counts: Cou
 
 def _choose_columns(path: Path, config: Config) -> tuple[str, list[str]]:
     """Return the columns of the picture and of its captions. Raises UserError for one that the table does not have."""
-    names = tables.read_columns(path, config.form)
+    names = tables.read_columns(path, config)
     inside = tables.list_picture_columns(path)
     picture = config.picture or (inside[0] if inside else "")
     picture = tables.choose_column(names, picture, tables.PICTURE_COLUMNS, "layout.picture", path)
     captions = [
-        tables.choose_column(names, name, tables.CAPTION_COLUMNS, "layout.captions", path, config.form)
+        tables.choose_column(names, name, tables.CAPTION_COLUMNS, "layout.captions", path, config)
         for name in config.captions or [""]
     ]
     return picture, captions

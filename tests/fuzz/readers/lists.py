@@ -72,7 +72,7 @@ def _varied(_: random.Random) -> object:
     from compclip.config.released_lists import Texts
     from compclip.prepare import caption_join, stored_lists
 
-    variations = caption_join.open_list(Texts("v.jsonl", "key", ["v"]), Path("index")).find(
+    variations = caption_join.open_list(Texts("v.jsonl", "key", column=["v"]), Path("index")).find(
         [row["key"] for row in ROWS]
     )
     return [stored_lists.pack_variation(record) for records in variations for record in records or ()]
