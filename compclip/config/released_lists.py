@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, NonNegativeFloat
 
 from compclip.base.errors import UserError, unknown
 from compclip.config.sections import Data
-from compclip.config.validation import RequiredText, load_section, mapping
+from compclip.config.validation import Axis, RequiredText, load_section, mapping
 
 # By what a list is joined, and the names under which authors have it: PixelProse, LAION, Conceptual Captions, DreamLIP.
 KEYS = {
@@ -113,14 +113,10 @@ class BalancedTexts:
     """Negatives that rules make of the captions, chosen so that no text tells them from captions (docs/regions.md)."""
 
     balance: Literal["blind"] = "blind"
-    rules: list[BalancedRule] = field(default_factory=lambda: ["negclip"])
+    rules: Axis[BalancedRule] = field(default_factory=lambda: ["negclip"])
     caption: Literal["first", "full"] = "first"  # what a method shows: the first sentence, or the whole caption
     candidates: ClassVar[int] = 16  # that each rule draws of a caption
     seed: ClassVar[int] = 0
-
-    def __post_init__(self) -> None:
-        if not self.rules or len(set(self.rules)) < len(self.rules):
-            raise UserError(f"rules={self.rules}: must name rules, each once")
 
 
 @dataclass(frozen=True)
@@ -209,11 +205,9 @@ class MaskedSection:
     rank: Annotated[int, Field(ge=0, le=100)] = 0  # the word of this rank alone: 4 is the fourth; 0: all of the top
     bare: bool = False
     dense: bool = False
-    pos: list[PartOfSpeech] = field(default_factory=lambda: ["NOUN", "ADP", "ADJ", "VERB"])
+    pos: Axis[PartOfSpeech] = field(default_factory=lambda: ["NOUN", "ADP", "ADJ", "VERB"])
 
     def __post_init__(self) -> None:
-        if not self.pos or len(set(self.pos)) < len(self.pos):
-            raise UserError(f"pos={self.pos}: must name parts of speech, each once")
         if self.rank > self.top:
             raise UserError(f"rank={self.rank}: is not among the top {self.top}; raise top")
 

@@ -41,15 +41,11 @@ class Lora:
 
     rank: PositiveInt = 4
     alpha: PositiveFloat = 1.0  # the update is scaled by alpha / rank
-    targets: list[Literal["attention", "mlp", "patch"]] = field(  # patch: the image's patch convolution
+    targets: Axis[Literal["attention", "mlp", "patch"]] = field(  # patch: the image's patch convolution
         default_factory=lambda: ["attention", "mlp", "patch"]
     )
     # the patch's update: of rank `rank`; matrix: of rank `rank` times its side, as FSC-CLIP and SVLC adapt it
     patch: Literal["factors", "matrix"] = "factors"
-
-    def __post_init__(self) -> None:
-        if not self.targets or len(set(self.targets)) < len(self.targets):
-            raise ValueError(f"targets={self.targets}: must name attention, mlp, patch or some of them, each once")
 
 
 @dataclass(frozen=True)
@@ -317,15 +313,11 @@ class Tune:
     part_trials: NonNegativeInt = 4  # then of each of its own weights and exponents, with that schedule; 0: none
     widenings: ClassVar[int] = 3  # of a space whose best trial lies at an edge, each with half as many trials more
     device_hours: NonNegativeFloat = 0.0  # of each method's trials, after which none is begun; 0: no limit
-    objectives: Distinct[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
+    objectives: Axis[str] = field(default_factory=lambda: ["summary/Comp", "summary/General"])
     # `train.<name>` for all methods, `<method>.<name>` for one
     space: dict[str, SearchRange] = field(default_factory=_search_schedule)
     sampler: ClassVar[str] = "random"  # whose trials are the same however many run side by side
     seed: Seed = 1000  # of the trials and of the sampler; none of the grid's
-
-    def __post_init__(self) -> None:
-        if not self.objectives:
-            raise ValueError("objectives: must name at least one column, as summary/Comp")
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def test_as_one_writes_them(params):
     ("data.d.masked.top=0", "data.d.masked.top=0: must be >= 1"),
     ("data.d.masked.rank=6", "data.d.masked.rank=6: is not among the top 5; raise top"),
     ("data.d.relative_weights=path", "unknown relative_weights 'path'; did you mean 'paths'"),
-    ("data.d.masked.pos=[NOUN,ADP,NOUN]", "must name parts of speech, each once"),
+    ("data.d.masked.pos=[NOUN,ADP,NOUN]", "data.d.masked.pos=['NOUN', 'ADP', 'NOUN']: must name each once"),
     ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
     ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude=['sugarcrepe', 'sugarcrepe']: must name each once; 'sugarcrepe' stands"),
