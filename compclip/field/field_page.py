@@ -168,11 +168,9 @@ def summarize_claims(results: FieldResults) -> list[tuple[Claim, str, list[Conte
 
 def count_lone_claims(results: FieldResults) -> int:
     """Count the claims that one source alone prints."""
-    sources: dict[str, set[str]] = {}
-    for context in results.contexts:
-        if not context.is_wrong:
-            sources.setdefault(context.claim, set()).add(context.source)
-    return list(map(len, sources.values())).count(1)
+    claims_and_sources = {(c.claim, c.source) for c in results.contexts if not c.is_wrong}
+    sources = Counter(claim for claim, _ in claims_and_sources)
+    return list(sources.values()).count(1)
 
 
 def render_page(results: FieldResults) -> str:
@@ -262,9 +260,8 @@ def compare_readings(
             sound.append(float(number.value))
     as_trained = [float(n.value) for n, cause in readings if not (n.activation or cause.is_mean)]
     is_explained = bool(sound) and spread(sound) <= TOLERANCE
-    for number, cause in readings:
-        if sound and spread([float(number.value), sound[0]]) > cause.points + TOLERANCE:
-            is_explained = False
+    for number, cause in readings if sound else ():
+        is_explained &= spread([float(number.value), sound[0]]) <= cause.points + TOLERANCE
     causes = [f"{', '.join(names)}: {cause}" for cause, names in sources.items()]
     if causes and not is_explained:
         causes.append(NOT_ALL)

@@ -163,9 +163,7 @@ class PublishedField:
         values = {column: float(n.value) for column, n in self.find_numbers(model, axis).items()}
         if len(values) < 2:
             return values.get(axis.column)
-        means = []
-        for weights in axis.groups:
-            means.append(sum(values[column] * weight for column, weight in weights.items()) / sum(weights.values()))
+        means = [sum(values[c] * w for c, w in group.items()) / sum(group.values()) for group in axis.groups]
         return sum(means) / len(means)
 
 

@@ -69,30 +69,19 @@ def main(argv: list[str]) -> int:
             records[name] = record_writer.read_records(path)
     curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, root, args.partial)
     results = report_page.GridResults(
-        runs=runs,
-        benchmarks=benchmarks,
-        missing=[*missing, *without, *incomplete],
-        whole_runs=whole_runs,
-        blind=blind,
+        runs, benchmarks, [*missing, *without, *incomplete], whole_runs, blind,
         lines=lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
-        curves=curves,
-        overlaps=table_heads.read_overlaps(root, data),
-        records=records,
+        curves=curves, overlaps=table_heads.read_overlaps(root, data), records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
-        tuning=tuned_rows.read_tuned_methods(params, root),
-        root=root,
-    )
+        tuning=tuned_rows.read_tuned_methods(params, root), root=root,
+    )  # fmt: skip
     literature = report_page.Literature(
         numbers=printed, official=published_numbers.read_official_benchmarks(PUBLISHED), claims=stated
     )
     settings = report_page.PageSettings(
-        columns=params.report.columns,
-        reference=params.report.reference,
-        correction=params.report.correction,
-        split=split,
-        items=args.items,
-        notice=drawn_scenes.describe_drawings(params),
-    )
+        columns=params.report.columns, reference=params.report.reference, correction=params.report.correction,
+        split=split, items=args.items, notice=drawn_scenes.describe_drawings(params),
+    )  # fmt: skip
     page = report_page.build_page(results, literature, settings)
     report_page.write_report(page, args.out)
     for group in page.tables.main:
@@ -106,11 +95,8 @@ def _count_cells(cells: Sequence[Cell], runs: Sequence[FinishedRun], missing: Se
     """Say how many of the grid's cells are shown whole, in part and not at all, which are all of them."""
     lacking = {m.cell for m in missing}
     reported = {run.cell.name for run in runs}
-    counts = {
-        "complete": len(reported - lacking),
-        "in part": len(reported & lacking),
-        "absent": len({cell.name for cell in cells} - reported),
-    }
+    absent = {cell.name for cell in cells} - reported
+    counts = {"complete": len(reported - lacking), "in part": len(reported & lacking), "absent": len(absent)}
     return f"{format_count(len(cells), 'cell')}: {join_counts(counts)}"
 
 

@@ -104,8 +104,7 @@ def compute_score(column: Column, runs: RunsBySeed) -> Statistic | None:
 
     The interval of a share ends at 0 and 1.
     """
-    nothing_right = tables.index_runs(map(_get_nothing, runs.values()))
-    score = tables.compute_difference(column, runs, nothing_right)
+    score = tables.compute_difference(column, runs, tables.index_runs(map(_get_nothing, runs.values())))
     if score is None or score.difference is None or column.score:
         return score
     interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))

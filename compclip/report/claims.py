@@ -237,10 +237,8 @@ def combine_verdicts(verdicts: Sequence[str]) -> str:
 
 def count_verdicts(judged: Sequence[Finding | Evidence]) -> dict[str, int]:
     """Count how many claims, or inequalities, have each verdict, all four named."""
-    counts = dict.fromkeys(VERDICTS, 0)
-    for finding in judged:
-        counts[finding.verdict] += 1
-    return counts
+    verdicts = [finding.verdict for finding in judged]
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 # --- the claims table: the same verdicts, differences and intervals for the page and as CSV

@@ -22,12 +22,9 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
 
 AXES = {
-    "Comp": "composition",
-    "General": "general ability",
-    "ZS": "zero-shot",
-    "I2T": "image-to-text retrieval",
-    "T2I": "text-to-image retrieval",
-}
+    "Comp": "composition", "General": "general ability", "ZS": "zero-shot",
+    "I2T": "image-to-text retrieval", "T2I": "text-to-image retrieval",
+}  # fmt: skip
 ABILITIES = ("General", "ZS", "I2T", "T2I")  # the first that a table has is its second axis
 MOST_COLUMNS = 8  # of the headline table
 LEGEND = (
@@ -165,8 +162,7 @@ def draw_tradeoffs(compared: ComparedTable) -> list[Markup]:
     figures = []
     for name in ABILITIES:
         if name in points:
-            figure = report_figures.draw_tradeoff(points[name], name, compared.reference, short, bool(numbers))
-            figures.append(figure)
+            figures.append(report_figures.draw_tradeoff(points[name], name, compared.reference, short, bool(numbers)))
     return figures
 
 

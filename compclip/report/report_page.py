@@ -175,14 +175,12 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
-        main=_mark_tables(main_tables, notes, correction),
-        subsets=_mark_tables(subsets, notes, correction),
+        main=_mark_tables(main_tables, notes, correction), subsets=_mark_tables(subsets, notes, correction),
         other_metrics=_mark_tables(whole_set_tables, notes, correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
-        whole=tuple(whole),
-        blind=_compare_blind(uncorrected, results.blind, correction),
-    )
+        whole=tuple(whole), blind=_compare_blind(uncorrected, results.blind, correction),
+    )  # fmt: skip
     judged = claims.judge_claims(literature.claims, uncorrected, columns, literature.numbers, correction)
     return ReportPage(results, literature, settings, page_tables, tuple(judged))
 
@@ -211,10 +209,8 @@ def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tup
 
 def _mark_tables(group_tables: Sequence[ResultTable], notes: RowMarks, correction: str) -> tuple[ResultTable, ...]:
     """Return tables with the marks of rows, and the verdicts and ranks that are decided after the correction."""
-    marked = []
-    for table in _correct_tables(group_tables, correction):
-        marked.append(decisions.mark_order(replace(table, row_marks=notes), correction))
-    return tuple(marked)
+    marked = [replace(table, row_marks=notes) for table in _correct_tables(group_tables, correction)]
+    return tuple(decisions.mark_order(table, correction) for table in marked)
 
 
 def _compare_blind(
@@ -243,10 +239,8 @@ def compare_tables(page: ReportPage) -> list[ComparedTable]:
 
 def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     """Render the HTML of a page in the folder `out`, the same bytes for the same run files."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.loader = FileSystemLoader(Path(__file__).parent)
     for module in TEMPLATE_MODULES:
         environment.globals[module.__name__.rpartition(".")[2]] = module
     for function in TEMPLATE_FUNCTIONS:

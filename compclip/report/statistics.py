@@ -267,8 +267,7 @@ def group_by_source(differences: Sequence[ItemDifferences]) -> list[list[ItemDif
     members = []
     for names, _ in groups:
         members.append([difference for difference in differences if difference.benchmark in names])
-    benchmarks = list(pictures_of)
-    return sorted(members, key=lambda group: benchmarks.index(group[0].benchmark))
+    return sorted(members, key=lambda group: list(pictures_of).index(group[0].benchmark))
 
 
 @lru_cache(maxsize=LISTS)

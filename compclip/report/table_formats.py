@@ -49,11 +49,9 @@ def format_interval(interval: Interval, column: Column, sign: bool = True) -> st
 
 def describe_head(group: ResultTable) -> dict[str, str]:
     """Describe what the table's backbone is, and how many records of each benchmark were scored, as far as known."""
-    head = {
-        "Backbone": table_heads.describe_backbone(group),
-        "Scores of": "" if group.split.name == WHOLE else group.split.describe(),
-        "Scored": table_heads.describe_records(group),
-    }
+    split = "" if group.split.name == WHOLE else group.split.describe()
+    head = {"Backbone": table_heads.describe_backbone(group), "Scores of": split}
+    head["Scored"] = table_heads.describe_records(group)
     return {name: text for name, text in head.items() if text}
 
 
@@ -124,20 +122,11 @@ def _layout_table(
 ) -> dict[str, Any]:
     lines = [(row.method, row.seeds, group.list_cells(row, show, EMPTY)) for row in rows]
     return {
-        "name": group.name,
-        "rows": lines,
-        "labels": {row.method: table_heads.row_label(row, group) for row in rows},
-        "notes": [],
-        "blind": [],
-        "spans": span_benchmarks(group.columns),
-        "columns": group.columns,
-        "marks": table_heads.column_marks(group),
-        "head": describe_head(group),
-        "scored": table_heads.benchmark_coverage(group),
-        "seen": {},
-        "basis": "",
-        "least": [],
-    }
+        "name": group.name, "head": describe_head(group), "scored": table_heads.benchmark_coverage(group),
+        "spans": span_benchmarks(group.columns), "columns": group.columns, "marks": table_heads.column_marks(group),
+        "rows": lines, "labels": {row.method: table_heads.row_label(row, group) for row in rows},
+        "notes": [], "blind": [], "seen": {}, "basis": "", "least": [],  # what some tables have
+    }  # fmt: skip
 
 
 def _make_mean_cell(statistic: Statistic, column: Column) -> TableCell:
@@ -183,7 +172,7 @@ def format_markdown_table(group: ResultTable) -> str:
     names = []
     for c in group.columns:
         name = to_markdown(c.metric if c.benchmark == SUMMARY else c.name)
-        names.append(" ".join(filter(None, (name, c.arrow, marks.get(c)))))
+        names.append(" ".join(filter(None, (name, c.arrow, marks[c]))))
     rows = []
     for row in group.rows:
         cells = group.list_cells(row, _markdown_cell, "–")
@@ -336,7 +325,7 @@ def _latex_table(
     marks = table_heads.column_marks(group)
     names = []
     for column in group.columns:
-        mark = f" {to_latex(marks[column])}" if column in marks else ""
+        mark = f" {to_latex(marks[column])}" if marks[column] else ""
         names.append(to_latex(format_name(column.metric)) + ARROWS[column.arrow] + mark)
     lines = [r"\toprule", _latex_line(["", *spans]), " ".join(rules), _latex_line(["Method", *names]), r"\midrule"]
     lines += _latex_rows(group, cell, "{}")

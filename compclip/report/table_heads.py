@@ -111,13 +111,8 @@ def column_mark(column: Column, runs: Sequence[FinishedRun]) -> str:
 
 
 def column_marks(group: ResultTable) -> dict[Column, str]:
-    """Return the marks of each column that has some."""
-    marks = {}
-    for column in group.columns:
-        mark = column_mark(column, group.runs)
-        if mark:
-            marks[column] = mark
-    return marks
+    """Return the marks of each column; "" of one that has none."""
+    return {column: column_mark(column, group.runs) for column in group.columns}
 
 
 def count_lost_names(runs: Sequence[FinishedRun]) -> dict[str, int]:
@@ -152,9 +147,8 @@ def describe_marks(group: ResultTable) -> list[str]:
     notes += _list_replaced(group)
     marks = " ".join(column_marks(group).values())
     if PARTIAL in marks:
-        notes.append(
-            f"{PARTIAL} less than nine tenths of the column's records were scored: it compares with no full benchmark"
-        )
+        why = "less than nine tenths of the column's records were scored: it compares with no full benchmark"
+        notes.append(f"{PARTIAL} {why}")
     if SMALLER in marks:
         notes += describe_lost_names(group.runs)
     return notes

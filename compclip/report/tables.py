@@ -353,19 +353,14 @@ def check_same_files(runs: Iterable[FinishedRun]) -> None:
         for name, result in run.results.items():
             cell, first = first_of.setdefault(name, (run.cell.name, result.fingerprint))
             if result.fingerprint != first:
-                raise UserError(
-                    f"results of {name}: {run.cell.name} and {cell} were evaluated on different benchmark files; "
-                    f"evaluate one of them again"
-                )
+                both = f"{run.cell.name} and {cell} were evaluated on different benchmark files"
+                raise UserError(f"results of {name}: {both}; evaluate one of them again")
 
 
 def list_backbones(group: ResultTable) -> list[tuple[str, str]]:
     """List the different backbones of a table's runs, as (model, weights) of their configurations."""
-    backbones = []
-    for run in group.runs:
-        section = run.config.get("backbone") or {}
-        if section.get("model"):
-            backbones.append((str(section["model"]), str(section.get("weights") or "")))
+    sections = [run.config["backbone"] for run in group.runs if run.config.get("backbone")]
+    backbones = [(str(s["model"]), str(s.get("weights") or "")) for s in sections if s.get("model")]
     return list(dict.fromkeys(backbones))
 
 

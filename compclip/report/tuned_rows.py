@@ -128,9 +128,8 @@ class ChosenParameter:
 
     def describe(self) -> str:
         """Describe it in words: name, chosen value, value before, what the flat trials had, and a widened range."""
-        text = (
-            f"{self.name} {_format_value(self.chosen)} (before {_format_value(self.before)}; {_format_ends(self.flat)}"
-        )
+        text = f"{self.name} {_format_value(self.chosen)}"
+        text += f" (before {_format_value(self.before)}; {_format_ends(self.flat)}"
         if self.searched != self.declared:
             text += f"; widened to {_format_ends(self.searched)}"
         return f"{text}; at an edge)" if self.at_edge else f"{text})"
