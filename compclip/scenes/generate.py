@@ -55,8 +55,7 @@ def generate(world: World, out: Path) -> dict[str, int]:
         counts[name] = write_files(world, new_folder)
     if world.beside:
         layouts = new_folder / LAYOUTS
-        joined = read_joined(layouts)
-        counts["beside"] = write_companions(world, new_folder, read_layouts(layouts), joined)
+        counts["beside"] = write_companions(world, new_folder, read_layouts(layouts), read_joined(layouts))
     write_json(new_folder / "counts.json", counts)
     shutil.rmtree(out, ignore_errors=True)
     new_folder.rename(out)
@@ -90,7 +89,7 @@ def _train_row(world: World, out: Path, index: int) -> dict:
     scene = layout.sample(rng, int(rng.choice((2, 3, 4), p=(0.5, 0.3, 0.2))), test=False)
     name = f"{index:06d}"
     write_picture(out / "train" / f"{name}.png", scene)
-    is_joined = world.joined and np.random.default_rng((world.seed, JOINED, index)).random() < world.joined
+    is_joined = np.random.default_rng((world.seed, JOINED, index)).random() < world.joined
     joined = {"joined": True} if is_joined else {}
     return {"id": name, "alt_text": grammar.alt_text(rng, scene), "scene": scene, "joined": joined}
 
@@ -234,15 +233,12 @@ def _replace_colour(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
     return edits
 
 
-def _replace_symbol(scene: Scene, a: Thing, b: Thing) -> list[Edit]:
-    return [*_other_symbols(scene, a), *_other_symbols(scene, b)]
-
-
-def _other_symbols(scene: Scene, thing: Thing) -> list[Edit]:
+def _replace_symbol(scene: Scene, *things: Thing) -> list[Edit]:
     edits = []
-    for symbol in _list_absent(SYMBOLS, scene.symbols):
-        new = scene.with_things({thing: replace(thing, symbol=symbol)})
-        edits.append(Edit(new, _renaming(SYMBOLS, thing.symbol, symbol)))
+    for thing in things:
+        for symbol in _list_absent(SYMBOLS, scene.symbols):
+            new = scene.with_things({thing: replace(thing, symbol=symbol)})
+            edits.append(Edit(new, _renaming(SYMBOLS, thing.symbol, symbol)))
     return edits
 
 
@@ -357,5 +353,5 @@ def _absences(rng: np.random.Generator, scene: Scene) -> Iterator[tuple[Thing, S
     for thing in things:
         yield thing, replace(scene, things=tuple(t for t in scene.things if t is not thing))
     for thing in things:
-        for edit in shuffled(rng, _other_symbols(scene, thing)):
+        for edit in shuffled(rng, _replace_symbol(scene, thing)):
             yield thing, edit.scene

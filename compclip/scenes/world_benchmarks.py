@@ -68,10 +68,8 @@ class Wording:
 
     def text(self, form: str, synonym: int = 0) -> str:
         """Write the statement in a form; `synonym` chooses the name of the relation."""
-        names = RELATIONS[self.relation]
-        converse_names = RELATIONS[CONVERSE[self.relation]]
-        relation = names[min(synonym, len(names) - 1)]
-        converse = converse_names[min(synonym, len(converse_names) - 1)]
+        relation = RELATIONS[self.relation][: synonym + 1][-1]
+        converse = RELATIONS[CONVERSE[self.relation]][: synonym + 1][-1]
         a = article(" ".join(self.a).strip())
         b = article(" ".join(self.b).strip())
         if self.more:
@@ -81,9 +79,8 @@ class Wording:
 
     def other_words(self, rng: np.random.Generator) -> Wording:
         """Return the wording with synonyms wherever there are any."""
-        first = (_synonym(rng, self.a[0]), _synonym(rng, self.a[1]))
-        second = (_synonym(rng, self.b[0]), _synonym(rng, self.b[1]))
-        return Wording(first, second, self.relation)
+        colour_a, symbol_a, colour_b, symbol_b = [_synonym(rng, word) for word in self.a + self.b]
+        return Wording((colour_a, symbol_a), (colour_b, symbol_b), self.relation)
 
 
 def _synonym(rng: np.random.Generator, word: str) -> str:
@@ -245,13 +242,12 @@ def _winoground_row(world: World, out: Path, index: int) -> dict:
         if layout.is_test(second_scene):
             break
     item = make_item(rng, kind, scene, statement)
-    names = [f"ex_{index}_img_{i}" for i in (0, 1)]
-    for name, pictured in zip(names, (scene, second_scene), strict=True):
-        write_picture(out / "winoground" / "images" / f"{name}.png", pictured)
+    for number, pictured in enumerate((scene, second_scene)):
+        write_picture(out / "winoground" / "images" / f"ex_{index}_img_{number}.png", pictured)
     return {
         "id": index,
-        "image_0": names[0],
-        "image_1": names[1],
+        "image_0": f"ex_{index}_img_0",
+        "image_1": f"ex_{index}_img_1",
         "caption_0": item.caption,
         "caption_1": item.negative,
         "tag": kind,
@@ -279,12 +275,8 @@ def _hard_positive_row(world: World, out: Path, index: int) -> dict[str, tuple[d
     captions = {}
     for kind in HARD_POSITIVE_KINDS:
         item = hard_positive(rng, kind, scene, statement, world.other_axis)
-        record = {
-            "image_id": name,
-            "true_caption": item.caption,
-            "false_caption": item.negative,
-            "image_path": f"{name}.png",
-        }
+        record = {"image_id": name, "true_caption": item.caption, "false_caption": item.negative}
+        record["image_path"] = f"{name}.png"
         captions[kind] = record, {**record, "true_caption": item.paraphrase}
     return captions
 

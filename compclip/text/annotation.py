@@ -79,7 +79,8 @@ class Annotation:
 
     def lower_words(self, low: int = 0, high: int | None = None) -> list[str]:
         """Return the tokens of a span, by default all, in lower case."""
-        return [word.lower() for word in self.words(low, high)]
+        text = self.text
+        return [text[start:end].lower() for start, end in zip(self.starts[low:high], self.ends[low:high], strict=True)]
 
     def lower_lemmas(self, low: int = 0, high: int | None = None) -> list[str]:
         """Return the lemmas of a span's tokens, by default of all, in lower case."""

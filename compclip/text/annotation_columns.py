@@ -272,11 +272,7 @@ class AnnotationRows:
         )
 
     def _lemma(self, index: int, text: str, starts: tuple[int, ...], ends: tuple[int, ...]) -> tuple[str, ...]:
-        if text.isascii():
-            low = text.lower()
-            words = [low[start:end] for start, end in zip(starts, ends, strict=True)]
-        else:
-            words = [text[start:end].lower() for start, end in zip(starts, ends, strict=True)]
+        words = [text[start:end].lower() for start, end in zip(starts, ends, strict=True)]
         tokens, codes = self.lemma[index]
         for token, word in zip(tokens.tolist(), self.words.take(codes), strict=True):
             words[token] = word.decode()

@@ -30,10 +30,20 @@ NO_THINGS = word_set(_LISTS["no_things"])
 NO_ATTRIBUTES = word_set(_LISTS["no_attributes"])
 BARE = word_set("line progress bloom flight use need sight reverse unison")
 THINGS_IN_ING = word_set(_LISTS["things_in_ing"])
-SYMMETRIC = frozenset({
-    ("and",), (",",), ("or",), ("next", "to"), ("near",), ("beside",), ("with",), ("alongside",), ("close", "to"),
-    ("along", "with"), ("by",), (",", "and"),
-})  # fmt: skip
+SYMMETRIC = (
+    "and",
+    ",",
+    "or",
+    "next to",
+    "near",
+    "beside",
+    "with",
+    "alongside",
+    "close to",
+    "along with",
+    "by",
+    ", and",
+)
 
 
 def draw_exchanges(a: Annotation, rng: np.random.Generator) -> Iterator[Exchange]:
@@ -85,20 +95,14 @@ def _is_thing(a: Annotation, token: int) -> bool:
     has_compound = token - 1 in a.dependents(token, "compound", stop=token)
     is_verb = may_be_root and (has_compound or is_bare)
     is_said = a.tag[token] == "NN" and is_bare and _is_activity_or_colour(lemma)
-    return (
-        a.pos[token] == "NOUN"
-        and lemma not in NO_THINGS
-        and not (is_measure or is_verb or is_said or fitting_words.may_be_verb(a, token))
-    )
+    is_other = is_measure or is_verb or is_said or fitting_words.may_be_verb(a, token)
+    return a.pos[token] == "NOUN" and lemma not in NO_THINGS and not is_other
 
 
 def _is_activity_or_colour(lemma: str) -> bool:
     """Return whether a noun without determiner is none of a thing: "teaches climbing", "dressed in blue", "in line"."""
-    return (
-        lemma in BARE
-        or (lemma.endswith("ing") and lemma not in THINGS_IN_ING)
-        or lemma in fitting_words.alternatives("color")
-    )
+    is_activity = lemma in BARE or (lemma.endswith("ing") and lemma not in THINGS_IN_ING)
+    return is_activity or lemma in fitting_words.alternatives("color")
 
 
 def _exchange_things(a: Annotation, x: int, y: int) -> Exchange | None:
@@ -191,7 +195,7 @@ def _is_counted_elsewhere(a: Annotation) -> bool:
 def _are_joined(a: Annotation, x: int, y: int) -> bool:
     """Return whether words stand between two nouns that say the same of either of them."""
     between = [a.word(t).lower() for t in range(x + 1, y) if a.dep[t] not in ("det", "amod", "compound", "aux")]
-    return tuple(between) in SYMMETRIC
+    return " ".join(between) in SYMMETRIC
 
 
 def _is_attribute(a: Annotation, token: int) -> bool:

@@ -187,10 +187,10 @@ def are_alike(a: Annotation, first: Span, second: Span) -> bool:
             follows_conjunction = True
     is_activity = a.word(y).lower().endswith("ing") and a.tag[y] == "NN"
     is_thing = not is_activity or a.word(y).lower() in exchangeable_atoms.THINGS_IN_ING
-    is_begun = (
-        first[0] > 0 and a.heads[first[0] - 1] in range(*first) and a.pos[first[0] - 1] == "ADV"
-    )  # "about 12 kids"
-    return is_thing and not (follows_conjunction or is_begun or _may_be_verb(a, second))
+    before = first[0] - 1
+    is_begun = before >= 0 and a.pos[before] == "ADV" and a.heads[before] in range(*first)  # "about 12 kids"
+    may_be_verb = second[1] - second[0] == 1 and a.lemma[second[0]].lower() in LASTING  # "has a drink and smiles"
+    return is_thing and not (follows_conjunction or is_begun or may_be_verb)
 
 
 def _may_share_head(a: Annotation, first: Span, second: Span) -> bool:
@@ -198,11 +198,6 @@ def _may_share_head(a: Annotation, first: Span, second: Span) -> bool:
     is_compound = second[1] - second[0] > 1 and a.dep[second[1] - 2] == "compound" and not _is_determined(a, second)
     is_lone = first[1] - first[0] == 1 and a.tag[first[0]] == "NN"
     return is_compound and (is_lone or a.tag[second[1] - 2] == "NNS")
-
-
-def _may_be_verb(a: Annotation, second: Span) -> bool:
-    """Return whether the second noun may be a verb: "has a drink and smiles"."""
-    return second[1] - second[0] == 1 and a.lemma[second[0]].lower() in LASTING
 
 
 def _are_joined(a: Annotation, first: Span, second: Span) -> bool:

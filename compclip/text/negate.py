@@ -130,15 +130,10 @@ def _find_companions(a: Annotation) -> list[Edit]:
     things = {a.heads[t]: t for t, dep in enumerate(a.dep) if dep == "pobj" and a.pos[t] in ("NOUN", "PROPN")}
     edits = []
     for t, thing in sorted(things.items()):
-        is_bound = a.lemma[a.heads[t]].lower() in WITH or (
-            t > 0 and a.word(t - 1).lower() in ("along", "together", "up")
-        )
-        if (
-            a.word(t).lower() == "with"
-            and word_edits.is_word(a, t)
-            and not is_bound
-            and a.lemma[thing].lower() not in PARTS
-        ):
+        before = a.word(t - 1).lower() if t else ""
+        is_bound = before in ("along", "together", "up") or a.lemma[a.heads[t]].lower() in WITH
+        is_with = a.word(t).lower() == "with" and word_edits.is_word(a, t)
+        if is_with and not is_bound and a.lemma[thing].lower() not in PARTS:
             edits.append((a.ends[t], a.ends[t], "out"))
     return edits
 
@@ -152,9 +147,7 @@ def _find_objects_and_places(a: Annotation) -> list[Edit]:
         article = a.word(low).lower()
         if low == 0 or a.pos[noun] != "NOUN" or a.lemma[noun].lower() in PARTS or not word_edits.is_word(a, low):
             continue
-        if (
-            a.dep[low - 1] == "prt" and a.word(low - 1).lower() in PLACES
-        ):  # "sliding down a slide", as some parses have it
+        if a.dep[low - 1] == "prt" and a.word(low - 1).lower() in PLACES:  # "sliding down a slide", by some parses
             edits.append((a.starts[low - 1], a.starts[low - 1], "but not "))
         elif a.dep[noun] == "pobj":
             edits += _deny_place(a, a.heads[noun], scene_phrases)
@@ -183,10 +176,5 @@ def _deny_place(a: Annotation, preposition: int, phrases: dict[int, int]) -> lis
         is_verb = a.dep[holder] in ("ROOT", "conj") and lemma in caption_words.WORDS["v"]  # "sheep graze", by a slip
         is_of_verb = is_verb or a.word(preposition).lower() in MOVEMENTS or lemma in PARTS
         return [(a.starts[first], a.starts[first], "but not " if is_of_verb else "not ")]
-    if (
-        a.pos[holder] == "VERB"
-        and a.lemma[holder].lower() not in GOVERNING
-        and a.pos[first - 1] not in ("ADP", "CCONJ")
-    ):
-        return [(a.starts[first], a.starts[first], "but not ")]
-    return []
+    is_governed = a.lemma[holder].lower() in GOVERNING or a.pos[first - 1] in ("ADP", "CCONJ")
+    return [(a.starts[first], a.starts[first], "but not ")] if a.pos[holder] == "VERB" and not is_governed else []

@@ -279,10 +279,8 @@ def fit_conjuncts(a: Annotation, first: Span, second: Span) -> tuple[Span, Span]
 def _is_noun(a: Annotation, adjective: int) -> bool:
     """Return whether an adjective is the noun of "a sink and white towels", read as one phrase."""
     word = a.word(adjective).lower()
-    return (
-        word in caption_words.WORDS["n"]
-        and word not in caption_words.WORDS["a"] | fitting_words.alternatives("color").keys()
-    )
+    is_adjective = word in caption_words.WORDS["a"] or word in fitting_words.alternatives("color")
+    return word in caption_words.WORDS["n"] and not is_adjective
 
 
 def _head(a: Annotation, span: Span) -> int:

@@ -26,14 +26,8 @@ from compclip.text.annotation import NO_WORDS, Annotation, Weighted
 from compclip.text.rule_columns import reads_columns
 from compclip.text.word_edits import draw_index
 
-KINDS = {
-    "NOUN": "entity",
-    "PROPN": "entity",
-    "ADJ": "attribute",
-    "NUM": "attribute",
-    "ADV": "attribute",
-    "VERB": "relation",
-}
+ATTRIBUTE = "attribute"
+KINDS = {"NOUN": "entity", "PROPN": "entity", "ADJ": ATTRIBUTE, "NUM": ATTRIBUTE, "ADV": ATTRIBUTE, "VERB": "relation"}
 DRAWS = 2  # replacements of an element by `clove`
 
 

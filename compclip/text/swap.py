@@ -113,9 +113,9 @@ def clic(
     """
     only_a = _words_not_in(a, b)
     only_b = _words_not_in(b, a)
-    all_words = (
-        (only_a or _find_words(a), only_b or _find_words(b)) if keep_common else (_find_words(a), _find_words(b))
-    )
+    all_words = (_find_words(a), _find_words(b))
+    if keep_common:
+        all_words = (only_a or all_words[0], only_b or all_words[1])
     kinds_a = _group_by_category(a, only_a)
     kinds_b = _group_by_category(b, only_b)
     pools = [(kinds_a[pos], kinds_b[pos]) for pos in kinds_a if pos in kinds_b]
@@ -316,6 +316,5 @@ def _words_not_in(a: Annotation, b: Annotation) -> list[int]:
 def _replace_from(a: Annotation, x: int, b: Annotation, y: int) -> str:
     """Return sentence `a` with its word x replaced by word y of `b`."""
     span = a.chars((x, x + 1))
-    return word_edits.replace_span(
-        a.text, span, word_edits.adapt_case(b, (y, y + 1), word_edits.leads_sentence(a, span[0]))
-    )
+    leads = word_edits.leads_sentence(a, span[0])
+    return word_edits.replace_span(a.text, span, word_edits.adapt_case(b, (y, y + 1), leads))

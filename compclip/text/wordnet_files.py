@@ -249,11 +249,10 @@ class Dictionary:
 
     def bases(self, form: str, pos: str) -> list[str]:
         """Return all lemmas that an inflected form may have: "glasses" has "glasses" and "glass"."""
-        irregular = self.exceptions(pos).get(form)
-        endings = [ending.split(":") for ending in _ENDINGS[pos].split()]
-        lemmas = (
-            [form[: -len(old)] + new for old, new in endings if form.endswith(old)] if irregular is None else irregular
-        )
+        lemmas = self.exceptions(pos).get(form)
+        if lemmas is None:
+            endings = [ending.split(":") for ending in _ENDINGS[pos].split()]
+            lemmas = [form.removesuffix(old) + new for old, new in endings if form.endswith(old)]
         return [lemma for lemma in dict.fromkeys((form, *lemmas)) if self._index_line(lemma, pos)]
 
     def _read_exceptions(self, pos: str) -> dict[str, list[str]]:
@@ -296,9 +295,9 @@ class Dictionary:
 def _parse_pointers(links: str) -> tuple[Pointer, ...]:
     """Parse a count and so many times four fields; the frames of verbs behind them are left out."""
     count, *fields = links.split()
-    fours = zip(*(fields[i : 4 * int(count) : 4] for i in range(4)), strict=True)
-    return tuple([
-        Pointer(symbol, int(offset), pos, int(ends[:2], 16), int(ends[2:], 16))
-        for symbol, offset, pos, ends in fours
-        if symbol in _POINTERS
-    ])  # fmt: skip
+    pointers = []
+    for i in range(0, 4 * int(count), 4):
+        symbol, offset, pos, ends = fields[i : i + 4]
+        if symbol in _POINTERS:
+            pointers.append(Pointer(symbol, int(offset), pos, int(ends[:2], 16), int(ends[2:], 16)))
+    return tuple(pointers)
