@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -95,7 +95,7 @@ class Rewriter(Server):
     """The endpoint that writes hard positives, and which."""
 
     kinds: Literal["both", "swap", "replace"] = "both"
-    replace_words: ClassVar[str] = "any"  # that REPLACE is asked for (Hard Positives, D.2)
+    replace_words: Literal["any", "verbs", "prepositions"] = "any"  # which REPLACE is asked for; others: D.3
 
 
 def rewriter_config(data: Data, where: str = "rewriter") -> Rewriter | None:

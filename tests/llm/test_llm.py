@@ -163,6 +163,21 @@ def test_a_caption_with_braces_is_asked_as_it_stands():
     )
 
 
+@pytest.mark.parametrize(("words", "start"), [("verbs", "Replace one verb in"), ("prepositions", "Replace a spatial")])
+def test_relations_are_asked_for_by_their_own_prompts(words, start, folder):
+    """Hard Positives, D.3: of verbs or of spatial prepositions."""
+    questions = []
+
+    def answer(body):
+        questions.append(prompt(body))
+        return completion_body("A crimson bus.")
+
+    with serve(answer) as at:
+        run_rewrite(settings(at, folder, kinds="replace", replace_words=words), folder)
+    assert questions and all(question.startswith(start) for question in questions)
+    assert all(f"Input: {caption}\nOutput:" in " ".join(questions) for caption in CAPTIONS)
+
+
 def test_from_the_rewriter_to_the_view(folder):
     """Rewrites go through the annotations into the views that hard_positives asks for with `source: llm`."""
     with serve(writer) as at:
