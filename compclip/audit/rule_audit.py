@@ -147,13 +147,16 @@ def _audit_rule(
         still_true += true_edits.is_still_true(caption, text, captions_of[index])
         may_be_true += true_edits.uses_other_captions(caption, text, captions_of[index])
     return RuleAudit(
-        texts.method, texts.role, texts.rule, len(pairs),
+        texts.method,
+        texts.role,
+        texts.rule,
+        len(pairs),
         coverage=len(pairs) / max(1, texts.attempts),
         recognised=share_recognised(pairs, folds, language) if len(set(folds)) > 1 else None,
         still_true=still_true / max(1, len(pairs)),
         may_be_true=may_be_true / max(1, len(pairs)),
         samples=pairs[:: max(1, -(-len(pairs) // SAMPLES))],
-    )  # fmt: skip
+    )
 
 
 # --- a judge that sees no picture -----------------------------------------------------------------------------------

@@ -50,9 +50,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         records += _records(subset, file, folder)
     groups, sidecar = read_groups(Path(path), records)
     return Benchmark(
-        tuple(records), (*files.values(), *sidecar), evaluate, MEANS, groups, texts_alone=MEANS["average_tot"],
+        tuple(records),
+        (*files.values(), *sidecar),
+        evaluate,
+        MEANS,
+        groups,
+        texts_alone=MEANS["average_tot"],
         kind=COMPOSITION,
-    )  # fmt: skip
+    )
 
 
 def _records(subset: str, file: Path, folder: Path) -> tuple[Record, ...]:

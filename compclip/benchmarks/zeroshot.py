@@ -108,9 +108,16 @@ def load(
     shared_texts = tuple(chain.from_iterable(prompts))
     means = {"elevater": (metric,)} if metric else {}
     return Benchmark(
-        scored, all_files, evaluation, means, group_ids, dict(lost), shared_texts, headline=(*means,) or HEADLINE,
+        scored,
+        all_files,
+        evaluation,
+        means,
+        group_ids,
+        dict(lost),
+        shared_texts,
+        headline=(*means,) or HEADLINE,
         kind=CLASSIFICATION,
-    )  # fmt: skip
+    )
 
 
 def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:

@@ -273,9 +273,15 @@ def _draw_view(views: Views, side: int, rng: np.random.Generator) -> View:
         for _ in range(wish.count):
             regions.append(_draw_or_none(rng, _draw_region(wish, picture, rng)))
     return View(
-        image=picture, caption=caption, negatives=negatives, positives=positives, concepts=concepts,
-        negative_images=pictures, texts=texts, regions=tuple(regions),
-    )  # fmt: skip
+        image=picture,
+        caption=caption,
+        negatives=negatives,
+        positives=positives,
+        concepts=concepts,
+        negative_images=pictures,
+        texts=texts,
+        regions=tuple(regions),
+    )
 
 
 def _draw_region(wish: Regions, picture: Image.Image, rng: np.random.Generator) -> RegionView:

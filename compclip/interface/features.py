@@ -30,10 +30,8 @@ class Kind:
     token_level: bool = False
 
 
-def _field(
-    row: str, tower: str = "", text_axis: int | None = None, default: Any = MISSING, token_level: bool = False
-) -> Any:
-    return field(metadata={"kind": Kind(row, tower, text_axis, token_level)}, default=default)
+def _field(*kind: Any, default: Any = MISSING, **more: Any) -> Any:
+    return field(metadata={"kind": Kind(*kind, **more)}, default=default)
 
 
 @dataclass(frozen=True)
@@ -135,10 +133,7 @@ def pad_text(f: Features, T: int) -> Features:
 
 def join(features: Sequence[Features]) -> Features:
     """Return one batch of several, in order; scale and bias are the first one's."""
-    T = 0
-    for f in features:
-        if f.token_BTD is not None:
-            T = max(T, f.token_BTD.shape[1])
+    T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in features)
     start = 0
     parts = []
     for f in features:

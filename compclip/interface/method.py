@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
     from compclip.interface.views import Phase, Teacher, Views, Widths
 
-Json = dict[str, Any]
-
 
 class Method:
     """A method's declarations; each function below is a hook that its module may define under the same name.
@@ -38,12 +36,10 @@ class Method:
     name: str
     module: ModuleType
     TRAINS: bool = True
-    """False for a method that only gives a model: it needs neither `views` nor `loss`."""
+    # False for a method that only gives a model: it needs neither `views` nor `loss`.
     Config: type[Any]
-    """A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others.
-
-    Its plain `ClassVar`s are constants of the paper: run keys hold them, and nobody sets them.
-    """
+    # A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others.
+    # Its plain `ClassVar`s are constants of the paper: run keys hold them, and nobody sets them.
 
     def views(self, cfg: Any, step: int) -> Views:
         """Return which texts and pictures step `step` needs of every sample (`Views`); steps count from 0."""
@@ -101,7 +97,7 @@ class Method:
     def check(self, cfg: Any, backbone: Any, where: str) -> None:
         """Raise UserError, which names `where`, for a backbone section that the method cannot stand beside."""
 
-    def model(self, run: Any, root: Path, start: Json, device: str) -> Any:
+    def model(self, run: Any, root: Path, start: dict[str, Any], device: str) -> Any:
         """Return the `Model` that is scored; None is the backbone. `start` is the backbone's model_cfg."""
         return None
 
@@ -115,10 +111,8 @@ def list_columns(method: Method, cfg: Any) -> frozenset[str]:
 
     A method that trains nothing reads none.
     """
-    columns: frozenset[str] = frozenset()
-    for step in LOOKED_AT if method.TRAINS else ():
-        columns |= method.views(cfg, step).columns
-    return columns
+    steps = LOOKED_AT if method.TRAINS else ()
+    return frozenset().union(*(method.views(cfg, step).columns for step in steps))
 
 
 def check_columns(views: Views, columns: frozenset[str], step: int) -> Views:

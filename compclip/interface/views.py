@@ -115,12 +115,8 @@ class Views:
     @property
     def rules(self) -> list[Callable[..., Any]]:
         """The rules that make texts."""
-        rules: list[Callable[..., Any]] = [*self.negatives, *self.positives]
-        for group in self.groups:
-            rules.append(group.draw)
-        if self.composite:
-            rules.append(self.composite.write)
-        return rules
+        composite_rules = [self.composite.write] if self.composite else []
+        return [*self.negatives, *self.positives, *(group.draw for group in self.groups), *composite_rules]
 
     @property
     def columns(self) -> frozenset[str]:

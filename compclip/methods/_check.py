@@ -69,15 +69,3 @@ def joined_names(cfg: object, field: str, allowed: Iterable[str]) -> None:
         if name not in allowed:
             raise UserError(f"{field}={value}: {unknown('part', name, allowed)}; join names by +, or say none")
     refuse(len(set(names)) < len(names), f"{field}={value}: names a part twice; name it once")
-
-
-def divides(cfg: object, field: str, width: int) -> None:
-    """Raise UserError unless a field divides the width of the backbone's vectors."""
-    value = getattr(cfg, field)
-    refuse(width % value, f"{field}={value}: must divide the {width} numbers of the backbone's vectors")
-
-
-def compares_captions(lambda_uni: float, positives: int) -> None:
-    """Raise UserError where CLIC's term of p1 and p2 has a weight, and a composite has no p2."""
-    fault = f"lambda_uni={lambda_uni}: compares p1 and p2; set it to 0 with positives=1"
-    refuse(lambda_uni and positives < 2, fault)

@@ -54,7 +54,8 @@ class Config:
             statistics=("own", "imagenet"),
             partner=("random", "common_noun"),
         )
-        _check.compares_captions(self.lambda_uni, self.positives)
+        fault = f"lambda_uni={self.lambda_uni}: compares p1 and p2; set it to 0 with positives=1"
+        _check.refuse(self.lambda_uni and self.positives < 2, fault)
 
 
 def views(cfg: Config, step: int) -> Views:

@@ -64,7 +64,8 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
 
     if not cfg.lambda_conditioned:
         return None
-    _check.divides(cfg, "heads", widths.joint)
+    fault = f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors"
+    _check.refuse(widths.joint % cfg.heads, fault)
     return TextPooling(widths.joint, cfg.heads)
 
 

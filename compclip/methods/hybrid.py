@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compclip.base.ablation_parts import part
+from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Composite, Views
 from compclip.methods import _check
@@ -115,24 +116,17 @@ def _fit(cfg: Config) -> None:
     places = _check.split_names(cfg.place)
     rules = _check.split_names(cfg.negatives)
     has_single_pictures = cfg.steps in (SINGLE, WITH_SINGLE)
-    _check.refuse(
-        cfg.contrast == "sigmoid" and CONTRAST in places,
-        f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out",
-    )
-    _check.refuse(
-        has_single_pictures and places and not rules,
-        f"place={cfg.place}: single pictures have no negatives; name rules in negatives",
-    )
+    if cfg.contrast == "sigmoid" and CONTRAST in places:
+        raise UserError(f"place={cfg.place}: contrast=sigmoid has no softmax for negatives; leave contrast out")
+    if has_single_pictures and places and not rules:
+        raise UserError(f"place={cfg.place}: single pictures have no negatives; name rules in negatives")
     _check.refuse(rules and not places, f"negatives={cfg.negatives}: no term has them; name one in place")
     for field in ("negatives", "concepts", "hard_positives"):
         value = getattr(cfg, field)
-        _check.refuse(
-            not has_single_pictures and value != "none",
-            f"{field}={value}: steps={cfg.steps} has no single pictures with parts; "
-            f"set steps to {SINGLE} or {WITH_SINGLE}",
-        )
-    if cfg.steps != SINGLE:
-        _check.compares_captions(cfg.lambda_uni, cfg.positives)
+        fault = f"steps={cfg.steps} has no single pictures with parts; set steps to {SINGLE} or {WITH_SINGLE}"
+        _check.refuse(not has_single_pictures and value != "none", f"{field}={value}: {fault}")
+    fault = f"lambda_uni={cfg.lambda_uni}: compares p1 and p2; set it to 0 with positives=1"
+    _check.refuse(cfg.steps != SINGLE and cfg.lambda_uni and cfg.positives < 2, fault)
 
 
 def needs(cfg: Config) -> dict[str, object]:

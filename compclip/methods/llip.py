@@ -59,7 +59,8 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
     """The attention that mixes tokens. Raises UserError where its heads do not divide the vector."""
     from compclip.model.heads import TokenMixture
 
-    _check.divides(cfg, "heads", widths.joint)
+    fault = f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors"
+    _check.refuse(widths.joint % cfg.heads, fault)
     return TokenMixture(widths.joint, cfg.tokens, widths.image_token, cfg.heads, cfg.temperature)
 
 

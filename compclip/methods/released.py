@@ -48,10 +48,8 @@ def check(cfg: Config, backbone: Backbone, where: str) -> None:
     theirs = (cfg.model or backbone.model).removesuffix("-quickgelu")
     ours = backbone.model.removesuffix("-quickgelu")
     are_architectures = ":" not in theirs + ours and not theirs.endswith(".json") and not ours.endswith(".json")
-    _check.refuse(
-        are_architectures and theirs != ours,
-        f"{where}: is a {cfg.model}, not a {backbone.model}; give it a grid of its own architecture",
-    )
+    fault = f"{where}: is a {cfg.model}, not a {backbone.model}; give it a grid of its own architecture"
+    _check.refuse(are_architectures and theirs != ours, fault)
 
 
 def reads(cfg: Config) -> dict[str, str]:
@@ -81,15 +79,10 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
         cfg.activation,
         alpha=cfg.lora_alpha,
     )
-    differs = []
     for key in ("embed_dim", "vision_cfg", "text_cfg"):
-        if _comparable_section(released.model_cfg, key) != _comparable_section(start, key):
-            differs.append(key)
-    _check.refuse(
-        differs,
-        f"{path}: of another architecture than backbone {run.cell.backbone}: {', '.join(differs)} differ; "
-        f"give {run.cell.method} a grid of its own",
-    )
+        is_other = _comparable_section(released.model_cfg, key) != _comparable_section(start, key)
+        fault = f"of another architecture than backbone {run.cell.backbone}: {key} differs"
+        _check.refuse(is_other, f"{path}: {fault}; give {run.cell.method} a grid of its own")
     pictures = {"resize_mode": cfg.resize_mode, "interpolation": cfg.interpolation}
     return backbone.prepare_otherwise(released, {key: value for key, value in pictures.items() if value})
 

@@ -39,9 +39,12 @@ def clean_captions(samples: Iterable[Sample], counts: Counter) -> Iterator[Sampl
         counts["long_captions"] += sum(len(text.split()) > LONG_WORDS for text in captions)
         counts["repaired_captions"] += sum(map(has_lone, sample.captions))
         yield replace(
-            sample, id=replace_lone(sample.id), captions=tuple(captions),
-            url=replace_lone(sample.url), sha256=replace_lone(sample.sha256),
-        )  # fmt: skip
+            sample,
+            id=replace_lone(sample.id),
+            captions=tuple(captions),
+            url=replace_lone(sample.url),
+            sha256=replace_lone(sample.sha256),
+        )
 
 
 def measure_images(samples: Iterable[Sample], counts: Counter) -> list[Sample]:

@@ -69,19 +69,30 @@ def main(argv: list[str]) -> int:
             records[name] = record_writer.read_records(path)
     curves, incomplete = trajectories.collect_curves(whole_runs, benchmarks, split, root, args.partial)
     results = report_page.GridResults(
-        runs, benchmarks, [*missing, *without, *incomplete], whole_runs, blind,
+        runs,
+        benchmarks,
+        [*missing, *without, *incomplete],
+        whole_runs,
+        blind,
         lines=lines if split.name == sections.WHOLE else [],  # of whole benchmarks, without items
-        curves=curves, overlaps=table_heads.read_overlaps(root, data), records=records,
+        curves=curves,
+        overlaps=table_heads.read_overlaps(root, data),
+        records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
-        tuning=tuned_rows.read_tuned_methods(params, root), root=root,
-    )  # fmt: skip
+        tuning=tuned_rows.read_tuned_methods(params, root),
+        root=root,
+    )
     literature = report_page.Literature(
         numbers=printed, official=published_numbers.read_official_benchmarks(PUBLISHED), claims=stated
     )
     settings = report_page.PageSettings(
-        columns=params.report.columns, reference=params.report.reference, correction=params.report.correction,
-        split=split, items=args.items, notice=drawn_scenes.describe_drawings(params),
-    )  # fmt: skip
+        columns=params.report.columns,
+        reference=params.report.reference,
+        correction=params.report.correction,
+        split=split,
+        items=args.items,
+        notice=drawn_scenes.describe_drawings(params),
+    )
     page = report_page.build_page(results, literature, settings)
     report_page.write_report(page, args.out)
     for group in page.tables.main:

@@ -90,9 +90,12 @@ def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: s
         for row, column, statistic in group.numbers():
             statistics[row.method][column] = replace(
                 contrast_of.get((row.method, column), NO_DIFFERENCE),
-                mean=statistic.mean, std=statistic.std, seeds=statistic.seeds,
-                rank=statistic.rank, equal_to=statistic.equal_to,
-            )  # fmt: skip
+                mean=statistic.mean,
+                std=statistic.std,
+                seeds=statistic.seeds,
+                rank=statistic.rank,
+                equal_to=statistic.equal_to,
+            )
         group = group.with_statistics(statistics)
     summaries = group.summaries
     names = ["Comp", *[name for name in ABILITIES if name in summaries][:1]]

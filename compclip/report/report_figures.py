@@ -81,9 +81,12 @@ def number_methods(rows: Sequence[MethodRow]) -> dict[str, str]:
 
 
 def draw_tradeoff(
-    points: Sequence[TradeoffPoint], x_label: str, base: str = PRETRAINED,
-    short: Mapping[str, str] | None = None, is_crowded: bool = False,
-) -> Markup:  # fmt: skip
+    points: Sequence[TradeoffPoint],
+    x_label: str,
+    base: str = PRETRAINED,
+    short: Mapping[str, str] | None = None,
+    is_crowded: bool = False,
+) -> Markup:
     """Draw one point a method with the intervals of its differences; dashed lines through the row `base`.
 
     `short` has what to write at a point in place of its method's name. Where it is crowded intervals would hide names.

@@ -175,12 +175,14 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
-        main=_mark_tables(main_tables, notes, correction), subsets=_mark_tables(subsets, notes, correction),
+        main=_mark_tables(main_tables, notes, correction),
+        subsets=_mark_tables(subsets, notes, correction),
         other_metrics=_mark_tables(whole_set_tables, notes, correction),
         contrasts=_correct_tables(contrasts, correction),
         text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
-        whole=tuple(whole), blind=_compare_blind(uncorrected, results.blind, correction),
-    )  # fmt: skip
+        whole=tuple(whole),
+        blind=_compare_blind(uncorrected, results.blind, correction),
+    )
     judged = claims.judge_claims(literature.claims, uncorrected, columns, literature.numbers, correction)
     return ReportPage(results, literature, settings, page_tables, tuple(judged))
 

@@ -162,11 +162,16 @@ def join_items(
         return None
     metric_of_item, keys, record_of_item, unit_of_item = zip(*joined, strict=True)
     return RowItems(
-        benchmark, tuple(metrics), records, keys,
-        metric_I=np.array(metric_of_item), record_I=np.array(record_of_item), unit_I=np.array(unit_of_item),
+        benchmark,
+        tuple(metrics),
+        records,
+        keys,
+        metric_I=np.array(metric_of_item),
+        record_I=np.array(record_of_item),
+        unit_I=np.array(unit_of_item),
         outcome_I={method: np.concatenate(arrays) for method, arrays in values.items()},
         first_run={row.method: run for row in rows for run in reversed(row.runs) if benchmark in run.results},
-    )  # fmt: skip
+    )
 
 
 def is_repetition(metric: str, items: Items, result: Result) -> bool:
@@ -387,12 +392,15 @@ def _describe_item(items: RowItems, index: int, method: str, root: Path, results
     thumbnails = [_make_thumbnail(root, picture) for picture in pictures]
     path = results / items.first_run[method].cell.folder / f"{items.benchmark}.json"
     return GalleryItem(
-        name=f"{items.benchmark}/{items.name(index)}", link=quote(path.as_posix()),
-        texts=[_shorten(text) for text in texts[:TEXTS]], further=max(0, len(texts) - TEXTS),
+        name=f"{items.benchmark}/{items.name(index)}",
+        link=quote(path.as_posix()),
+        texts=[_shorten(text) for text in texts[:TEXTS]],
+        further=max(0, len(texts) - TEXTS),
         ours=_describe_outcome(items.outcome_I[method][index]),
         theirs=_describe_outcome(items.outcome_I[PRETRAINED][index]),
-        thumbnails=list(filter(None, thumbnails)), retrieved=retrieved,
-    )  # fmt: skip
+        thumbnails=list(filter(None, thumbnails)),
+        retrieved=retrieved,
+    )
 
 
 def _shorten(text: str) -> str:

@@ -122,11 +122,20 @@ def _layout_table(
 ) -> dict[str, Any]:
     lines = [(row.method, row.seeds, group.list_cells(row, show, EMPTY)) for row in rows]
     return {
-        "name": group.name, "head": describe_head(group), "scored": table_heads.benchmark_coverage(group),
-        "spans": span_benchmarks(group.columns), "columns": group.columns, "marks": table_heads.column_marks(group),
-        "rows": lines, "labels": {row.method: table_heads.row_label(row, group) for row in rows},
-        "notes": [], "blind": [], "seen": {}, "basis": "", "least": [],  # what some tables have
-    }  # fmt: skip
+        "name": group.name,
+        "head": describe_head(group),
+        "scored": table_heads.benchmark_coverage(group),
+        "spans": span_benchmarks(group.columns),
+        "columns": group.columns,
+        "marks": table_heads.column_marks(group),
+        "rows": lines,
+        "labels": {row.method: table_heads.row_label(row, group) for row in rows},
+        "notes": [],
+        "blind": [],
+        "seen": {},
+        "basis": "",
+        "least": [],  # what some tables have
+    }
 
 
 def _make_mean_cell(statistic: Statistic, column: Column) -> TableCell:

@@ -74,9 +74,12 @@ def collect_lines(
 
 
 def build_trajectories(
-    group: ResultTable, lines: Sequence[WiseFtLine], x: Column, y: Column,
+    group: ResultTable,
+    lines: Sequence[WiseFtLine],
+    x: Column,
+    y: Column,
     describe_place: Callable[[float], str] = "α {:g}".format,
-) -> list[Trajectory]:  # fmt: skip
+) -> list[Trajectory]:
     """Build the group's methods in the plane of two summary columns, means over seeds, in percent.
 
     A method whose lines lack a benchmark of theirs is left out. `describe_place` is said of a point of a line.

@@ -34,7 +34,14 @@ def start_follower(params: str | Path, root: Path = Path()) -> int:
     words = ["-m", "compclip.track", "--follow", "--beside", str(os.getpid()), "--params", str(params)]
     with open_plain(log, "ab") as file:
         environment = environment_variables.without_place(os.environ)
-        process = subprocess.Popen([sys.executable, *words], cwd=root, env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=file, stderr=file, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
     print(f"MLflow follows: process {process.pid}, {LOG}", flush=True)
     return process.pid

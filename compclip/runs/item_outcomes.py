@@ -59,9 +59,13 @@ class Items:
         if first:
             first = Retrieved(first.candidates, first.number_NK[rows], first.score_NK[rows])
         return Items(
-            _pick(self.ids, rows), self.values[rows], self.subset,
-            units=_pick(self.units, rows), pictures=_pick(self.pictures, rows), retrieved=first,
-        )  # fmt: skip
+            _pick(self.ids, rows),
+            self.values[rows],
+            self.subset,
+            units=_pick(self.units, rows),
+            pictures=_pick(self.pictures, rows),
+            retrieved=first,
+        )
 
 
 def _pick(names: tuple[Any, ...], rows: list[int]) -> tuple[Any, ...]:

@@ -47,11 +47,11 @@ def is_always_tried(name: str, kind: str) -> bool:
     return kind == "bf16" or name == EVERY_KIND or (kind == "cached" and name in IN_PARTS)
 
 
-def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1) -> StepCost:
+def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1, **options) -> StepCost:
     """A step of six pictures by a method as it is configured by default; towers of one layer, to save time."""
     shape = copy.deepcopy(SHAPE)
     shape["vision_cfg"]["layers"] = shape["text_cfg"]["layers"] = layers
-    train = Train(batch_size=6, **KINDS[kind])
+    train = Train(**{"batch_size": 6, **KINDS[kind], **options})
     run = SimpleNamespace(cell=Cell(method.name, "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
     return simulate_step(run, method, shape, turns)
 
@@ -75,6 +75,17 @@ def test_no_step_waits_or_blocks(name, kind):
 def test_launches_do_not_grow(name):
     """What a step launches is a number in a table: a small batch is bound by launches."""
     assert simulate(load_method(name), layers=2).launches <= LAUNCHES[name]
+
+
+@pytest.mark.usefixtures("first_step")
+def test_activations_that_are_computed_again_need_less_memory_for_more_arithmetic():
+    method = load_method("negclip")
+    plain, recomputed = (
+        simulate(method, layers=2, batch_size=32, checkpoint_activations=recomputes) for recomputes in (False, True)
+    )
+    assert recomputed.peak_bytes < 0.7 * plain.peak_bytes
+    assert 1.2 * plain.flops < recomputed.flops < 1.4 * plain.flops
+    assert recomputed.waits == {}
 
 
 class FaultyMethod(Method):

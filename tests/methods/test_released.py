@@ -154,7 +154,7 @@ def test_another_architecture_is_named_before_and_after_it_is_opened(here):
     write_json(here / "other.json", other)
     backbone.create("other.json").save("models/released/other")
     variant = "methods.released.variants={other: {path: models/released/other}}"
-    with pytest.raises(UserError, match=r"backbone tiny: vision_cfg differ; give released.other"):
+    with pytest.raises(UserError, match=r"backbone tiny: vision_cfg differs; give released.other"):
         _model("released.other", variant)
 
 

@@ -83,9 +83,16 @@ def _build_sample(group: TarSample, tar: str, stem: str, cfg: Data, counts: Coun
         if member and member.size:
             members.append(SampleMember(name, member.offset, member.size))
     yield Sample(
-        f"{stem}/{group.key}", tar, captions, cfg.split, offset=picture.offset, length=picture.size,
-        url=read_text(metadata, "url"), sha256=read_text(metadata, "sha256"), members=tuple(members),
-    )  # fmt: skip
+        f"{stem}/{group.key}",
+        tar,
+        captions,
+        cfg.split,
+        offset=picture.offset,
+        length=picture.size,
+        url=read_text(metadata, "url"),
+        sha256=read_text(metadata, "sha256"),
+        members=tuple(members),
+    )
 
 
 def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
