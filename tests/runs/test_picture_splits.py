@@ -110,6 +110,10 @@ def test_numbers_are_those_of_the_split_s_items(run):
     count = 2 * len(VALIDATION_PICTURES)
     assert validation.results["sugarcrepe"].coverage["swap_att"] == (count, count)
     assert test.results["sugarcrepe"].counts["records"] == 3 * (120 - count)
+    result = run.results["sugarcrepe"]
+    details = {"swap_att/of_test": test.results["sugarcrepe"].items["swap_att"]}
+    detailed = replace(result, items=result.items | details)
+    assert PictureSplit(TEST).select_of_result(detailed).counts == test.results["sugarcrepe"].counts  # once each
 
 
 def test_candidates_of_a_split_are_the_whole_benchmark_s(run):
