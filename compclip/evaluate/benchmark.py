@@ -356,6 +356,9 @@ def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int], unit_of_id
 
     A caption's subset may be another than its record's, where no second record has the id.
     """
+    record_keys = [(items.subset, key) for key in items.ids]
+    if unit_of.keys() >= set(record_keys):
+        return tuple(unit_of[key] for key in record_keys)
     numbers = []
     for key in items.ids if unit_of else ():
         # a record's id, one behind the name of its subset (`pool_items`), or a caption of a record

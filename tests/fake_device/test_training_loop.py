@@ -47,3 +47,24 @@ def test_a_logged_step_waits_once_and_others_never(monkeypatch, tmp_path):
     assert [sum(places.values()) for places in waits[1:]] == [1, 0, 1]
     assert {place.partition(":")[0] for places in waits[1:] for place in places} == {"train/fine_tuning.py"}
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_second_read_is_noticed(monkeypatch, tmp_path):
+    """As the recorder read the rate's scale by itself."""
+    write = recorder.MetricsLog.write
+    scales = []
+
+    def read_again(log, *values) -> None:
+        scales[0].item()
+        write(log, *values)
+
+    start = recorder.Recorder.start
+
+    def start_and_look(record, state, *numbers) -> int:
+        scales.append(state.model.clip.logit_scale)
+        return start(record, state, *numbers)
+
+    monkeypatch.setattr(recorder.Recorder, "start", start_and_look)
+    monkeypatch.setattr(recorder.MetricsLog, "write", read_again)
+    waits = count_waits(monkeypatch, tmp_path, "finetune", log_every_steps=2)
+    assert [sum(places.values()) for places in waits[1:]] == [2, 0, 2]
