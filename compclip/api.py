@@ -19,7 +19,7 @@ from compclip.config import columns, project_files, read
 
 if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection
-    from compclip.evaluate.score import LoadedBenchmarks
+    from compclip.evaluate.benchmark_module import LoadedBenchmarks
 
 Place = str | Path
 
@@ -58,7 +58,7 @@ def evaluate(
 
     Raises UserError for an unknown benchmark, files that are missing or damaged, and a model that cannot be scored.
     """
-    from compclip.evaluate import score
+    from compclip.evaluate import benchmark_module
 
     params = read.load_params(project_files.find_params())
     names = columns.expand_groups(benchmarks, params.benchmarks)
@@ -66,7 +66,7 @@ def evaluate(
         if name not in params.benchmarks:
             raise unknown("benchmark", name, params.benchmarks)
     sections = {**params.benchmarks, **_locate_files(names, params.benchmarks, files or {}, images)}
-    loaded = score.load_benchmarks(sections, names, replace(params.evaluate.scoring, batch_size=batch_size))
+    loaded = benchmark_module.load_benchmarks(sections, names, replace(params.evaluate.scoring, batch_size=batch_size))
     documents = _score(model, loaded, preprocess, tokenizer, device)
     return {name: _result(document) for name, document in documents.items()}
 

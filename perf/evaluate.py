@@ -37,7 +37,7 @@ from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp
 from compclip.benchmarks._files import spread_evenly
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import score
+from compclip.evaluate import benchmark_module, score
 from compclip.evaluate.benchmark import Benchmark
 from compclip.model import backbone
 from compclip.model.clip_model import ClipModel
@@ -212,7 +212,7 @@ def score_together(world: Path, refs: list[str], threads: int) -> None:
     """What a stage does with checkpoints: all of them on the scenes' benchmarks. Raises UserError where one fails."""
     pictures = {name: world / ("winoground/images" if name == "winoground" else "test") for name in SCENES}
     sections = {name: Section(path=str(world / name), images=str(images)) for name, images in pictures.items()}
-    loaded = score.load_benchmarks(sections, list(sections), Scoring(threads=threads))
+    loaded = benchmark_module.load_benchmarks(sections, list(sections), Scoring(threads=threads))
     for _, scores in score.score_checkpoints([score.checkpoint_at(ref) for ref in refs], loaded):
         if isinstance(scores, UserError):
             raise scores

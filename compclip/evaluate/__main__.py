@@ -103,7 +103,7 @@ def _census(params: Params, name: SafeName, root: Path) -> int:
 def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
     """Score one cell, publish its results where it was trained, and return them."""
     from compclip.config import grid
-    from compclip.evaluate import score
+    from compclip.evaluate import benchmark_module, score
 
     run = grid.resolve(params, name)
     cell = run.cell
@@ -111,7 +111,7 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
     checkpoint = str(result_store.find_checkpoint(cell, root))
     benchmark_names = params.evaluate.benchmarks
     if cell.method == PRETRAINED and not published.trained.environment.is_file():
-        loaded = score.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
+        loaded = benchmark_module.load_benchmarks(params.benchmarks, benchmark_names, params.evaluate.scoring)
         documents = score.score_checkpoint(score.checkpoint_at(checkpoint, device=score.device()), loaded)
         result_store.write_documents(documents, published.results)
     else:

@@ -10,9 +10,10 @@ report joins with outcomes. Pillow is imported where a benchmark is read.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
@@ -24,12 +25,14 @@ import numpy as np
 from compclip.base import files, messages, plugins
 from compclip.base.errors import UserError, unknown
 from compclip.config import columns
+from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import parquet_cells
 from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, ids, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings, number_keys
 from compclip.evaluate.metrics import Ranks
 from compclip.prepare import sample_cleaning
+from compclip.runs.item_outcomes import RETRIEVED, SPECIAL_TOKENS
 from compclip.text.caption_cleaning import has_special_token
 
 if TYPE_CHECKING:
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
     from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
 HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
-
-SPECIAL_TOKENS = "special_tokens"  # count of a result: texts that spell a mark of a tokenizer
 
 
 @dataclass(frozen=True)
@@ -222,3 +223,79 @@ def _parse_pictures(references: Sequence[str]) -> tuple[RecordPicture, ...]:
         offset, length = (picture.offset, picture.length) if isinstance(picture, ImageLocation) else (0, 0)
         pictures.append(RecordPicture(file_of(picture), offset, length, box or ()))
     return tuple(pictures)
+
+
+# --- benchmarks of a pass, and the documents of their results ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LoadedBenchmarks:
+    """Benchmarks as read, each one's module, and how checkpoints are scored on them."""
+
+    benchmarks: dict[str, Benchmark]
+    module_of: dict[str, str]
+    how: Scoring = DEFAULT_SCORING
+
+    @functools.cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Each benchmark's, taken once for all checkpoints."""
+        return {name: benchmark.fingerprint() for name, benchmark in self.benchmarks.items()}
+
+
+def load_benchmarks(
+    sections: Mapping[str, Section], names: Sequence[str], how: Scoring = DEFAULT_SCORING
+) -> LoadedBenchmarks:
+    """Read benchmarks of params.yaml, with all of their authors' records where ties go to the first.
+
+    Raises UserError for an unknown name.
+    """
+    for name in names:
+        if name not in sections:
+            raise unknown("benchmark", name, sections, "benchmarks")
+    benchmarks = {name: load_benchmark(name, sections[name]).counted(how.ties) for name in names}
+    return LoadedBenchmarks(benchmarks, {name: sections[name].benchmark or name for name in names}, how)
+
+
+def result_documents(
+    scored: Mapping[str, Outcomes], loaded: LoadedBenchmarks, made_with: Mapping[str, str], seconds: float
+) -> dict[str, dict]:
+    """Return the result documents of what was scored by `made_with` in so many seconds; others have none."""
+    return {
+        name: {
+            "benchmark": name,
+            "module": loaded.module_of[name],
+            "n": len(benchmark),
+            **benchmark.declared(scored[name].metrics),
+            **_outcomes_as_json(scored[name]),
+            "pictures": benchmark.unit_pictures,
+            "fingerprint": loaded.fingerprints[name],
+            "checkpoint": dict(made_with),
+            "how": loaded.how.recorded(),
+            "seconds": seconds,
+        }
+        for name, benchmark in loaded.benchmarks.items()
+        if name in scored
+    }
+
+
+def _outcomes_as_json(scored: Outcomes) -> dict:
+    pictures = scored.items.get(RETRIEVED[0])
+    first = pictures.retrieved if pictures else None
+    retrieved = {}
+    if first:
+        retrieved = {"numbers": first.number_NK.ravel().tolist(), "scores": first.score_NK.ravel().round(4).tolist()}
+    items = {}
+    for name, of_metric in scored.items.items():
+        values = of_metric.values
+        integers = values.astype(np.int64)
+        outcomes = integers if np.array_equal(integers, values) else values
+        items[name] = {"ids": list(of_metric.ids), "outcomes": outcomes.tolist()}
+    return {
+        "metrics": scored.metrics,
+        "counts": scored.counts,
+        "coverage": {metric: list(records) for metric, records in scored.coverage.items()},
+        "items": items,
+        "means": scored.means,
+        "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
+        "retrieved": retrieved,
+    }

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,15 +24,13 @@ from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.data import shard_files
-from compclip.evaluate import metrics
+from compclip.evaluate import benchmark_module, metrics
+from compclip.evaluate.benchmark_module import LoadedBenchmarks
 from compclip.evaluate.embeddings import Embeddings, NoVectorsError
 from compclip.runs import run_folder
 from compclip.runs.item_outcomes import COMPOSITION
 from compclip.text import blind_language
 from compclip.text.annotation_columns import StringColumn
-
-if TYPE_CHECKING:
-    from compclip.evaluate.score import LoadedBenchmarks
 
 PLAN = Path("plan/blind")
 AT_MOST = 100_000  # captions that are counted, evenly spaced over all; a minute's work would be ten times as many
@@ -80,8 +77,6 @@ def score_blind(loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequen
 
     A benchmark that asks for vectors is left out, with a warning. Raises UserError where there is no caption to count.
     """
-    from compclip.evaluate import score
-
     if not captions:
         raise UserError("captions: are none; give a file or a data set that has some")
     counts = blind_language.count_captions(captions)
@@ -104,7 +99,7 @@ def score_blind(loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequen
                 scored[benchmark_name] = outcomes
         made_with = {"blind": name, "captions": str(counts.captions)}
         seconds = round(time.perf_counter() - start, 3)
-        rows[name] = score.result_documents(scored, compared, made_with, seconds)
+        rows[name] = benchmark_module.result_documents(scored, compared, made_with, seconds)
     return rows
 
 
@@ -132,7 +127,7 @@ def iterate_captions(folder: Path, step: int = 1) -> Iterator[str]:
 
 def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
     """Write the blind rows of a data set as its plan asks, in the place of those before."""
-    from compclip.evaluate import result_store, score
+    from compclip.evaluate import result_store
 
     path = root / PLAN / f"{data}.json"
     out = run_folder.blind_folder(root, data)
@@ -148,7 +143,7 @@ def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
     documents: dict[str, dict[str, dict]] = {}
     if rows:
         captions = read_prepared_captions(root / "data" / data)
-        documents = score_blind(score.load_benchmarks(sections, list(sections), how), rows, captions)
+        documents = score_blind(benchmark_module.load_benchmarks(sections, list(sections), how), rows, captions)
     for row, row_documents in documents.items():
         result_store.write_documents(row_documents, out / row)
     return documents

@@ -42,11 +42,11 @@ from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images
 from compclip.data.images import ImageError
-from compclip.evaluate import score
+from compclip.evaluate import benchmark_module, score
 from compclip.evaluate.benchmark import parse_reference
+from compclip.evaluate.benchmark_module import LoadedBenchmarks
 from compclip.evaluate.embed import crop_to_box, evaluation_mode
 from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores, number_keys
-from compclip.evaluate.score import LoadedBenchmarks
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -216,7 +216,7 @@ def score_targets(refs: Iterable[str], ask: Scores) -> AnsweredPairs:
 
 
 def vqascore_documents(
-    model: str, loaded: score.LoadedBenchmarks, device: str, words: Mapping[str, str]
+    model: str, loaded: benchmark_module.LoadedBenchmarks, device: str, words: Mapping[str, str]
 ) -> dict[str, dict]:
     """Return result documents by benchmark name, as of a checkpoint. Raises UserError where it cannot be asked.
 
@@ -227,7 +227,7 @@ def vqascore_documents(
     references = chain.from_iterable(benchmark.images for benchmark in loaded.benchmarks.values())
     targets = replace(score_targets(references, ask), ties=loaded.how.ties)
     scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
-    return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
+    return benchmark_module.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
 
 
 def open_scorer(
@@ -280,7 +280,7 @@ def score_model(model: Any, loaded: LoadedBenchmarks, made_with: Mapping[str, st
         targets = replace(embed(model, sorted(refs), sorted(texts), loaded.how), ties=loaded.how.ties)
         scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
     score.check_outcomes(scored)
-    return score.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
+    return benchmark_module.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))
 
 
 @contextlib.contextmanager

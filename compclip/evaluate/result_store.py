@@ -311,9 +311,9 @@ def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Itera
     """Score finished runs together and keep the results with each; one that fails leaves the others alone."""
     if not run_folders:
         return
-    from compclip.evaluate import score
+    from compclip.evaluate import benchmark_module, score, scoring_options
 
-    loaded = score.load_benchmarks(task.sections, list(task.sections), task.how)
+    loaded = benchmark_module.load_benchmarks(task.sections, list(task.sections), task.how)
     folder_of = {str(folder.final.checkpoint): folder for folder in run_folders}
     checkpoints = []
     for ref, folder in folder_of.items():
@@ -324,7 +324,7 @@ def _score_runs(run_folders: Sequence[RunFolder], task: EvaluationTask) -> Itera
         if isinstance(documents, UserError):
             yield folder, documents
             continue
-        score.print_warnings(documents)
+        scoring_options.print_warnings(documents)
         try:
             results: Path | UserError = store_results(task, folder, documents)
         except UserError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,62 +15,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 import torch
 
 from compclip.base import files, messages
-from compclip.base.errors import UserError, unknown
+from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, read_text
-from compclip.base.messages import format_share
 from compclip.base.shared_folders import open_plain
 from compclip.config.sections import DEFAULT_SCORING, Scoring
-from compclip.evaluate import benchmark_module, embed, pair_scorers
+from compclip.evaluate import embed, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
+from compclip.evaluate.benchmark_module import LoadedBenchmarks, load_benchmarks, result_documents
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, transformers_files, weight_files
 from compclip.model.clip_model import ClipModel
 from compclip.model.inference_towers import copy_models
 from compclip.runs import gpus
-from compclip.runs.item_outcomes import LOST_NAMES, PARTIAL, RETRIEVED, SMALLER, is_partial
+from compclip.runs.item_outcomes import CUT_TEXTS
 
 if TYPE_CHECKING:
-    from compclip.config.sections import BenchmarkSection as Section
     from compclip.config.sections import Params
     from compclip.runs.run_folder import RunFolder
 
 T = TypeVar("T")
 BUDGET = 2 << 30  # bytes of weights that an evaluation holds at once
-CUT_TEXTS = "cut_texts"  # count of a result: texts that are longer than the model reads
-NOT_LEFT_OUT = ("records", "scored", "tied", CUT_TEXTS, benchmark_module.SPECIAL_TOKENS)  # counts
 TOGETHER = 16  # checkpoints of a pass, each of which holds embeddings and outcomes
-
-
-@dataclass(frozen=True)
-class LoadedBenchmarks:
-    """Benchmarks as read, each one's module, and how checkpoints are scored on them."""
-
-    benchmarks: dict[str, Benchmark]
-    module_of: dict[str, str]
-    how: Scoring = DEFAULT_SCORING
-
-    @functools.cached_property
-    def fingerprints(self) -> dict[str, str]:
-        """Each benchmark's, taken once for all checkpoints."""
-        return {name: benchmark.fingerprint() for name, benchmark in self.benchmarks.items()}
-
-
-def load_benchmarks(
-    sections: Mapping[str, Section], names: Sequence[str], how: Scoring = DEFAULT_SCORING
-) -> LoadedBenchmarks:
-    """Read benchmarks of params.yaml, with all of their authors' records where ties go to the first.
-
-    Raises UserError for an unknown name.
-    """
-    for name in names:
-        if name not in sections:
-            raise unknown("benchmark", name, sections, "benchmarks")
-    benchmarks = {name: benchmark_module.load_benchmark(name, sections[name]).counted(how.ties) for name in names}
-    return LoadedBenchmarks(benchmarks, {name: sections[name].benchmark or name for name in names}, how)
 
 
 def device() -> str:
@@ -261,84 +228,6 @@ def count_cut_texts(model: ClipModel, texts: Iterable[str]) -> int:
     room = model.tokenizer.room
     long_texts = {text for text in texts if len(text.encode("utf-8", "surrogatepass")) > room}
     return sum(model.count_tokens(text) > room for text in long_texts)
-
-
-def result_documents(
-    scored: Mapping[str, Outcomes], loaded: LoadedBenchmarks, made_with: Mapping[str, str], seconds: float
-) -> dict[str, dict]:
-    """Return the result documents of what was scored by `made_with` in so many seconds; others have none."""
-    return {
-        name: {
-            "benchmark": name,
-            "module": loaded.module_of[name],
-            "n": len(benchmark),
-            **benchmark.declared(scored[name].metrics),
-            **_outcomes_as_json(scored[name]),
-            "pictures": benchmark.unit_pictures,
-            "fingerprint": loaded.fingerprints[name],
-            "checkpoint": dict(made_with),
-            "how": loaded.how.recorded(),
-            "seconds": seconds,
-        }
-        for name, benchmark in loaded.benchmarks.items()
-        if name in scored
-    }
-
-
-def _outcomes_as_json(scored: Outcomes) -> dict:
-    pictures = scored.items.get(RETRIEVED[0])
-    first = pictures.retrieved if pictures else None
-    retrieved = {}
-    if first:
-        retrieved = {"numbers": first.number_NK.ravel().tolist(), "scores": first.score_NK.ravel().round(4).tolist()}
-    items = {}
-    for name, of_metric in scored.items.items():
-        values = of_metric.values
-        integers = values.astype(np.int64)
-        outcomes = integers if np.array_equal(integers, values) else values
-        items[name] = {"ids": list(of_metric.ids), "outcomes": outcomes.tolist()}
-    return {
-        "metrics": scored.metrics,
-        "counts": scored.counts,
-        "coverage": {metric: list(records) for metric, records in scored.coverage.items()},
-        "items": items,
-        "means": scored.means,
-        "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
-        "retrieved": retrieved,
-    }
-
-
-def metric_table(documents: Mapping[str, dict]) -> str:
-    """Return a line a metric: benchmark, metric, percent, on how many items it rests; a mark where few records did."""
-    lines = [f"{'benchmark':<18} {'metric':<36} {'percent':>7} {'n':>7}"]
-    for name, doc in documents.items():
-        for metric, value in doc["metrics"].items():
-            n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
-            scored, records = doc["coverage"].get(metric, (0, 0))
-            mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
-            lost = doc["counts"].get(LOST_NAMES)
-            if lost:
-                mark += f"  {SMALLER} {lost:,} names without a caption"
-            is_cosine = metric in doc["scores"]
-            mark = ("  a cosine, no percent" if is_cosine else "") + mark
-            lines.append(f"{name:<18} {metric:<36} {format_share(value, is_cosine):>7} {n:>7}{mark}")
-    return "\n".join(lines)
-
-
-def print_warnings(documents: Mapping[str, dict]) -> None:
-    """Warn of each benchmark some of whose records or images were left out."""
-    for name, doc in documents.items():
-        counts = doc["counts"]
-        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in NOT_LEFT_OUT}
-        if left_out or not counts["scored"]:
-            reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
-            messages.warn(f"{name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
-        cut = counts.get(CUT_TEXTS)
-        if cut:
-            messages.warn(f"{name}: {cut} texts are longer than the model reads and were cut; equal ones tie")
-        marked = counts.get(benchmark_module.SPECIAL_TOKENS)
-        if marked:
-            messages.warn(f"{name}: {marked} texts spell a mark of a tokenizer, at which a model may stop reading")
 
 
 # --- the line between two checkpoints -------------------------------------------------------------------------

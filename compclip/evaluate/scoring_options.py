@@ -9,15 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError
 from compclip.base.files import check_output_folder
 from compclip.base.messages import format_share
 from compclip.config.columns import expand_groups
+from compclip.runs.item_outcomes import CUT_TEXTS, LOST_NAMES, PARTIAL, SMALLER, SPECIAL_TOKENS, is_partial
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
-    from compclip.evaluate.score import LoadedBenchmarks
+    from compclip.evaluate.benchmark_module import LoadedBenchmarks
+
+NOT_LEFT_OUT = ("records", "scored", "tied", CUT_TEXTS, SPECIAL_TOKENS)  # counts
 
 
 def add_options(parser: CommandParser) -> None:
@@ -62,10 +66,10 @@ def load_params(args: argparse.Namespace, overrides: Sequence[str]) -> Params:
 
 def load_benchmarks(params: Params, args: argparse.Namespace) -> LoadedBenchmarks:
     """Read the benchmarks that the arguments name, or those of `evaluate.benchmarks`."""
-    from compclip.evaluate import score
+    from compclip.evaluate import benchmark_module
 
     names = expand_groups(args.benchmarks, params.benchmarks) or params.evaluate.benchmarks
-    return score.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
+    return benchmark_module.load_benchmarks(params.benchmarks, names, params.evaluate.scoring)
 
 
 def check_output(args: argparse.Namespace) -> Path | None:
@@ -85,17 +89,13 @@ def numbers_as_json(documents: Mapping[str, dict]) -> dict[str, Any]:
 
 def print_documents(documents: Mapping[str, dict], as_json: bool, warnings: bool = True) -> None:
     """Print one model's numbers, and on stderr what was left out."""
-    from compclip.evaluate import score
-
     if warnings:
-        score.print_warnings(documents)
-    print(json.dumps(numbers_as_json(documents), indent=1) if as_json else score.metric_table(documents))
+        print_warnings(documents)
+    print(json.dumps(numbers_as_json(documents), indent=1) if as_json else metric_table(documents))
 
 
 def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError], as_json: bool) -> None:
     """Print the numbers of several models, a row each; what one ended in goes to stderr."""
-    from compclip.evaluate import score
-
     scored = {}
     for name, documents in documents_by_name.items():
         if isinstance(documents, UserError):
@@ -103,7 +103,7 @@ def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError
         else:
             scored[name] = documents
     for documents in list(scored.values())[:1]:  # all were scored on the same files
-        score.print_warnings(documents)
+        print_warnings(documents)
     if as_json:
         print(json.dumps({name: numbers_as_json(documents) for name, documents in scored.items()}, indent=1))
     else:
@@ -124,3 +124,36 @@ def table_of_several(documents_by_name: Mapping[str, Mapping[str, dict]]) -> str
             texts = (f"{format_share(values[m], m in document['scores']):>{max(7, len(m))}}" for m in metrics)
             lines.append(f"{name:<{width}}  " + "  ".join(texts))
     return "\n".join(lines)
+
+
+def metric_table(documents: Mapping[str, dict]) -> str:
+    """Return a line a metric: benchmark, metric, percent, on how many items it rests; a mark where few records did."""
+    lines = [f"{'benchmark':<18} {'metric':<36} {'percent':>7} {'n':>7}"]
+    for name, doc in documents.items():
+        for metric, value in doc["metrics"].items():
+            n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
+            scored, records = doc["coverage"].get(metric, (0, 0))
+            mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
+            lost = doc["counts"].get(LOST_NAMES)
+            if lost:
+                mark += f"  {SMALLER} {lost:,} names without a caption"
+            is_cosine = metric in doc["scores"]
+            mark = ("  a cosine, no percent" if is_cosine else "") + mark
+            lines.append(f"{name:<18} {metric:<36} {format_share(value, is_cosine):>7} {n:>7}{mark}")
+    return "\n".join(lines)
+
+
+def print_warnings(documents: Mapping[str, dict]) -> None:
+    """Warn of each benchmark some of whose records or images were left out."""
+    for name, doc in documents.items():
+        counts = doc["counts"]
+        left_out = {k: v for k, v in counts.items() if v and "/" not in k and k not in NOT_LEFT_OUT}
+        if left_out or not counts["scored"]:
+            reasons = ", ".join(f"{v} {k}" for k, v in left_out.items()) or "no records"
+            messages.warn(f"{name}: {counts['scored']} of {counts['records']} records scored ({reasons})")
+        cut = counts.get(CUT_TEXTS)
+        if cut:
+            messages.warn(f"{name}: {cut} texts are longer than the model reads and were cut; equal ones tie")
+        marked = counts.get(SPECIAL_TOKENS)
+        if marked:
+            messages.warn(f"{name}: {marked} texts spell a mark of a tokenizer, at which a model may stop reading")

@@ -32,7 +32,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import result_store, score
+from compclip.evaluate import benchmark_module, result_store, score
 from compclip.model import backbone, clip_model, heads, lora
 from compclip.runs import gpus
 from compclip.runs.run_folder import Published
@@ -68,7 +68,7 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
         raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
     ends = result_store.find_backbone(cell, root), result_store.find_checkpoint(cell, root)
     out = Published(root, cell).line
-    loaded = score.load_benchmarks(task.benchmarks, list(task.benchmarks))
+    loaded = benchmark_module.load_benchmarks(task.benchmarks, list(task.benchmarks))
     modules = sorted({plugins.locate_plugin(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
     made_of = {
         "checkpoints": {str(p.relative_to(root)): fingerprint(p) for p in ends},

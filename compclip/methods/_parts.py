@@ -7,31 +7,15 @@ B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. Wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compclip.base.lazy_torch import torch
-from compclip.methods import _check
-from compclip.text.wordlists import WordLists
 from compclip.train import losses
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from compclip.interface.features import Features
-
-
-@dataclass(frozen=True)
-class WordListConfig(_check.CaptionConfig):
-    """Of a method with SVLC's rule, which exchanges a word for another of its list (SVLC, DAC)."""
-
-    words: dict[str, list[str]] = field(default_factory=dict)  # by kind, in place of ours
-    lists: str = "fitting"  # words that fit their place; "any": as released, any other word of the list
-
-    def __post_init__(self) -> None:
-        """Check them. Raises UserError."""
-        _check.one_of(self, lists=("fitting", "any"))
-        WordLists.parse(self.words)
 
 
 # Margins by kinds of negatives (CE-CLIP, AHNPL)

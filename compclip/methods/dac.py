@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, ClassVar
 from compclip.base.ablation_parts import part
 from compclip.base.lazy_torch import torch
 from compclip.interface.views import Views
-from compclip.methods import _check, _parts
+from compclip.methods import _check
 from compclip.text import dense_texts, masked_words
 from compclip.text.text_groups import Rule
-from compclip.text.wordlists import WordLists
+from compclip.text.wordlists import WordListConfig, WordLists
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ TRAINS = True
 
 
 @dataclass(frozen=True)
-class Config(_parts.WordListConfig):
+class Config(WordListConfig, _check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0)
     lambda_mil: float = part(1.0, off=0.0)
     lambda_bag: float = part(1.0, off=0.0)  # of the bag's negatives

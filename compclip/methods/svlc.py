@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from compclip.base.ablation_parts import part
 from compclip.interface.views import Views
-from compclip.methods import _check, _parts
+from compclip.methods import _check
 from compclip.text import masked_words, stored_texts
 from compclip.text.text_groups import Rule
-from compclip.text.wordlists import WordLists
+from compclip.text.wordlists import WordListConfig, WordLists
 from compclip.train import losses
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ NEGATIVES = ("lists", "masked", "both", "none")
 
 
 @dataclass(frozen=True)
-class Config(_parts.WordListConfig):
+class Config(WordListConfig, _check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0, of=("negatives",))
     lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
     negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone

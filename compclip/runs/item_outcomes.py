@@ -14,6 +14,8 @@ CAPTION = re.compile(r"(.+)#\d+")  # an item that is one of a picture's captions
 COMPOSITION, CLASSIFICATION, RETRIEVAL = KINDS = ("composition", "classification", "retrieval")
 PARTIAL = "‡"  # marks a number of which less than nine tenths of the records were scored
 LOST_NAMES = "name_without_caption"  # count of a result: pictures of a split's file that have no caption
+CUT_TEXTS = "cut_texts"  # likewise: texts that are longer than the model reads
+SPECIAL_TOKENS = "special_tokens"  # likewise: texts that spell a mark of a tokenizer
 RETRIEVED = ("i2t_recall_at_1", "t2i_recall_at_1")  # pictures' items, and those of the captions that they retrieve
 SMALLER = "⊂"  # marks a number of a retrieval whose gallery lacks these
 

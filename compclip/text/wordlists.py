@@ -14,8 +14,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
@@ -119,6 +119,18 @@ def _replace_one(text: str, options: Sequence[tuple[str, Span, Sequence[str]]], 
     new = absent[rng.integers(len(absent))]
     new = word_edits.capitalize_first(new) if text[span[0]].isupper() else new
     return agreement.fix_articles(word_edits.replace_span(text, span, new), text)
+
+
+@dataclass(frozen=True)
+class WordListConfig:
+    """Options of a method with this rule (SVLC, DAC)."""
+
+    words: dict[str, list[str]] = field(default_factory=dict)  # by kind, in place of ours
+    lists: Literal["fitting", "any"] = "fitting"  # words that fit their place; "any": as released, any of the list
+
+    def __post_init__(self) -> None:
+        """Check them. Raises UserError."""
+        WordLists.parse(self.words)
 
 
 @functools.lru_cache(maxsize=32)

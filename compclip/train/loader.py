@@ -94,13 +94,13 @@ class EpochSampler:
 
     def __init__(self, maker: ViewMaker, batch_size: int, rank: int = 0, world: int = 1, shuffle: str = "full") -> None:
         count = len(maker.data)
-        fault = ""
         if count < batch_size:
-            fault = f"the data has {count} samples; lower the batch size"
-        elif batch_size % world:
-            fault = f"not a multiple of the {world} processes of this run; change one of them"
-        if fault:
-            raise UserError(f"train.batch_size={batch_size}: {fault}")
+            raise UserError(f"train.batch_size={batch_size}: the data has {count} samples; lower the batch size")
+        if batch_size % world:
+            raise UserError(
+                f"train.batch_size={batch_size}: not a multiple of the {world} processes of this run; "
+                "change one of them"
+            )
         self.maker = maker
         self.batch_size = batch_size
         self.per_epoch = count // batch_size

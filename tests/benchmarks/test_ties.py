@@ -11,7 +11,7 @@ from compclip.base import plugins
 from compclip.benchmarks import coco_counterfactuals, crepe, retrieval, zeroshot
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import score
+from compclip.evaluate import benchmark_module, score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings
 from tests.benchmarks.official_files import REGION, SHUFFLED, STRICT, TO_THE_FIRST, alike, table
@@ -131,7 +131,7 @@ def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
     folder = str(dump("aro/images/none.txt", "").parent.parent)
     section = {"aro": Section(path=folder, images=folder, split="coco_order")}
     for ties, records, outcomes in (("wrong", 1, [0]), ("first", 2, [1, 1])):
-        loaded = score.load_benchmarks(section, ["aro"], Scoring(ties=ties))
+        loaded = benchmark_module.load_benchmarks(section, ["aro"], Scoring(ties=ties))
         embedded = alike(loaded.benchmarks["aro"])
         monkeypatch.setattr(score.embed, "encode_all", lambda *_, embeddings=embedded: [embeddings])
         (result,) = score.score_models([SimpleNamespace(head=None)], loaded.benchmarks, loaded.how)

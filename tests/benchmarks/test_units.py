@@ -8,7 +8,7 @@ import pytest
 from compclip.base import plugins
 from compclip.benchmarks import eqben, imagecode, sugarcrepe, sugarcrepe_pp, svo_probes
 from compclip.config.sections import DEFAULT_SCORING
-from compclip.evaluate import result_store, score
+from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.benchmark import Benchmark, Record, bytes_of_file, number_picture, number_units, with_box
 from compclip.runs import result_files
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -133,8 +133,8 @@ def test_captions_of_a_record_have_its_unit():
 def document(tmp_path, dump):
     dump("swap_att.json", TWO)
     benchmark = sugarcrepe.load(tmp_path, split="swap_att")
-    loaded = score.LoadedBenchmarks({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, DEFAULT_SCORING)
-    return score.result_documents({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
+    loaded = benchmark_module.LoadedBenchmarks({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, DEFAULT_SCORING)
+    return benchmark_module.result_documents({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
 
 
 def test_results_keep_the_units(tmp_path, dump):

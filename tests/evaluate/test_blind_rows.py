@@ -7,8 +7,8 @@ from dataclasses import replace
 from compclip.benchmarks import sugarcrepe, sugarcrepe_pp
 from compclip.config.sections import BenchmarkSection
 from compclip.data.sample import Sample
-from compclip.evaluate import blind_rows, score
-from compclip.evaluate.score import LoadedBenchmarks
+from compclip.evaluate import benchmark_module, blind_rows
+from compclip.evaluate.benchmark_module import LoadedBenchmarks
 from compclip.runs.item_outcomes import RETRIEVAL, Items
 from compclip.text.annotation import Annotation
 from tests.prepared_set import prepared
@@ -29,7 +29,7 @@ def write_sugarcrepe(folder, pairs):
 
 def measure(sections, rows=ROWS, captions=CAPTIONS):
     """Return row -> benchmark -> metrics."""
-    documents = blind_rows.score_blind(score.load_benchmarks(sections, list(sections)), rows, captions)
+    documents = blind_rows.score_blind(benchmark_module.load_benchmarks(sections, list(sections)), rows, captions)
     return {row: {name: document["metrics"] for name, document in d.items()} for row, d in documents.items()}
 
 
@@ -96,7 +96,7 @@ def compare_vectors(records, embeddings):
 def test_a_benchmark_that_asks_for_vectors_is_left_out(tmp_path, capfd):
     """With a line that says what it may ask for; the others of the data set have their rows."""
     section = write_sugarcrepe(tmp_path / "s", PAIRS)
-    loaded = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
+    loaded = benchmark_module.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
     vectors = replace(loaded.benchmarks["sugarcrepe"], evaluate=compare_vectors)
     both = replace(
         loaded, benchmarks=loaded.benchmarks | {"vectors": vectors}, module_of=loaded.module_of | {"vectors": "vectors"}

@@ -22,7 +22,7 @@ from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import result_store, score
+from compclip.evaluate import benchmark_module, result_store, score, scoring_options
 from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
@@ -81,9 +81,11 @@ def params(root, monkeypatch):
     return fake_params
 
 
-def _loaded(params, *names: str) -> score.LoadedBenchmarks:
+def _loaded(params, *names: str) -> benchmark_module.LoadedBenchmarks:
     """The benchmarks of the parameters, all of them or those of these names."""
-    return score.load_benchmarks(params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1))
+    return benchmark_module.load_benchmarks(
+        params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1)
+    )
 
 
 @pytest.fixture
@@ -357,7 +359,7 @@ def test_texts_beyond_the_context_are_counted(checkpoint, params, monkeypatch, c
     monkeypatch.setattr(score, "count_cut_texts", lambda model, texts: len(list(texts)))
     documents = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)
     assert documents["sugarcrepe"]["counts"]["cut_texts"] == len(loaded.benchmarks["sugarcrepe"].texts) > 0
-    score.print_warnings(documents)
+    scoring_options.print_warnings(documents)
     assert "cut" in capsys.readouterr().err
 
 
@@ -370,7 +372,7 @@ def test_without_a_project(checkpoint, root, monkeypatch, capsys):
     assert evaluate_command.main(arguments) == 0
     document = json.loads(Path("results/sugarcrepe.json").read_text())
     section = Section("", str(root / "sc"), str(root / "images"))
-    loaded = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
+    loaded = benchmark_module.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
     expected = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)["sugarcrepe"]
     assert document["metrics"] == expected["metrics"] and document["items"] == expected["items"]
 

@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import sugarcrepe
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import foreign_models, score
+from compclip.evaluate import benchmark_module, foreign_models, score
 from tests.evaluate.test_evaluate import COLOURS, checkpoint, root  # noqa: F401
 
 RGB = {"red": (255, 0, 0), "green": (0, 128, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
@@ -66,7 +66,7 @@ def test_the_same_numbers_by_every_way_in(checkpoint, root, sugarcrepe_files, tm
     assert module.training
     by_path = api.evaluate(str(checkpoint), ["sugarcrepe"], **sugarcrepe_files)
     sections = {"sugarcrepe": Section("", str(root / "sc"), str(root / "images"))}
-    loaded = score.load_benchmarks(sections, ["sugarcrepe"])
+    loaded = benchmark_module.load_benchmarks(sections, ["sugarcrepe"])
     by_command = score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded)["sugarcrepe"]
     assert by_module["sugarcrepe"].metrics == by_path["sugarcrepe"].metrics == by_command["metrics"]
     assert by_module["sugarcrepe"].items == by_path["sugarcrepe"].items

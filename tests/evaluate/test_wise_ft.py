@@ -16,7 +16,7 @@ from compclip.config import read
 from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Lora, Scoring, Train
-from compclip.evaluate import score, wise_ft
+from compclip.evaluate import benchmark_module, score, wise_ft
 from compclip.model import backbone, clip_model, lora
 from compclip.runs.run_folder import Published
 from tests import tiny_project
@@ -60,7 +60,7 @@ def planned(root, method, **changes):
 def scores(folder):
     """Every metric of a checkpoint on SugarCrepe, scored by itself."""
     section = Section("sugarcrepe", "world/sugarcrepe", "world/test", "")
-    benchmarks = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
+    benchmarks = benchmark_module.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
     scored = score.score_model(backbone.load(folder), benchmarks)
     return {f"sugarcrepe/{metric}": value for metric, value in scored["sugarcrepe"].metrics.items()}
 
@@ -236,7 +236,7 @@ def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch
         score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
     )
     sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
-    benchmarks = score.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
+    benchmarks = benchmark_module.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
     size, points_by_budget = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
     for models, passes in ((5, 1), (2, 3), (0, 5)):
         counts.clear(), shared.clear()

@@ -10,7 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
-from compclip.evaluate import result_store, score
+from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.embeddings import Embeddings
 from compclip.items import __main__ as items_command
 from compclip.report import __main__ as report_command
@@ -116,7 +116,7 @@ def counterfactuals(project):
     (project / "official" / "examples.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     sections = read.load_params(str(project / "params.yaml")).benchmarks
     result_store.write_census("counterfactuals", sections["counterfactuals"], project)
-    loaded = score.load_benchmarks(sections, ["counterfactuals"])
+    loaded = benchmark_module.load_benchmarks(sections, ["counterfactuals"])
     benchmark = loaded.benchmarks["counterfactuals"]
     text_TD = np.eye(4, dtype=np.float32)
     rows = ({name: row for row, name in enumerate(names)} for names in (benchmark.images, benchmark.texts))
@@ -125,7 +125,7 @@ def counterfactuals(project):
         order = [1, 0, 2, 3] if folder.parent.name == "pretrained" else [0, 1, 2, 3]
         image_ID = 0.8 * text_TD[order] + 0.25 * text_TD[[1, 0, 3, 2]]
         outcomes = {"counterfactuals": benchmark.score(Embeddings(image_ID, text_TD, image_row, text_row, {}))}
-        (document,) = score.result_documents(outcomes, loaded, {}, 1.0).values()
+        (document,) = benchmark_module.result_documents(outcomes, loaded, {}, 1.0).values()
         write_json(folder / "counterfactuals.json", document)
     return project
 

@@ -14,7 +14,7 @@ from compclip.base.files import write_json
 from compclip.config import read
 from compclip.config.sections import Backbone
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import score, wise_ft
+from compclip.evaluate import benchmark_module, score, wise_ft
 from compclip.methods import released
 from compclip.model import backbone
 from compclip.runs import run_store
@@ -95,7 +95,7 @@ def test_a_line_goes_from_the_backbone_to_a_published_checkpoint(here):
     assert train_command.main(["--cell", CELL, *ARGS]) == 0
     points = wise_ft.bring_line(tiny_project.at(CELL, *ARGS).cell, task, here, "cpu")[0]["points"]
     ends = [backbone.load(here / "models" / "tiny"), backbone.load(PATH, "tiny.json", activation="gelu")]
-    benchmarks = score.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
+    benchmarks = benchmark_module.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"]).benchmarks
     for point, model in zip((points[0], points[-1]), ends, strict=True):
         metrics = score.score_model(model, benchmarks)["sugarcrepe"].metrics
         assert point["metrics"] == {f"sugarcrepe/{name}": value for name, value in metrics.items()}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from compclip.base.files import write_atomic
-from compclip.evaluate import score
+from compclip.evaluate import scoring_options
 from compclip.report import report_page, table_formats, table_heads
 from compclip.report.run_details import collect_runs
 from compclip.report.table_heads import Coverage
@@ -114,7 +114,7 @@ def test_a_retrieval_that_lost_names_to_its_split_is_marked(tmp_path):
     assert html.count("⊂ retrieval: 3 names") == 1 and "‡" not in html
     assert "retrieval/i2t_recall_at_1 ↑ ⊂ |" in table_formats.format_markdown_table(*page.tables.main)
     assert r"$\uparrow$ $\subset$ &" in table_formats.format_latex(page.tables.main)
-    table = score.metric_table({"retrieval": document | {"coverage": {}}})
+    table = scoring_options.metric_table({"retrieval": document | {"coverage": {}}})
     assert re.search(r"i2t_recall_at_1 .* ⊂ 3 names without a caption\n", table)
 
 

@@ -11,7 +11,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, zeroshot
 from compclip.config import read
 from compclip.config.sections import DEFAULT_SCORING, TEST, VALIDATION, WHOLE
-from compclip.evaluate import result_store, score
+from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.benchmark import number_picture
 from compclip.evaluate.embeddings import Embeddings
 from compclip.report import report_page
@@ -66,9 +66,9 @@ def run(tmp_path_factory):
         "retrieval": retrieval.load(folder / "retrieval"),
         "zeroshot": zeroshot.load(folder / "zeroshot"),
     }
-    loaded = score.LoadedBenchmarks(benchmarks, {name: name for name in benchmarks}, DEFAULT_SCORING)
+    loaded = benchmark_module.LoadedBenchmarks(benchmarks, {name: name for name in benchmarks}, DEFAULT_SCORING)
     scored = {name: benchmark.score(random_embeddings(benchmark)) for name, benchmark in benchmarks.items()}
-    result_store.write_documents(score.result_documents(scored, loaded, {}, 0.0), folder / "results")
+    result_store.write_documents(benchmark_module.result_documents(scored, loaded, {}, 0.0), folder / "results")
     results = {name: result_files.read_result(folder / "results" / f"{name}.json") for name in benchmarks}
     return FinishedRun(Trained(folder), folder, fake_runs.cell("negclip"), {}, [], {}, results)
 
