@@ -44,10 +44,10 @@ def main(argv: list[str]) -> int:
             print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
         else:
             read.check_listed(args.params, args.overrides)
-            cells = [cell.name for cell in grid.list_cells(params)]
-            least_memory.warn_of_memory([grid.resolve(params, cell) for cell in cells])
+            runs = list(grid.resolve_all(params))
+            least_memory.warn_of_memory(runs)
             benchmarks = params.evaluate.benchmarks
-            counts = f"{format_count(len(cells), 'cell')}, {format_count(len(benchmarks), 'benchmark')}"
+            counts = f"{format_count(len(runs), 'cell')}, {format_count(len(benchmarks), 'benchmark')}"
             print(f"{args.params}: {counts}: OK")
     return 0
 

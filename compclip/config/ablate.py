@@ -80,8 +80,11 @@ def build_ablation(params: Params, method: str) -> Ablation:
         if all(ablation_parts.is_left_out(config, name) for config in configs):
             already.append(name)
             continue
-        along = {k: v for k, v in part.along.items() if any(getattr(config, k) != v for config in configs)}
-        variants[f"without_{part.name or name.removeprefix('lambda_')}"] = {name: part.off, **along}
+        overlay = {name: part.off}
+        for key, value in part.along.items():
+            if any(getattr(config, key) != value for config in configs):
+                overlay[key] = value
+        variants[f"without_{part.name or name.removeprefix('lambda_')}"] = overlay
     if not variants:
         why = f"left out already: {', '.join(already)}" if already else "declares no part to leave out"
         raise UserError(f"method {method!r}: {why}; name another method, or write its variants by hand")
@@ -93,9 +96,9 @@ def describe(ablation: Ablation) -> list[str]:
     wide = max(map(len, ablation.variants))
     lines = []
     for name, overlay in ablation.variants.items():
-        train = {f"train.{key}": value for key, value in overlay.get("train", {}).items()}
-        values = train | {key: value for key, value in overlay.items() if key != "train"}
-        changes = ", ".join(f"{key}: {str(value).lower()}" for key, value in values.items())
+        prefix = "train." if "train" in overlay else ""  # a part is of the method, or of its training
+        values = overlay.get("train", overlay)
+        changes = ", ".join(f"{prefix}{key}: {str(value).lower()}" for key, value in values.items())
         lines.append(f"  {ablation.base}.{name:<{wide}}  {changes}")
     return lines
 

@@ -55,37 +55,36 @@ def check_sections(params: Params) -> None:
     _check_grid(params)
     _check_names("benchmark", params.wise_ft.benchmarks, params.benchmarks, "wise_ft.benchmarks")
     trained = params.methods.keys() - {PRETRAINED}
-    _check_names("method", (name.partition(".")[0] for name in params.wise_ft.methods), trained, "wise_ft.methods")
+    _check_names("method", params.wise_ft.methods, trained, "wise_ft.methods")
     for name in params.wise_ft.methods:
         method_config(params, name)
     tuning.check_tune(params)
 
 
 def _check_names(kind: str, names: Iterable[str], table: Collection[str], where: str) -> None:
+    """Raise UserError for a name that is not in the table; a method's variant counts as the method."""
     for name in names:
-        if name not in table:
-            raise unknown(kind, name, table, where)
+        entry = name.partition(".")[0] if kind == "method" else name
+        if entry not in table:
+            raise unknown(kind, entry, table, where)
 
 
 def _check_validation_set(params: Params, name: str, validation: str) -> None:
     """Raise UserError for a validation set that is not scored, or that measures something else."""
-    where = f"benchmarks.{name}.validation"
     scored = params.evaluate.benchmarks
     if not validation or name not in scored:
         return
-    if validation not in scored or validation == name:
-        raise unknown("benchmark", validation, [benchmark for benchmark in scored if benchmark != name], where)
-    modules = [params.benchmarks[section].benchmark or section for section in (name, validation)]
-    if modules[0] != modules[1]:
-        raise UserError(
-            f"{where}={validation}: is read by {modules[1]}, {name} by {modules[0]}; name one of {modules[0]}"
-        )
+    module = params.benchmarks[name].benchmark or name
+    alike = {section for section in scored if (params.benchmarks[section].benchmark or section) == module} - {name}
+    if validation not in alike:
+        raise unknown("benchmark", validation, alike, f"benchmarks.{name}.validation, evaluated and of {module}")
 
 
 def _check_method(params: Params, name: str, raw: dict) -> None:
     variants = mapping(raw.get("variants"), f"methods.{name}.variants")
-    for method in (name, *(f"{name}.{SafeName(variant, f'variant of {name}')}" for variant in variants)):
-        method_config(params, method)
+    method_config(params, name)
+    for variant in variants:
+        method_config(params, f"{name}.{SafeName(variant, f'variant of {name}')}")
     sets = mapping(raw.get(PER_DATA), f"methods.{name}.{PER_DATA}")
     _check_names("data", sets, params.data, f"methods.{name}.{PER_DATA}")
     for data in sets:
@@ -112,7 +111,7 @@ def _check_data(params: Params, data: Data, where: str) -> None:
 
 def _check_grid(params: Params) -> None:
     grid = params.grid
-    _check_names("method", (method.partition(".")[0] for method in grid.methods), params.methods, "grid.methods")
+    _check_names("method", grid.methods, params.methods, "grid.methods")
     _check_names("backbone", grid.backbones, params.backbones, "grid.backbones")
     _check_names("data", grid.data, params.data, "grid.data")
     for method in grid.methods:
@@ -122,10 +121,10 @@ def _check_grid(params: Params) -> None:
             load_method(method).check(config, params.backbones[name], where)
         for name in grid.data:
             _check_method_on_data(params, method, name)
-    names = [cell.name for cell in list_cells(params)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise UserError(f"the names of the grid's cells: {twice[0]!r} stands twice; rename one")
+    name_counts = Counter(cell.name for cell in list_cells(params))
+    name, count = name_counts.most_common(1)[0]
+    if count > 1:
+        raise UserError(f"the names of the grid's cells: {name!r} stands twice; rename one")
 
 
 def _check_method_on_data(params: Params, method: str, name: str) -> None:
@@ -134,15 +133,13 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
     where = f"methods.{method}"
     config, _ = method_config(params, method, name)
     views = first_views(method, config)
-    if views.negative_images and not data.negative_images:
-        raise UserError(f"{where}: shows negative images; data.{name} has none: add data.{name}.negative_images")
-    if views.regions and not data.regions:
-        raise UserError(f"{where}: shows regions; data.{name} has none: add data.{name}.regions")
-    for key in sorted(set().union(*map(list_required_keys, views.rules))):
+    required_keys = set().union(*map(list_required_keys, views.rules))
+    required_keys |= {key for key in ("negative_images", "regions") if getattr(views, key)}
+    for key in sorted(required_keys):
         kind, _, entry = key.partition(".")
-        texts = getattr(data, kind)
-        if not (texts.get(entry) if entry else texts):
-            raise UserError(f"{where}: its rules read {key}, which data.{name} has not; add data.{name}.{key}")
+        section = getattr(data, kind)
+        if not (section.get(entry) if entry else section):
+            raise UserError(f"{where}: reads {key}, which data.{name} has not; add data.{name}.{key}")
     if views.neighbours and views.nearest > STORED_NEIGHBOURS:
         raise UserError(
             f"{where}: draws from the {views.nearest} nearest pictures, of which {STORED_NEIGHBOURS} are kept; lower it"
@@ -163,7 +160,7 @@ def check_consistency(params: Params) -> None:
         raise UserError("evaluate.benchmarks=[]: must name at least one")
     seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
     for name, values in (("methods", params.wise_ft.methods), ("seeds", seeds)):
-        absent = [value for value in values if value not in getattr(params.grid, name)]
+        absent = sorted(map(str, set(values).difference(getattr(params.grid, name))))
         if absent:
             raise UserError(f"wise_ft.{name}: {absent[0]} is not in grid.{name}; add it there or remove it here")
     columns.check_columns(params)
@@ -172,12 +169,11 @@ def check_consistency(params: Params) -> None:
 
 
 def check_reference(params: Params) -> None:
-    """Raise UserError where report.reference is no method of the grid, or the one that all are compared with anyway."""
+    """Raise UserError where report.reference is no method that the grid trains; all are compared with the other."""
     name = params.report.reference
-    if name == PRETRAINED:
-        raise UserError(f"report.reference={name}: all are compared with it anyway; name another method or remove it")
-    if name and name not in params.grid.methods:
-        raise unknown("method", name, set(params.grid.methods) - {PRETRAINED}, "report.reference, in grid.methods")
+    methods = set(params.grid.methods) - {PRETRAINED}
+    if name and name not in methods:
+        raise unknown("trained method", name, methods, "report.reference, in grid.methods")
 
 
 def _check_world(params: Params) -> None:

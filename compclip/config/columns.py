@@ -6,9 +6,9 @@ metric (`swap/unseen_pairs`) and subsets that a section leaves out are known onc
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from compclip.base import plugins
@@ -39,7 +39,7 @@ def check_columns(params: Params) -> None:
 def _check_choice(params: Params, name: str, where: str) -> None:
     benchmark, _, metric = name.partition("/")
     if benchmark == SUMMARY and metric not in SUMMARIES:
-        raise unknown("column", name, [f"{SUMMARY}/{summary}" for summary in SUMMARIES], where)
+        raise unknown("summary", metric, SUMMARIES, f"{where}: {name!r}")
     validated = [other for other, section in params.benchmarks.items() if section.validation == benchmark]
     if validated and validated[0] in params.evaluate.benchmarks:
         raise UserError(f"{where}: {name!r}: is the validation set of {validated[0]}; name {validated[0]}/{metric}")
@@ -50,8 +50,6 @@ def _check_choice(params: Params, name: str, where: str) -> None:
 def _check_column(params: Params, name: str, where: str) -> None:
     evaluated = params.evaluate.benchmarks
     benchmark, _, metric = name.partition("/")
-    if not metric:
-        raise UserError(f"{where}: {name!r}: must be benchmark/metric, as {evaluated[0]}/METRIC")
     is_single = benchmark in evaluated  # a column of a benchmark, or the mean over two or more
     sources = [benchmark] if is_single else [b for b in evaluated if b.startswith(f"{benchmark}_")]
     if not sources:
@@ -66,9 +64,13 @@ def _check_column(params: Params, name: str, where: str) -> None:
         raise unknown("column", name, declared, where)
 
 
-def _has(metric: str, declared: Sequence[str]) -> bool:
+def _has(metric: str, declared: Collection[str]) -> bool:
+    """Return whether a metric is declared, or both ways of a mean are."""
     names = _mean_parts(metric) or (metric,)
-    return metric in declared or all(any(fnmatchcase(name, pattern) for pattern in declared) for name in names)
+    matched: set[str] = set()
+    for pattern in declared:
+        matched.update(fnmatch.filter(names, pattern))
+    return metric in declared or matched.issuperset(names)
 
 
 def _mean_parts(metric: str) -> tuple[str, ...]:
@@ -86,7 +88,12 @@ def select_metrics(params: Params, benchmark: str) -> list[str]:
 
 def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
     """Return the names that are not among a benchmark's metrics, nor means of both ways."""
-    return [name for name in names if not ({*(_mean_parts(name) or (name,))} <= {*metrics} or name in metrics)]
+    absent = []
+    for name in names:
+        parts = _mean_parts(name) or (name,)
+        if name not in metrics and not set(parts).issubset(metrics):
+            absent.append(name)
+    return absent
 
 
 # --- groups of benchmarks -------------------------------------------------------------------------------------------

@@ -124,13 +124,16 @@ def _config_layers(params: Params, name: str, data: str) -> list[tuple[dict, str
     base, dot, variant = name.partition(".")
     where = f"methods.{base}"
     method = mapping(params.methods.get(base), where)
-    variants, sets = (mapping(method.pop(key, None), f"{where}.{key}") for key in ("variants", PER_DATA))
+    variants = mapping(method.pop("variants", None), f"{where}.variants")
+    sets = mapping(method.pop(PER_DATA, None), f"{where}.{PER_DATA}")
     if dot and variant not in variants:
         raise unknown("variant", variant, variants, f"{where}.variants")
-    overlays = [("variants", variants, variant)] if dot else []
-    overlays = [(PER_DATA, sets, data)] * (data in sets) + overlays
-    layers = [(table[key], f"{where}.{kind}.{key}") for kind, table, key in overlays]
-    return [(method, where), *((mapping(raw, where_layer), where_layer) for raw, where_layer in layers)]
+    layers = [(method, where)]
+    for kind, table, key in ((PER_DATA, sets, data), ("variants", variants, variant)):
+        if key in table:
+            where_layer = f"{where}.{kind}.{key}"
+            layers.append((mapping(table[key], where_layer), where_layer))
+    return layers
 
 
 def captioner_config(data: Data, where: str = "options") -> Any:

@@ -49,15 +49,12 @@ def list_plugins(package: str) -> Iterator[Listed]:
         config = getattr(module, "Config", None)
         parameters = {f.name: _default(f) for f in fields(config)} if config else {}
         root = module.__name__.partition(".")[0]
-        yield Listed(name, _first_line(inspect.getdoc(module) or ""), root, parameters)
+        summary = (inspect.getdoc(module) or "").partition("\n")[0].rstrip(".")
+        yield Listed(name, summary, root, parameters)
 
 
 def _default(parameter: Field) -> Any:
     return parameter.default_factory() if parameter.default_factory is not MISSING else parameter.default
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].rstrip(".")
 
 
 def list_benchmarks(params: Params) -> Iterator[Listed]:
@@ -92,9 +89,8 @@ def list_backbones(params: Params) -> Iterator[Listed]:
 def list_studies(params: Params) -> Iterator[Listed]:
     """Yield the studies of the project, or of the package."""
     for path, raw in _read_files(STUDIES):
-        yield Listed(
-            path.stem, _comment(path), "", {"method": raw.get("method"), "space": list(raw.get("space") or {})}
-        )
+        parameters = {"method": raw.get("method"), "space": list(raw.get("space") or {})}
+        yield Listed(path.stem, _comment(path), "", parameters)
 
 
 def list_grids(params: Params) -> Iterator[Listed]:
@@ -138,7 +134,7 @@ def list_names(kind: str, params: Params) -> list[str]:
         return plugins.list_plugins(PACKAGES[kind])
     if kind in FOLDERS:
         return [path.stem for path in _find_files(FOLDERS[kind])]
-    return [item.name for item in LISTS[kind](params)]
+    return list(params.backbones)
 
 
 def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
@@ -162,9 +158,12 @@ def format_listed(item: Listed, width: int) -> str:
     group = f" ({item.group})" if item.group else ""
     lines = [f"{item.name:<{width}}  {item.summary}{group}{package}"]
     if item.parameters:
-        values = (f"{name}={_shorten(json.dumps(value, default=str))}" for name, value in item.parameters.items())
+        values = []
+        for name, value in item.parameters.items():
+            values.append(f"{name}={_shorten(json.dumps(value, default=str))}")
         lines += _wrap(values, width + 2)
-    lines += [f"{'':<{width}}  {'+' if there else '-'} {path}" for path, there in item.files.items()]
+    for path, is_there in item.files.items():
+        lines.append(f"{'':<{width}}  {'+' if is_there else '-'} {path}")
     return "\n".join(lines)
 
 
@@ -172,7 +171,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
 
 
-def _wrap(words: Iterator[str], indent: int, columns: int = 118) -> list[str]:
+def _wrap(words: Sequence[str], indent: int, columns: int = 118) -> list[str]:
     lines = [" " * indent]
     for word in words:
         if len(lines[-1]) + len(word) > columns and lines[-1].strip():
@@ -195,7 +194,7 @@ def main(argv: list[str]) -> int:
         print(*(format_listed(item, width) for item in listed), sep="\n")
         return 0
     for kind in KINDS:
-        print(kind, *_wrap(iter(list_names(kind, params)), 2), sep="\n")
+        print(kind, *_wrap(list_names(kind, params), 2), sep="\n")
     return 0
 
 

@@ -45,7 +45,9 @@ ENTRIES = {
 
 def write_plan(params: Params, folder: Path) -> None:
     """Replace the folder's files by the plan of `params`; files of items that are gone are removed."""
-    files = {f"{stage}/{item}.json": document for stage, item, document in build_documents(params)}
+    files = {}
+    for stage, item, document in build_documents(params):
+        files[f"{stage}/{item}.json"] = document
     for path in sorted(folder.rglob("*.json")):
         if str(path.relative_to(folder)) not in files:
             links.remove(path)
@@ -119,20 +121,13 @@ def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str,
     writer = section.pop("rewriter") or section["rewrites"]
     masked = section.pop("masked")
     section.pop("rewrites")
-    texts = section.pop("texts")
-    annotation = {
-        "rewritten": bool(writer or masked),
-        "exclude": section.pop("exclude"),
-        "texts": texts,
-        "relatives": section.pop("relatives"),
-        "relative_weights": section.pop("relative_weights"),
-        "replacement_captions": section.pop("replacement_captions"),
-        "short_side": section.pop("short_side"),
-    }
+    annotation: dict[str, Any] = {"rewritten": bool(writer or masked)}
+    for key in ("exclude", "texts", "relatives", "relative_weights", "replacement_captions", "short_side"):
+        annotation[key] = section.pop(key)
     yield "recaption", name, {"params": section, "code": hash_data_code("recaption", data)}
     rewriting = {"params": writer, "masked": masked, "code": hash_data_code("rewrite", data)}
     if masked.get("dense"):
-        rewriting["dense"] = texts.get("dense")
+        rewriting["dense"] = annotation["texts"].get("dense")
     yield "rewrite", name, rewriting
     yield "annotate", name, {"params": annotation, "code": hash_data_code("annotate", data)}
 
@@ -172,11 +167,11 @@ def _describe_scoring(params: Params, cells: Iterable[Cell], names: Iterable[str
 
 def _describe_snapshots(params: Params, runs: Sequence[Run]) -> dict[str, Any]:
     """Return which snapshots a method's runs have, by folder, and by what one is chosen; empty without any."""
-    requests = {
-        _cell_folder(run.cell): {"shares": list(run.train.snapshots), "column": run.train.choose}
-        for run in runs
-        if run.train.snapshots
-    }
+    requests = {}
+    for run in runs:
+        if run.train.snapshots:
+            request = {"shares": list(run.train.snapshots), "column": run.train.choose}
+            requests[_cell_folder(run.cell)] = request
     if not any(request["column"] for request in requests.values()):
         return {"snapshots": {"requests": requests}} if requests else {}
     authors = {name: section.validation for name, section in params.benchmarks.items() if section.validation}
@@ -214,8 +209,10 @@ def hash_evaluation_code(params: Params, names: Iterable[str]) -> str:
 
 
 def _benchmark_modules(params: Params, names: Iterable[str]) -> list[str]:
-    modules = (params.benchmarks[name].benchmark or name for name in names)
-    return [plugins.locate_plugin(plugins.BENCHMARKS, module) for module in modules]
+    modules = []
+    for name in names:
+        modules.append(plugins.locate_plugin(plugins.BENCHMARKS, params.benchmarks[name].benchmark or name))
+    return modules
 
 
 def hash_stage_code(stage: str, plugin_modules: Iterable[str] = ()) -> str:

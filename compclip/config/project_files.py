@@ -179,17 +179,18 @@ def _require(process: subprocess.CompletedProcess[str], folder: Path) -> None:
 def describe(differences: Sequence[FileDifference]) -> Iterator[str]:
     """Yield a line for each kind of difference, and the files below it."""
     for change, meaning in MEANINGS.items():
-        paths = [d.path for d in differences if d.change == change]
+        paths = [f"  {d.path}" for d in differences if d.change == change]
         if paths:
             yield f"{change} ({meaning}):"
-            yield from (f"  {path}" for path in paths)
+            yield from paths
 
 
 def show_difference(source: Path, folder: Path, difference: FileDifference) -> str:
     """Return a unified diff from the project's file to the package's, or a line for what is no text."""
     name = difference.path
     try:
-        here, there = ((side / name).read_text(encoding="utf-8").splitlines(True) for side in (folder, source))
+        here = (folder / name).read_text(encoding="utf-8").splitlines(True)
+        there = (source / name).read_text(encoding="utf-8").splitlines(True)
     except UnicodeDecodeError:
         return f"{name}: no text; {_hash(folder / name)[:12]} here, {_hash(source / name)[:12]} in the package\n"
     return "".join(difflib.unified_diff(here, there, f"here/{name}", f"package/{name}"))
@@ -199,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
     """Lay out a project, or say what the package would change in one."""
     source = find_source()
     folder = args.folder
-    if any((folder / name).exists() for name in (PARAMS, MANIFEST)):
+    if (folder / PARAMS).exists() or (folder / MANIFEST).exists():
         if args.grid:
             _find_grid(source, args.grid)
             command = f"compclip config use {GRIDS}/{args.grid}.yaml"

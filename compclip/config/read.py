@@ -48,10 +48,8 @@ TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": Ben
 # What DVC takes from params.yaml as it stands, besides the tables' keys; * is every key.
 LITERAL = ("grid.methods", "wise_ft.methods", "benchmarks.*.path", "benchmarks.*.images")
 GRIDS = Path("experiments/grids")
-TRACKED_GRIDS = (
-    f"{GRIDS}/*.yaml",
-    "studies/*/best.yaml",
-)  # a params.yaml that is a copy of one of these holds nobody's edits
+# A params.yaml that is a copy of one of these holds nobody's edits.
+TRACKED_GRIDS = (f"{GRIDS}/*.yaml", "studies/*/best.yaml")
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
 BASE = "base"  # the grid that a grid is laid over, by its name
 # Of its base's tables a grid takes the entries that the lists at these keys of it name.
@@ -230,8 +228,6 @@ def read_head(text: str) -> str:
 
 def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
     """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
-    if not os.path.exists(source):
-        raise UserError(f"{source}: no such file; the grids that there are: {GRIDS}/*.yaml (`compclip list grids`)")
     load_params(source)
     text = write_out(Path(source))
     if Path(target).exists() and not force and read_text(target) != text and _has_edits(Path(target)):
@@ -243,14 +239,13 @@ def _has_edits(path: Path) -> bool:
     """Whether something would be lost: not as last committed (or unknown to git), and no copy of a kept file."""
     text = read_text(path)
     folder = path.resolve().parent
-    copies = (copy for pattern in TRACKED_GRIDS for copy in folder.glob(pattern))
-    # a grid is written out where its head says that it may be the one
-    if any(text.startswith(read_head(read_text(copy))) and text == write_out(copy) for copy in copies):
-        return False
+    for copy in itertools.chain(*map(folder.glob, TRACKED_GRIDS)):
+        # a grid is written out where its head says that it may be the one
+        if text.startswith(read_head(read_text(copy))) and text == write_out(copy):
+            return False
     try:
-        status = subprocess.run(
-            ["git", "status", "--porcelain", "--ignored", path.name], cwd=folder, capture_output=True
-        )
+        command = ["git", "status", "--porcelain", "--ignored", path.name]
+        status = subprocess.run(command, cwd=folder, capture_output=True)
     except OSError:  # no git on this machine
         return True
     return status.returncode != 0 or bool(status.stdout.strip())

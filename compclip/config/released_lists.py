@@ -51,15 +51,13 @@ class JoinedList:
 
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
 
-    file: str = ""  # csv, tsv, jsonl, parquet, or a folder of one of them; captions also of <key>.txt or <key>.json
-    on: str = ""  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
+    # csv, tsv, jsonl, parquet, or a folder of one of them; captions also of <key>.txt or <key>.json
+    file: RequiredText = ""
+    on: RequiredText = ""  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
     key_column: Column = ""  # default: the first of KEYS[on] that the list has
 
     def __post_init__(self) -> None:
-        """Check that list and key are given. Raises UserError."""
-        for name in ("file", "on"):
-            if not getattr(self, name):
-                raise UserError(f"{name}: must be given; add it")
+        """Check by what it is joined. Raises UserError."""
         if self.on not in self.JOINS:
             raise unknown("on", self.on, self.JOINS, "on")
 
@@ -129,6 +127,8 @@ class NegativeImages(Captions):
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption",)}
     SECTION: ClassVar[str] = "negative_images"
 
+    file: str = ""
+    on: str = ""
     images: str = ""
     images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
     member: str = ""  # in place of a list: the ending of the picture in the sample's tar, as TripletData's neg_image
@@ -156,7 +156,8 @@ class Regions(JoinedList):
 
     column: str = ""
     box: Columns = field(default_factory=lambda: ["box"])  # of a region: one field of four numbers, or four fields
-    caption: Columns = field(default_factory=lambda: ["caption"])  # fields, all of whose texts are its captions
+    # fields, all of whose texts are its captions
+    caption: Annotated[Columns, Field(min_length=1)] = field(default_factory=lambda: ["caption"])
     negatives: Columns = field(default_factory=list)  # fields of false texts, each one differing from the first caption
     form: Literal["corners", "size"] = "corners"  # left, upper, right, lower; size: left, upper, width, height
     unit: Literal["shares", "pixels"] = "shares"  # of the picture's width and height; pixels: of the picture as shown
@@ -168,8 +169,6 @@ class Regions(JoinedList):
         super().__post_init__()
         if len(self.box) not in (1, 4):
             raise UserError(f"box={self.box}: must name one field of four numbers, or four fields")
-        if not self.caption:
-            raise UserError("caption=[]: must name a field with a region's text")
 
 
 @dataclass(frozen=True)
@@ -272,6 +271,8 @@ def rewrites_config(data: Data, where: str = "rewrites") -> ReleasedRewrites | N
 
 def tar_members(data: Data) -> list[str]:
     """Return which members of each sample's tar are noted beside its picture."""
-    texts = [section.get("member") for section in data.texts.values() if isinstance(section, dict)]
-    members = [*data.members, data.negative_images.get("member"), *texts]
+    members = [*data.members, data.negative_images.get("member")]
+    for section in data.texts.values():
+        if isinstance(section, dict):
+            members.append(section.get("member"))
     return list(dict.fromkeys(str(name).lower() for name in members if name))

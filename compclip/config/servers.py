@@ -19,7 +19,7 @@ KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.
 WAYS = ("url", "api_key_env", "parallel", "timeout_s", "cache", "server")
 PORT = "{port}"
-PRINTABLE = re.compile(r"[!-~]+")  # what an address may be written with
+ADDRESS = re.compile(r"https?://[!-~]*")
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,11 @@ def _check_command(command: str) -> None:
         raise UserError("server: holds a password or a key; give it in an environment variable, as VLLM_API_KEY")
     try:
         words = shlex.split(command)
-    except ValueError as error:
-        raise UserError(f"server={command}: {error}; write it as for a shell, which will not see it") from error
-    if not any(PORT in word for word in words) or "\0" in command:
-        raise UserError(f"server={ascii(command)[1:-1]}: must be a command with {PORT} where its port belongs")
+    except ValueError:  # a quote without its end
+        words = []
+    if PORT not in " ".join(words) or "\0" in command:
+        text = ascii(command)[1:-1]
+        raise UserError(f"server={text}: must be a command, quoted as for a shell, with {PORT} where its port belongs")
 
 
 def _check_url(url: str) -> None:
@@ -79,15 +80,13 @@ def _check_url(url: str) -> None:
         raise UserError(f"url: must be given, as http://HOST:PORT/v1; or `server`, as vllm serve MODEL --port {PORT}")
     if re.search("[@?#]", url):
         raise UserError("url: must have no user, password, ? or # in it; give a key as api_key_env")
-    if not url.startswith(("http://", "https://")):
-        raise UserError(f"url={url}: must begin with http:// or https://")
     try:
         split = urlsplit(url)
-        is_address = bool(PRINTABLE.fullmatch(url) and split.hostname and split.port != 0)
+        is_address = bool(ADDRESS.fullmatch(url) and split.hostname and split.port != 0)
     except ValueError:  # a port that is none
         is_address = False
     if not is_address:
-        raise UserError(f"url={ascii(url)[1:-1]}: must be as http://HOST:PORT/v1, in ASCII")
+        raise UserError(f"url={ascii(url)[1:-1]}: must be as http://HOST:PORT/v1 or https://HOST/v1, in ASCII")
 
 
 @dataclass(frozen=True)

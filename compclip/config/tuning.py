@@ -8,7 +8,7 @@ tuned/<method>.json. Values of another request than today's are stale, and no ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def _make_searches(params: Params, cell: Cell, settings: dict[str, Any]) -> list
             space[name] = dimension
     searches = []
     for space, trials in ((schedule, params.tune.trials), (own, params.tune.part_trials * len(own))):
-        values = {name: get_value(settings, name) for name in space}
+        values = get_values(settings, space)
         is_inside = all(SearchRange.holds(space[name], values[name]) for name in space)
         if space and trials:
             searches.append({"space": space, "trials": trials, "paper": [values] if is_inside else []})
@@ -140,6 +140,11 @@ def _list_ranges(params: Params, cell: Cell, config: Mapping[str, Any]) -> dict[
 def get_value(settings: Mapping[str, Any], name: str) -> Any:
     """Return a searched parameter of a run, by its name in the space."""
     return settings["train"][name.removeprefix(TRAIN)] if name.startswith(TRAIN) else settings["method"][name]
+
+
+def get_values(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return searched parameters of a run, by their names in the space."""
+    return {name: get_value(settings, name) for name in names}
 
 
 # --- chosen values

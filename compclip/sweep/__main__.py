@@ -120,12 +120,8 @@ def confirm_grid(study: Study, args: argparse.Namespace) -> None:
         raise UserError(f"--confirm {out}: is there already; remove it, or give another name")
     trials = confirmation.load_front(study, Path("."))
     text = confirmation.confirmation_grid(study, Path(args.params), args.overrides, trials, args.seeds)
+    read.check_params(yaml_text.parse_yaml(text, str(out), read.NO_SECTIONS), str(out), together=True)
     write_atomic(out, text)
-    try:
-        read.load_params(out, together=True)
-    except UserError:
-        out.unlink()
-        raise
     count = format_count(len(trials), "trial")
     print(f"{out}: {count} of the front; `compclip config use {out}` makes it the current grid")
 
@@ -156,11 +152,15 @@ def drive_and_notify(driver: StudyDriver, variable: str, target: int) -> None:
 
 def describe_end(driver: StudyDriver, outcome: str) -> News:
     """Describe what became of a study's trials."""
-    trials = driver.document()["trials"]
-    counts = dict(Counter(trial["state"] for trial in trials))
-    failures = {f"{driver.study.name}#{t['number']}": t["reason"] for t in trials if t["state"] == "failed"}
-    state_counts = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return News(f"study {driver.study.name} {outcome}: {state_counts}", counts, failures)
+    document = driver.document()
+    counts: Counter[str] = Counter()
+    failures = {}
+    for trial in document["trials"]:
+        counts[trial["state"]] += 1
+        if trial["state"] == "failed":
+            failures[f"{driver.study.name}#{trial['number']}"] = trial["reason"]
+    text = f"study {driver.study.name} {outcome}: {study_results.format_counts(document)}"
+    return News(text, dict(counts), failures)
 
 
 def record_in_mlflow(name: str, params: str) -> None:

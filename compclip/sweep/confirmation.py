@@ -32,7 +32,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.columns import expand_groups
 from compclip.config.sections import Params
 from compclip.config.validation import SEEDS
-from compclip.report import claims, tables
+from compclip.report import claims
 from compclip.report.claims import HOLDS, REFUTED, Evidence, Inequality
 from compclip.report.tables import Column, RunsBySeed
 from compclip.runs.result_files import FinishedRun
@@ -61,18 +61,19 @@ def confirmation_grid(
     overrides = [o for o in (*study.overrides, *command_overrides) if not o.startswith(("evaluate.", "report."))]
     loaded = read.load_params(params, overrides)
     base, _, variant = study.method.partition(".")
-    other_methods = [m for m in loaded.grid.methods if m.partition(".")[0] != base]
-    if set(other_methods) <= {PRETRAINED}:
+    other_methods = [m for m in loaded.grid.methods if m.partition(".")[0] not in (base, PRETRAINED)]
+    if not other_methods:
         raise UserError(f"{params}: grid.methods={loaded.grid.methods}: names no other method; add some")
     merged = read.read_with_overrides(params, overrides)
     start = (loaded.methods[base].get("variants") or {}).get(variant) or {}
+    variants = []
     for trial in trials:
+        variants.append(f"{base}.trial{trial['number']}")
         values = OmegaConf.from_dotlist([f"{name}={json.dumps(value)}" for name, value in trial["params"].items()])
         variant_key = f"methods.{base}.variants.trial{trial['number']}"
         OmegaConf.update(merged, variant_key, OmegaConf.to_container(OmegaConf.merge(start, values)), merge=False)
-    variants = [f"{base}.trial{trial['number']}" for trial in trials]
     merged.grid = {
-        "methods": [PRETRAINED, *(m for m in other_methods if m != PRETRAINED), *variants],
+        "methods": [PRETRAINED, *other_methods, *variants],
         "backbones": [str(study.backbone)], "data": [str(study.data)],
         "seeds": new_seeds({study.seed, *loaded.grid.seeds}, count),
     }  # fmt: skip
@@ -95,16 +96,14 @@ def judge_front(study: Study, params: Params, runs: Sequence[FinishedRun]) -> di
 
     `params` are the confirmation's. What the study did not evaluate decides nothing; the report shows it.
     """
-    runs_by_method: dict[str, list[FinishedRun]] = {}
+    by_method: dict[str, dict[int, FinishedRun]] = {}
     for run in runs:
-        runs_by_method.setdefault(str(run.cell.method), []).append(run)
-    by_method = {method: tables.index_runs(method_runs) for method, method_runs in runs_by_method.items()}
+        by_method.setdefault(str(run.cell.method), {})[run.cell.seed] = run
     prefix = f"{study.method.partition('.')[0]}.trial"
     variants = [method for method in by_method if method.startswith(prefix)]
-    overrides = OmegaConf.from_dotlist([o for o in study.overrides if o.startswith("evaluate.benchmarks=")])
-    evaluated = expand_groups(
-        OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks, params.benchmarks
-    )
+    overrides = OmegaConf.from_dotlist(list(study.overrides))
+    names = OmegaConf.select(overrides, "evaluate.benchmarks") or params.evaluate.benchmarks
+    evaluated = expand_groups(names, params.benchmarks)
     searched_params = replace(params, evaluate=replace(params.evaluate, benchmarks=evaluated))
     columns = study_declaration.columns_of_runs(study, runs, searched_params)
     objective_benchmarks = study_declaration.list_benchmarks(columns)
@@ -153,6 +152,8 @@ def verdict_lines(judgement: Mapping[str, Any]) -> list[str]:
         methods.setdefault(pair["trial"], {}).setdefault(pair["verdict"], []).append(pair["method"])
     lines = []
     for trial, methods_by_verdict in methods.items():
-        clauses = [f"{v} {', '.join(methods_by_verdict[v])}" for v in VERDICTS if v in methods_by_verdict]
+        clauses = []
+        for outcome in filter(methods_by_verdict.__contains__, VERDICTS):
+            clauses.append(f"{outcome} {', '.join(methods_by_verdict[outcome])}")
         lines.append(f"{trial}: {'; '.join(clauses)}")
     return lines

@@ -17,7 +17,7 @@ which had finished.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import optuna
@@ -80,16 +80,15 @@ def should_stop(study: Study, values: Sequence[float], other_values: Sequence[Se
     """
     if len(other_values) < study.startup_trials:
         return False
-    signs = [o.sign for o in study.objectives]
-    signed = [[sign * value for sign, value in zip(signs, row, strict=True)] for row in (values, *other_values)]
-    return dominated_share(signed[0], signed[1:]) >= study.dominated_share
+    other_gains = [study.sign_values(row) for row in other_values]
+    return dominated_share(study.sign_values(values), other_gains) >= study.dominated_share
 
 
-def dominated_share(values: Sequence[float], other_values: Sequence[Sequence[float]]) -> float:
+def dominated_share(values: Sequence[float], other_values: Collection[Sequence[float]]) -> float:
     """Return the share of the others that dominate `values`; 0 without others."""
     return sum(dominates(trial_values, values) for trial_values in other_values) / max(1, len(other_values))
 
 
 def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether `a` is at least as good as `b` in all and better in one; more is better. NaN is neither."""
-    return all(x >= y for x, y in zip(a, b, strict=True)) and any(x > y for x, y in zip(a, b, strict=True))
+    return all(x >= y for x, y in zip(a, b, strict=True)) and list(a) != list(b)

@@ -131,7 +131,8 @@ class StudyOptions:
             raise UserError(
                 f"pruner={self.pruner}: rungs have numbers of whole benchmarks; set none with split={self.split}"
             )
-        if sorted(set(self.rungs)) != list(self.rungs) or not all(0 < rung < 1 for rung in self.rungs):
+        steps = [0.0, *self.rungs, 1.0]
+        if sorted(set(steps)) != steps:
             raise UserError(f"rungs={list(self.rungs)}: must rise and lie between 0 and 1")
         columns = [o.column for o in self.objectives]
         if len(columns) != len(set(columns)):
@@ -178,9 +179,15 @@ class Study(StudyOptions):
 
         Studies that were begun before there were splits are of whole benchmarks.
         """
-        unsaid = {"trials"} | ({"split"} if self.split == WHOLE else set())
         declaration = asdict(self) | list_constants(Study)
-        return json.loads(json.dumps({k: v for k, v in declaration.items() if k not in unsaid}))
+        del declaration["trials"]
+        if self.split == WHOLE:
+            del declaration["split"]
+        return json.loads(json.dumps(declaration))
+
+    def sign_values(self, values: Sequence[float]) -> list[float]:
+        """Return values of the objectives so that more is better."""
+        return [o.sign * value for o, value in zip(self.objectives, values, strict=True)]
 
 
 def load_study(name: str, folder: Path = FOLDER) -> Study:
@@ -232,14 +239,15 @@ def _check_paper_values(values: Mapping[str, Value], space: Sequence[Dimension])
             raise unknown("key", name, names, "study.paper")
     checked: dict[str, Value] = {}
     for d in space:
+        problem = ""
         if d.active(checked) != (d.name in values):
             problem = "is missing" if d.active(checked) else "is not drawn then"
+        elif d.name in values and not d.holds(values[d.name]):
+            problem = "is outside its space; widen the space"
+        if problem:
             raise UserError(f"study.paper={dict(values)}: {d.name} {problem}")
-        if d.name not in values:
-            continue
-        if not d.holds(values[d.name]):
-            raise UserError(f"study.paper: {d.name}={values[d.name]!r}: outside its space; widen the space")
-        checked[d.name] = float(values[d.name]) if d.kind == "float" else values[d.name]
+        if d.name in values:
+            checked[d.name] = float(values[d.name]) if d.kind == "float" else values[d.name]
     return checked
 
 
@@ -253,7 +261,10 @@ def trial_overrides(study: Study, values: Mapping[str, Value], methods: Mapping[
     section = f"methods.{base}" + (f".variants.{variant}" if dot else "")
     if not dot and study.data in ((methods.get(base) or {}).get(grid.PER_DATA) or {}):
         section += f".{grid.PER_DATA}.{study.data}"
-    return [*study.overrides, *(f"{section}.{name}={json.dumps(value)}" for name, value in values.items())]
+    overrides = list(study.overrides)
+    for name, value in values.items():
+        overrides.append(f"{section}.{name}={json.dumps(value)}")
+    return overrides
 
 
 def trial_run(study: Study, params: Params, method: str = "", source: str = "the grid") -> Run:
@@ -264,8 +275,6 @@ def trial_run(study: Study, params: Params, method: str = "", source: str = "the
     cell = Cell(SafeName(method or study.method, "method"), study.backbone, study.data, study.seed)
     base = cell.method.partition(".")[0]
     fix = f"{source} has no such section: give a grid that has it (--params FILE), or write it there"
-    if base not in (*params.methods, PRETRAINED) and base in plugins.list_plugins(plugins.METHODS):
-        raise UserError(f"study {study.name}: methods.{base}: {fix}")
     for kind, name, table in (
         ("method", base, (*params.methods, PRETRAINED)),
         ("backbone", cell.backbone, params.backbones),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shlex
 import socket
@@ -15,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 import optuna
 import sqlalchemy
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from compclip.base import messages, urls
@@ -73,12 +73,11 @@ def open_study(study: Study, url: str, base_key: str) -> ResumableStudy:
         _check_storage(url)
         storage = optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
     except ImportError as error:
-        raise UserError(
-            f"storage {urls.mask_url(url)}: its driver is not installed; PostgreSQL's is psycopg"
-        ) from error
+        text = "its driver is not installed; PostgreSQL's is psycopg"
+        raise UserError(f"storage {urls.mask_url(url)}: {text}") from error
     except RuntimeError as error:
         raise UserError(_explain_schema(url, error)) from error
-    directions = [StudyDirection[o.direction.upper()] for o in study.objectives]
+    directions = [o.direction for o in study.objectives]
     optuna.create_study(storage=storage, study_name=study.name, load_if_exists=True, directions=directions)
     opened = ResumableStudy(study.name, storage, study)
     attributes = {"declared": study.identity(), "base_key": base_key}
@@ -89,7 +88,8 @@ def open_study(study: Study, url: str, base_key: str) -> ResumableStudy:
         elif recorded != value:
             change = "the code, the data or the fixed parameters have changed"
             if isinstance(value, dict):
-                change = f"{', '.join(k for k in value if recorded.get(k) != value[k])} changed"
+                names = [key for key in value if recorded.get(key) != value[key]]
+                change = f"{', '.join(names)} changed"
             raise UserError(
                 f"study {study.name}: {change} since it was begun in {urls.mask_url(url)}; its trials would not "
                 "compare: undo that, or give the study another name"
@@ -126,9 +126,7 @@ def _check_storage(url: str) -> None:
     names = sqlalchemy.inspect(engine).get_table_names()
     engine.dispose()
     if names and "studies" not in names and (url.startswith("sqlite:") or "alembic_version" in names):
-        raise UserError(
-            f"storage {urls.mask_url(url)}: is another program's database; give one that is the study's own"
-        )
+        raise UserError(f"storage {urls.mask_url(url)}: is another program's database; give one of the study's own")
 
 
 def draw_values(trial: optuna.Trial, study: Study) -> dict[str, Any]:
@@ -205,7 +203,7 @@ class StudyDriver:
                         running += self._start_trial(self.opened.resume(number))
             while len(running) < self.workers and not self._is_over(target):
                 running += self._start_trial(self.opened.ask())
-            unfinished = [trial for trial in running if not self._finish_trial(trial)]
+            unfinished = list(itertools.filterfalse(self._finish_trial, running))
             if not running and self._is_over(target) and (self._keeps_failing() or not drivers):
                 break
             wait_s = min(LONGEST_POLL_S, max(self.poll_s, POLL_SHARE * waited_s))
@@ -223,8 +221,10 @@ class StudyDriver:
     def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
         """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""
         own_numbers = {trial.trial.number for trial in running}
-        trials = [t for t in self._in_state(TrialState.RUNNING) if t.number not in own_numbers]
-        drivers = {t.number: self.other_drivers.find_driver(t) for t in trials}
+        drivers = {}
+        for t in self._in_state(TrialState.RUNNING):
+            if t.number not in own_numbers:
+                drivers[t.number] = self.other_drivers.find_driver(t)
         for name in sorted(set(drivers.values()) - self.shown_drivers - {""}):
             print(f"{name} drives study {self.study.name} as well, and has trials of it", flush=True)
             self.shown_drivers.add(name)
@@ -235,8 +235,8 @@ class StudyDriver:
 
         Of the budget are all that were started, without failed ones that were tried again.
         """
-        begun = [t for t in self.opened.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
-        retried = {t.user_attrs["retry_of"] for t in begun if "retry_of" in t.user_attrs}
+        begun = self._in_state(*set(TrialState) - {TrialState.WAITING})
+        retried = {t.user_attrs.get("retry_of") for t in begun} - {None}
         is_spent = bool(self.limit_s) and self.sum_device_seconds() >= self.limit_s
         return len(begun) - len(retried) >= target or is_spent or self._keeps_failing()
 
@@ -262,9 +262,8 @@ class StudyDriver:
 
     def retry_failed(self) -> int:
         """Enqueue failed trials that were not tried again yet; how many."""
-        trials = self.opened.get_trials(deepcopy=False)
-        retried = {t.user_attrs.get("retry_of") for t in trials}
-        failed = [t for t in trials if t.state == TrialState.FAIL and t.number not in retried]
+        retried = {t.user_attrs.get("retry_of") for t in self.opened.get_trials(deepcopy=False)}
+        failed = [t for t in self._in_state(TrialState.FAIL) if t.number not in retried]
         for t in failed:
             self.opened.enqueue_trial(t.params, user_attrs={"retry_of": t.number})
         return len(failed)
@@ -284,10 +283,8 @@ class StudyDriver:
         if "reference" in self.opened.user_attrs:
             return
         values = studies.read_scores(self.columns, self._results(pretrained.key), self.split)
-        key = pretrained.key
-        self.opened.set_user_attr(
-            "reference", {"run_key": key, "folder": study_results.shown_folder(key, self.root), "values": values}
-        )
+        folder = study_results.shown_folder(pretrained.key, self.root)
+        self.opened.set_user_attr("reference", {"run_key": pretrained.key, "folder": folder, "values": values})
         print(f"pretrained: {self._format_values(values)}", flush=True)
 
     def _results(self, key: str) -> Path:

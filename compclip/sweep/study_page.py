@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
@@ -39,7 +40,7 @@ def scale_values(study: Mapping[str, Any]) -> dict[str, Any]:
 
     def scale(owner: Mapping[str, Any]) -> dict[str, Any]:
         values = owner["values"]
-        return {**owner, "values": values and [s * v for s, v in zip(scales, values, strict=True)]}
+        return {**owner, "values": values and np.multiply(scales, values).tolist()}
 
     reference = study["reference"] and scale(study["reference"])
     return {**study, "reference": reference, "trials": [scale(trial) for trial in study["trials"]]}
@@ -55,11 +56,10 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
         slices.append(draw_slice(study, complete, dimension, i))
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
-        study=study, numbers=format_numbers, facts=list_facts(study),
-        rows=list_rows(study), dimensions=[d["name"] for d in study["space"]],
+        study=study, facts=list_facts(study),
+        numbers=format_numbers, value=format_value, difference=format_difference, marks=list_marks,
         best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
-        confirmed=confirmed, judged=list_judged_pairs(confirmed) if confirmed else [],
-        verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
+        confirmed=confirmed, verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,
         pareto=draw_pareto(study, complete) if len(study["objectives"]) == 2 and complete else "",
         slices=list(filter(None, slices)),
     )  # fmt: skip
@@ -95,11 +95,6 @@ def _describe_dimension(d: Mapping[str, Any]) -> str:
     return f"{d['name']}: {values}{scale}{condition}"
 
 
-def list_judged_pairs(confirmed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the pairs of a confirmation: verdict, and each objective's difference with its interval."""
-    return [{**pair, "shown": [_format_difference(o) for o in pair["objectives"]]} for pair in confirmed["pairs"]]
-
-
 def list_verdicts(confirmed: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """List the trials of the front, and a line for each method: what each trial is to it."""
     methods_by_verdict: dict[str, list[str]] = {}
@@ -108,7 +103,7 @@ def list_verdicts(confirmed: Mapping[str, Any]) -> tuple[list[str], list[tuple[s
     return list(dict.fromkeys(pair["trial"] for pair in confirmed["pairs"])), list(methods_by_verdict.items())
 
 
-def _format_difference(evidence: Mapping[str, Any]) -> str:
+def format_difference(evidence: Mapping[str, Any]) -> str:
     """Format, in points, the difference ± its deviation over seeds, its interval, and notes on that."""
     if evidence["difference"] is None:
         return evidence["why"]
@@ -120,16 +115,11 @@ def _format_difference(evidence: Mapping[str, Any]) -> str:
     return f"{100 * evidence['difference']:+.1f}{spread}{span}{f' ({notes})' if notes else ''}"
 
 
-def list_rows(study: Mapping[str, Any]) -> list[dict]:
-    """List the rows of the table: each trial with its values as texts, its marks, and what went wrong."""
-    rows = []
-    for t in study["trials"]:
-        is_front = len(study["objectives"]) > 1 and t["number"] in study["front"]
-        marks = {"best": t["number"] == study["best"], "the paper's values": t["paper"], "front": is_front}
-        values = [format_value(t["params"].get(dimension["name"])) for dimension in study["space"]]
-        text = ", ".join(mark for mark in marks if marks[mark])
-        rows.append({**t, "marks": text, "shown": values, "scores": format_numbers(study, t["values"])})
-    return rows
+def list_marks(study: Mapping[str, Any], t: Mapping[str, Any]) -> Iterator[str]:
+    """List what a trial is besides its values."""
+    is_front = len(study["objectives"]) > 1 and t["number"] in study["front"]
+    marks = {"best": t["number"] == study["best"], "the paper's values": t["paper"], "front": is_front}
+    return itertools.compress(marks, marks.values())
 
 
 def label_objective(objective: Mapping[str, Any]) -> str:

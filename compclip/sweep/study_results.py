@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ from compclip.config import read
 from compclip.config.sections import WHOLE
 from compclip.report.tables import Column
 from compclip.runs import run_store
-from compclip.sweep.sampling_and_pruning import dominates
+from compclip.sweep.sampling_and_pruning import dominated_share
 from compclip.sweep.study_declaration import Study, trial_overrides
 
 CONFIRMED = "confirmation.json"
@@ -71,14 +72,16 @@ def study_to_json(
     Values are shares, or cosines; what is made of the document for a reader is in percent.
     """
     cosines = {column.name for column in columns if column.score}
+    objectives: list[dict[str, Any]] = []
+    for o in study.objectives:
+        objectives.append({"metric": o.column, "direction": o.direction})
+        if o.column in cosines:
+            objectives[-1]["score"] = True
     best = best_trial(study, trials, reference["values"] if reference else None)
     declared = study.identity()
     return {
         "study": declared.pop("name"), "notice": notice, **declared, "budget": study.trials, "reference": reference,
-        "objectives": [
-            {"metric": o.column, "direction": o.direction} | ({"score": True} if o.column in cosines else {})
-            for o in study.objectives
-        ],
+        "objectives": objectives,
         "best": None if best is None else best["number"], "front": pareto_front(study, trials),
         "trials": trials,
     }  # fmt: skip
@@ -97,10 +100,10 @@ def best_trial(study: Study, trials: list[dict], reference: list[float] | None) 
 
     `trials` as in trials.json; the earliest of equals.
     """
-    start = reference or [0.0] * len(study.objectives)
+    start = study.sign_values(reference or [0.0] * len(study.objectives))
 
     def gain(trial: dict) -> float:
-        return sum(o.sign * (v - r) for o, v, r in zip(study.objectives, trial["values"], start, strict=True))
+        return sum(map(operator.sub, study.sign_values(trial["values"]), start))
 
     return max(list_complete(trials), key=gain, default=None)
 
@@ -114,11 +117,10 @@ def pareto_front(study: Study, trials: list[dict]) -> list[int]:
     """Return numbers of the finished trials that no other one beats in one objective and equals in the rest."""
     points = []
     for trial in list_complete(trials):
-        gains = [o.sign * v for o, v in zip(study.objectives, trial["values"], strict=True)]
-        points.append((gains, trial["number"]))
+        points.append((study.sign_values(trial["values"]), trial["number"]))
     front: dict[int, list[float]] = {}
     for point, number in sorted(points, reverse=True):  # what beats a point comes before it
-        if not any(dominates(better, point) for better in front.values()):
+        if not dominated_share(point, front.values()):
             front[number] = point
     return sorted(front)
 

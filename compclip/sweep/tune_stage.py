@@ -109,7 +109,8 @@ class TuningRun:
                 break
             half = -(-search["trials"] // 2)  # rounded up
             self._drive({"space": space | strips, "trials": half, "paper": []}, chosen)
-            self.space |= {name: join_ranges(space[name], strip) for name, strip in strips.items()}
+            for name, strip in strips.items():
+                self.space[name] = join_ranges(space[name], strip)
 
     @property
     def is_spent(self) -> bool:
@@ -146,7 +147,7 @@ class TuningRun:
         overrides = study_declaration.trial_overrides(study, trial_values, read.load_params(params).methods)
         run = study_declaration.trial_run(study, read.load_params(params, overrides))
         settings = {"method": run.plain["method"], "train": run.plain["train"]}
-        return {name: tuning.get_value(settings, name) for name in trial_values}
+        return tuning.get_values(settings, trial_values)
 
     def _drive(self, search: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
         """Drive one study to its number of trials, with the values chosen before, and take over its trials."""
@@ -175,8 +176,9 @@ class TuningRun:
         self._take_trials(document["trials"], chosen)
 
     def _take_trials(self, trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> None:
-        searched = [name for search in self.request["searches"] for name in search["space"]]
-        present = {name: tuning.get_value(self.request["settings"], name) for name in searched}
+        present: dict[str, Any] = {}
+        for search in self.request["searches"]:
+            present |= tuning.get_values(self.request["settings"], search["space"])
         for trial in trials:
             if trial["run_key"]:
                 folder = run_store.find_folder(trial["run_key"], self.root)
@@ -245,11 +247,12 @@ def extend_range(dimension: Mapping[str, Any], side: int) -> list[tuple[Any, dic
     if not side:
         return []
     kind = "int" if "int" in dimension else "float"
-    old_end = dimension[kind][side > 0]
-    low, high = (_to_scale(dimension, end) for end in dimension[kind])
+    low, high = dimension[kind]
+    old_end = high if side > 0 else low
+    length = _to_scale(dimension, high) - _to_scale(dimension, low)
     extensions = []
     for share in WIDENED_BY:
-        scaled = _to_scale(dimension, old_end) + side * share * (high - low)
+        scaled = _to_scale(dimension, old_end) + side * share * length
         end = float(f"{math.exp(scaled) if dimension['log'] else scaled:.6g}")
         end = round(end) if kind == "int" else end
         if end != old_end:

@@ -169,7 +169,7 @@ def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
         (["finetune"], r"method 'finetune': declares no part to leave out; name another method"),
         (["pretrained"], r"method 'pretrained': declares no part"),
         (["negclip"], r"method 'negclip': left out already: .*hard_images"),
-        (["degla"], r"params.yaml: methods.degla: its rules read texts.negative, which data.scenes has not"),
+        (["degla"], r"params.yaml: methods.degla: reads texts.negative, which data.scenes has not"),
         (["clic", "train.lr"], r"override 'train.lr': must be key=value"),
         (["clic", "--params", "no.yaml"], r"no.yaml: no such file"),
     ],
@@ -196,8 +196,8 @@ def test_a_file_that_is_there_stays(project):
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("clik", r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"),
-        ("pretrained", r"report.reference=pretrained: all are compared with it anyway; name another"),
+        ("clik", r"report.reference, in grid.methods: unknown trained method 'clik'; did you mean 'clic'"),
+        ("pretrained", r"report.reference, in grid.methods: unknown trained method .pretrained."),
     ],
 )
 def test_a_reference_is_another_method_of_the_grid(project, reference, message):

@@ -100,7 +100,7 @@ TOGETHER = [
     ("wise_ft.methods=[hard_positives.x]", r"unknown variant 'x'"),
     ("grid.methods=[negclip]", r"wise_ft.methods: fsc_clip is not in grid.methods"),
     ("report.columns=[sugarcrap/add]", r"'sugarcrap/add', .*unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
-    ("report.columns=[sugarcrepe]", r"report.columns: 'sugarcrepe': must be benchmark/metric"),
+    ("report.columns=[sugarcrepe]", r"report.columns: unknown column 'sugarcrepe'; did you mean 'sugarcrepe/"),
     (
         "report.columns=[sugarcrepe/swp]",
         r"report.columns: unknown column 'sugarcrepe/swp'; did you mean 'sugarcrepe/swap'",

@@ -173,8 +173,8 @@ def judge_gaps(gaps, with_items=True) -> tuple[dict, str]:
     document = confirmation.judge_front(
         study(objectives=["sugarcrepe/swap"]), params, [r for pair in pairs for r in pair]
     )
-    (judged_pair,) = study_page.list_judged_pairs(document)
-    return document["pairs"][0]["objectives"][0], f"{judged_pair['verdict']}: {judged_pair['shown'][0]}"
+    (pair,) = document["pairs"]
+    return pair["objectives"][0], f"{pair['verdict']}: {study_page.format_difference(pair['objectives'][0])}"
 
 
 def test_the_interval_by_hand(folder):

@@ -97,6 +97,6 @@ def test_another_program_s_database_is_left_as_it_is(tmp_path):
         with contextlib.closing(sqlite3.connect(tmp_path / name)) as database, database:
             database.execute(f"CREATE TABLE {table} (x)")
         original = (tmp_path / name).read_bytes()
-        with pytest.raises(UserError, match=f"{name}: is another program's database; give one that is the study's own"):
+        with pytest.raises(UserError, match=f"{name}: is another program's database; give one of the study's own"):
             sweep_command.open_study(type("Study", (), {"name": "s"})(), f"sqlite:///{tmp_path / name}", "")
         assert (tmp_path / name).read_bytes() == original
