@@ -64,6 +64,12 @@ PROMPTS = {
     "Input: there is a man wearing glasses and holding a wine bottle "
     "Output: there is a man holding a wine bottle and wearing glasses "
     "Input: {example} Output:",
+    "verbs": "Replace one verb in this sentence with a synonym, without changing the meaning of the sentence. Only "
+    "output the changed sentence.\nInput: A person wearing a shirt and smiling.\n"
+    "Output: A person clothed in a shirt and smiling.\n\nInput: {example}\nOutput:",
+    "prepositions": "Replace a spatial preposition in this sentence with a synonym, without changing the meaning of "
+    "the sentence. Only output the changed sentence.\nInput: A city filled with tall buildings under a cloudy sky.\n"
+    "Output: A city filled with tall buildings beneath a cloudy sky.\n\nInput: {example}\nOutput:",
 }
 MAX_TOKENS = {"swap": 20, "replace": 30}  # of an answer (Hard Positives, D.2)
 SWAP_WORDS_BELOW = 15  # SWAP is asked for captions with fewer words (D.2)

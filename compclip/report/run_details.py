@@ -132,8 +132,8 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
         key = (method, run.cell.backbone, run.cell.data)
         if key not in settings_of:
             resolved = grid.resolve_cell(params, run.cell)
-            settings = {"method": asdict(resolved.method), "train": asdict(resolved.train)}
-            defaults = {"method": asdict(type(resolved.method)()), "train": asdict(sections.Train())}
+            settings = {"method": grid.list_values(resolved.method), "train": asdict(resolved.train)}
+            defaults = {"method": grid.list_values(type(resolved.method)()), "train": asdict(sections.Train())}
             settings_of[key] = (_flatten_settings(settings, method), _flatten_settings(defaults, method))
         declared, defaults_of_method = settings_of[key]
         used = defaults_of_method | _flatten_settings(run.config, method)

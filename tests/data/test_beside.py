@@ -193,8 +193,11 @@ def test_the_stages(project):
 
 def test_balanced_negatives_are_stored_and_make_a_shard_anew(project):
     """In the place of a list's; other settings are another shard, and what has none is counted."""
-    balanced = {"balance": "blind", "rules": ["nouns"], "candidates": 4}
-    sets = [replace(project, texts={"negative": balanced | more}) for more in ({}, {"seed": 1}, {"candidates": 5})]
+    balanced = {"balance": "blind", "rules": ["nouns"]}
+    sets = [
+        replace(project, texts={"negative": balanced | more})
+        for more in ({}, {"caption": "full"}, {"rules": ["nouns", "negclip"]})
+    ]
     counts = prepare_all(sets[0])
     assert counts["captions_with_negative"] + counts["captions_without_negative"] == 4
     data = PreparedDataset(Path("data/d"))

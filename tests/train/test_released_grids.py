@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from compclip.config import grid, read
 from compclip.config.grid import Run
 from compclip.interface.method import load_method
+from compclip.methods import flair, llip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
 from compclip.train import fine_tuning, recorder
@@ -30,8 +31,6 @@ INSTEAD = {
     "read_clip": {"decoder": ""},
     "degla": {"negatives": "rules"},
     "dac": {"negatives": "lists"},
-    "flair": {"heads": 4},  # vectors of 16 numbers
-    "llip": {"heads": 4},  # vectors of 16 numbers
 }
 
 
@@ -55,6 +54,8 @@ def resolve_here(name: str, root: Path) -> Run:
 def test_two_steps(name, world, tmp_path, monkeypatch):
     monkeypatch.chdir(world)
     run = resolve_here(name, world)
+    for config in (flair.Config, llip.Config):
+        monkeypatch.setattr(config, "heads", 4)  # vectors of 16 numbers
     method, model = load_method(name), backbone.load(world / "models" / "tiny")
     sampler = fine_tuning.build_sampler(run, method, model, Inputs(world, run.cell))
     with recorder.recording(run, tmp_path, recorder.do_nothing) as record, fine_tuning.set_arithmetic(run.train):

@@ -51,7 +51,7 @@ def _joined(name: str) -> Callable[[random.Random], object]:
         from compclip.config.released_lists import Captions
         from compclip.prepare import caption_join
 
-        captions = caption_join.open_list(Captions(name, "url", ["c"]), Path("index"))
+        captions = caption_join.open_list(Captions(name, "url", column=["c"]), Path("index"))
         return captions.find([row["url"] for row in ROWS])
 
     return join_captions
@@ -62,7 +62,7 @@ def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.R
         from compclip.config.released_lists import Texts
         from compclip.prepare import caption_join
 
-        texts = caption_join.open_list(Texts(name, on, [column], **more), Path("index"))
+        texts = caption_join.open_list(Texts(name, on, column=[column], **more), Path("index"))
         return texts.find(["one", "a", "b"])
 
     return join_texts
