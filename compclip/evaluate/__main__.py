@@ -79,13 +79,13 @@ def _evaluate_method(method: SafeName, root: Path) -> int:
 
 def _list_other_runs(method: SafeName, plan: Mapping[str, Any], root: Path) -> list[RunFolder]:
     """Return other methods' runs, as `keys` wrote them, and their snapshots, that are to be scored as this method's."""
-    folders_of_runs = []
+    folders_of_runs: list[RunFolder] = []
     for path in sorted((root / PLAN).glob("*.json")):
         other_plan = read_mapping(path)
         if path.stem != method and all(other_plan[name] == plan[name] for name in ("benchmarks", "how", "code")):
             with contextlib.suppress(UserError):  # no keys yet: its own stages say so
                 for run in run_store.load_planned(SafeName(path.stem, "method"), root):
-                    folders_of_runs += [run.folder.snapshot(share) for share in (*run.shares, folders.END)]
+                    folders_of_runs += map(run.folder.snapshot, (*run.shares, folders.END))
     return folders_of_runs
 
 

@@ -5,6 +5,7 @@ N records, D joint dim.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -37,7 +38,7 @@ def with_box(path: str, box: Sequence[float] | None) -> str:
     if box is None:
         return path
     try:
-        return f"{path}{BOX}{','.join(f'{number:g}' for number in box)}"
+        return f"{path}{BOX}{','.join(map('{:g}'.format, box))}"
     except OverflowError:  # an integer of hundreds of digits
         return f"{path}{BOX}inf,inf,inf,inf"
 
@@ -107,7 +108,7 @@ class Record:
     @property
     def has_text(self) -> bool:
         """Whether no text of it is empty."""
-        return all(text.strip() for text in self.texts)
+        return all(map(str.strip, self.texts))
 
 
 @dataclass(frozen=True)
@@ -265,15 +266,16 @@ class Benchmark:
 
         A metric that looks at no picture is scored where the picture is missing. A group's part is as the whole metric.
         """
-        sizes = Counter(record.subset for record in self.records)
-        with_texts = Counter(record.subset for record in self.with_texts)
-        with_pictures = Counter(record.subset for record in readable(self.with_texts, embeddings))
+        sizes = _count_subsets(self.records)
+        with_texts = _count_subsets(self.with_texts)
+        with_pictures = _count_subsets(readable(self.with_texts, embeddings))
         coverage = {}
         for metric, of_metric in items.items():
             if "/" not in metric:
                 scored = with_texts if metric in self.texts_alone else with_pictures
-                subsets = [of_metric.subset] if of_metric.subset in sizes else list(sizes)
-                coverage[metric] = (sum(scored[subset] for subset in subsets), sum(sizes[subset] for subset in subsets))
+                subset = of_metric.subset
+                whole = (scored.total(), sizes.total())
+                coverage[metric] = (scored[subset], sizes[subset]) if subset in sizes else whole
         return coverage
 
     def _counts(self, records: Sequence[Record], items: Mapping[str, Items], embeddings: Embeddings) -> dict[str, int]:
@@ -307,6 +309,10 @@ class Benchmark:
 def readable(records: Sequence[Record], embeddings: Embeddings) -> list[Record]:
     """Return the records whose images were all read."""
     return [record for record in records if embeddings.has(record.images)]
+
+
+def _count_subsets(records: Sequence[Record]) -> Counter[str]:
+    return Counter(record.subset for record in records)
 
 
 def by_subset(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -345,10 +351,11 @@ def pool_items(name: str, items: Mapping[str, Items], members: Sequence[str], su
     if not set(members) <= items.keys():
         return {}
     keys: list[str] = []
+    values = []
     for member in members:
         keys += [f"{items[member].subset}/{key}" for key in items[member].ids]
-    values_N = np.concatenate([items[member].values for member in members])
-    return {name: Items(tuple(keys), values_N, subset)}
+        values.append(items[member].values)
+    return {name: Items(tuple(keys), np.concatenate(values), subset)}
 
 
 def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int], unit_of_id: Mapping[str, int]) -> tuple[int, ...]:
@@ -356,18 +363,17 @@ def _item_units(items: Items, unit_of: Mapping[tuple[str, str], int], unit_of_id
 
     A caption's subset may be another than its record's, where no second record has the id.
     """
-    record_keys = [(items.subset, key) for key in items.ids]
-    if unit_of.keys() >= set(record_keys):
-        return tuple(unit_of[key] for key in record_keys)
+    with contextlib.suppress(KeyError):
+        return tuple(unit_of[items.subset, key] for key in items.ids)
     numbers = []
     for key in items.ids if unit_of else ():
         # a record's id, one behind the name of its subset (`pool_items`), or a caption of a record
         pooled_subset, _, pooled_key = key.partition("/")
         caption = CAPTION.fullmatch(key)
-        candidates = ((items.subset, key), (pooled_subset, pooled_key), (items.subset, caption[1] if caption else ""))
-        number = next((unit_of[candidate] for candidate in candidates if candidate in unit_of), None)
-        if number is None and caption:
-            number = unit_of_id.get(caption[1])
+        record_id = caption[1] if caption else ""
+        number = unit_of_id.get(record_id) if caption else None
+        for candidate in ((items.subset, record_id), (pooled_subset, pooled_key), (items.subset, key)):
+            number = unit_of.get(candidate, number)
         if number is None:
             return ()
         numbers.append(number)

@@ -165,7 +165,9 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
-    images = Counter(parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images)
+    images = Counter[str]()
+    for ref in benchmark.images:
+        images[parquet_cells.file_of(file_of(parse_reference(ref)[0]))] += 1
     missing = [count for path, count in images.items() if not os.path.isfile(path)]
     return {
         "records": len(benchmark),
@@ -175,11 +177,6 @@ def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
         **benchmark.dropped,
         "fingerprint": benchmark.fingerprint(),
     }
-
-
-def metric_names(benchmark: Benchmark) -> list[str]:
-    """Return the names of all metrics that the records have."""
-    return list(score_made_vectors(benchmark).metrics)
 
 
 def score_made_vectors(benchmark: Benchmark) -> Outcomes:
@@ -209,10 +206,11 @@ def list_stored_records(benchmark: Benchmark) -> list[StoredRecord]:
         for group in sorted(groups):
             for key in groups[group]:
                 groups_of.setdefault((subset, key), []).append(group)
-    return [
-        StoredRecord(r.subset, r.id, r.texts, tuple(groups_of.get((r.subset, r.id), ())), _parse_pictures(r.images))
-        for r in benchmark.records
-    ]
+    stored = []
+    for r in benchmark.records:
+        groups_of_record = tuple(groups_of.get((r.subset, r.id), ()))
+        stored.append(StoredRecord(r.subset, r.id, r.texts, groups_of_record, _parse_pictures(r.images)))
+    return stored
 
 
 def _parse_pictures(references: Sequence[str]) -> tuple[RecordPicture, ...]:
@@ -249,33 +247,35 @@ def load_benchmarks(
 
     Raises UserError for an unknown name.
     """
+    module_of = {}
     for name in names:
         if name not in sections:
             raise unknown("benchmark", name, sections, "benchmarks")
+        module_of[name] = sections[name].benchmark or name
     benchmarks = {name: load_benchmark(name, sections[name]).counted(how.ties) for name in names}
-    return LoadedBenchmarks(benchmarks, {name: sections[name].benchmark or name for name in names}, how)
+    return LoadedBenchmarks(benchmarks, module_of, how)
 
 
 def result_documents(
     scored: Mapping[str, Outcomes], loaded: LoadedBenchmarks, made_with: Mapping[str, str], seconds: float
 ) -> dict[str, dict]:
     """Return the result documents of what was scored by `made_with` in so many seconds; others have none."""
-    return {
-        name: {
-            "benchmark": name,
-            "module": loaded.module_of[name],
-            "n": len(benchmark),
-            **benchmark.declared(scored[name].metrics),
-            **_outcomes_as_json(scored[name]),
-            "pictures": benchmark.unit_pictures,
-            "fingerprint": loaded.fingerprints[name],
-            "checkpoint": dict(made_with),
-            "how": loaded.how.recorded(),
-            "seconds": seconds,
-        }
-        for name, benchmark in loaded.benchmarks.items()
-        if name in scored
-    }
+    documents = {}
+    for name, benchmark in loaded.benchmarks.items():
+        if name in scored:
+            documents[name] = {
+                "benchmark": name,
+                "module": loaded.module_of[name],
+                "n": len(benchmark),
+                **benchmark.declared(scored[name].metrics),
+                **_outcomes_as_json(scored[name]),
+                "pictures": benchmark.unit_pictures,
+                "fingerprint": loaded.fingerprints[name],
+                "checkpoint": dict(made_with),
+                "how": loaded.how.recorded(),
+                "seconds": seconds,
+            }
+    return documents
 
 
 def _outcomes_as_json(scored: Outcomes) -> dict:
@@ -285,7 +285,10 @@ def _outcomes_as_json(scored: Outcomes) -> dict:
     if first:
         retrieved = {"numbers": first.number_NK.ravel().tolist(), "scores": first.score_NK.ravel().round(4).tolist()}
     items = {}
+    units = {}
     for name, of_metric in scored.items.items():
+        if of_metric.units:
+            units[name] = list(of_metric.units)
         values = of_metric.values
         integers = values.astype(np.int64)
         outcomes = integers if np.array_equal(integers, values) else values
@@ -296,6 +299,6 @@ def _outcomes_as_json(scored: Outcomes) -> dict:
         "coverage": {metric: list(records) for metric, records in scored.coverage.items()},
         "items": items,
         "means": scored.means,
-        "units": {name: list(i.units) for name, i in scored.items.items() if i.units},
+        "units": units,
         "retrieved": retrieved,
     }

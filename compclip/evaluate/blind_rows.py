@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -108,18 +108,17 @@ def score_blind(loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequen
 
 def read_prepared_captions(folder: Path, at_most: int = AT_MOST) -> list[str]:
     """Read captions of an annotated data set, evenly spaced where it has more than `at_most`."""
-    captions = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE).captions
-    return list(iterate_captions(folder, max(1, -(-captions // at_most))))
-
-
-def iterate_captions(folder: Path, step: int = 1) -> Iterator[str]:
-    """Yield every `step`-th caption of an annotated data set, a shard in memory at a time."""
+    manifest = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE)
+    step = max(1, -(-manifest.captions // at_most))
+    captions = []
     number = 0
-    for shard in shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE).shards:
+    for shard in manifest.shards:
         batch = shard_files.read_batch(folder / shard_files.SHARDS / f"{shard.name}.arrow", STAGE, mapped=True)
         texts = StringColumn(batch["captions"].values.field("text"))
-        yield from (texts[row].decode() for row in range(-number % step, shard.captions, step))
+        for row in range(-number % step, shard.captions, step):
+            captions.append(texts[row].decode())
         number += shard.captions
+    return captions
 
 
 # --- the command ----------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from compclip.base.progress_line import ProgressLine
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.benchmark import parse_reference
-from compclip.evaluate.embeddings import Embeddings, number_keys
+from compclip.evaluate.embeddings import Embeddings, cut_batches, number_keys
 from compclip.model import inference_towers, towers
 from compclip.model.inference_towers import ReplicaPool
 
@@ -76,25 +76,16 @@ def encode_all(
     with evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
         size = inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
-        batches = [refs[start : start + size] for start in range(0, len(refs), size)]
         pictures_done = progress_lines.enter_context(ProgressLine("pictures", len(refs)))
-        under_way = pool.map(_counting(image_batch, pictures_done, len), batches)  # while texts are tokenised
+        # pictures are under way while texts are tokenised
+        under_way = pool.map(_counting(image_batch, pictures_done, len), cut_batches(refs, size))
         ids_TL = models[0].tokenize(texts) if texts else torch.zeros(0, 0)
         token_batches = _token_batches(clip, texts, ids_TL, inference_towers.text_batch_size(clip, how.batch_size))
         texts_done = progress_lines.enter_context(ProgressLine("texts", len(texts)))
         text_batch = _counting(partial(_text_batch, replicas, how), texts_done, lambda batch: len(batch[0]))
         text_batches = list(pool.map(text_batch, token_batches))
         image_batches = list(under_way)
-    embeddings = [_embeddings(model, number, image_batches, text_batches) for number, model in enumerate(models)]
-    return [_split_long_texts(*pair) for pair in zip(models, embeddings, strict=True)]
-
-
-def _split_long_texts(model: ClipModel, embeddings: Embeddings) -> Embeddings:
-    """Return texts by the tower's projection and, behind that in a vector, by the head's."""
-    if model.head is None or not model.head.reads_raw:
-        return embeddings
-    text_TD, long_TD = np.split(embeddings.text_TD, [model.head.options["width"]], axis=1)
-    return replace(embeddings, text_TD=np.ascontiguousarray(text_TD), long_TD=np.ascontiguousarray(long_TD))
+    return [_embeddings(model, number, image_batches, text_batches) for number, model in enumerate(models)]
 
 
 def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: Callable[[B], int]) -> Callable:
@@ -111,6 +102,7 @@ def _counting(work: Callable[[B], _VectorBatch], progress: ProgressLine, size: C
 def _embeddings(
     model: ClipModel, number: int, images: Sequence[_VectorBatch], lines: Sequence[_VectorBatch]
 ) -> Embeddings:
+    """Return a model's vectors; a text's by the tower's projection and, behind that in its row, by the head's."""
     image_row, image_ID = _join_batches(images, number)
     text_row, text_TD = _join_batches(lines, number)
     if not (np.isfinite(image_ID).all() and np.isfinite(text_TD).all()):
@@ -118,7 +110,11 @@ def _embeddings(
     failed: dict[str, str] = {}
     for batch in images:
         failed |= batch.failed
-    return Embeddings(image_ID, text_TD, image_row, text_row, failed)
+    embeddings = Embeddings(image_ID, text_TD, image_row, text_row, failed)
+    if model.head is None or not model.head.reads_raw:
+        return embeddings
+    tower_TD, long_TD = np.split(text_TD, [model.head.options["width"]], axis=1)
+    return replace(embeddings, text_TD=np.ascontiguousarray(tower_TD), long_TD=np.ascontiguousarray(long_TD))
 
 
 @contextmanager
@@ -235,8 +231,12 @@ def precision(how: Scoring) -> torch.autocast:
 
 def _join_batches(batches: Sequence[_VectorBatch], number: int) -> tuple[dict[str, int], np.ndarray]:
     """Return the rows of keys, and their vectors by model `number`."""
-    keys = chain.from_iterable(batch.keys for batch in batches)
-    vectors = [batch.vector_MBD[number] for batch in batches if len(batch.keys)]
+    keys: list[str] = []
+    vectors = []
+    for batch in batches:
+        if len(batch.keys):
+            keys += batch.keys
+            vectors.append(batch.vector_MBD[number])
     return number_keys(keys), np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
 
 
@@ -297,7 +297,7 @@ def crop_to_box(picture: Image, path: data_images.ImageSource, box: Sequence[flo
     if not _is_box(box, *full):
         raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has no such part: {box}")
     x, y, width, height = (number * picture.width / full[0] for number in box)
-    left, top, right, bottom = (round(number) for number in (x, y, x + width, y + height))
+    left, top, right, bottom = map(round, (x, y, x + width, y + height))
     if not (left < picture.width and right > 0 and top < picture.height and bottom > 0):
         raise data_images.ImageError(path, "box", f"{full[0]} x {full[1]} has nothing of the part {box}")
     return picture.crop((left, top, max(right, left + 1), max(bottom, top + 1)))  # a part of a pixel is the pixel

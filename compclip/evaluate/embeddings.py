@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from compclip.base.errors import UserError
 from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
 
+T = TypeVar("T")
 Pair = tuple[str, str]  # the reference of a picture, a text
 Scores = Callable[[Sequence[Pair]], np.ndarray]  # of different pairs, [P]
 
@@ -50,7 +52,7 @@ class Embeddings:
 
     def has(self, refs: Iterable[str]) -> bool:
         """Return whether every one of the images was read."""
-        return all(ref in self.image_row for ref in refs)
+        return self.image_row.keys() >= set(refs)
 
     def images(self, refs: Sequence[str]) -> np.ndarray:
         """Return the rows [N, D] of images, float64; KeyError for one that could not be read."""
@@ -113,12 +115,17 @@ class Paired(Embeddings):
 
     def table(self, refs: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """Return the score of every image with every text, float32 [len(refs), len(texts)]: as many pairs."""
-        rows = self.matches([ref for ref in refs for _ in texts], list(texts) * len(refs))
+        rows = self.matches(np.repeat(np.array(refs, object), len(texts)).tolist(), list(texts) * len(refs))
         return rows.reshape(len(refs), len(texts)).astype(np.float32)
 
     def blocks(self, refs: Sequence[str], texts: Sequence[str]) -> tuple[metrics.BlockScores, metrics.BlockScores]:
         """Return those of the whole table."""
         return metrics.table_blocks(self.table(refs, texts))
+
+
+def cut_batches(values: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Cut values into batches of `size`, the last one in part."""
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def number_keys(keys: Iterable[str]) -> dict[str, int]:

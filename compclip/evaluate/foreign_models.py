@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,11 +47,12 @@ from compclip.evaluate import benchmark_module, score
 from compclip.evaluate.benchmark import parse_reference
 from compclip.evaluate.benchmark_module import LoadedBenchmarks
 from compclip.evaluate.embed import crop_to_box, evaluation_mode
-from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores, number_keys
+from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores, cut_batches, number_keys
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+B = TypeVar("B", bound=Sized)  # a batch
 BATCH = 8
 ANSWER_LIKELIHOOD, FIRST_TOKEN = SCORES = ("answer_likelihood", "first_token")
 SQUARE_PADDED = "square_padded"
@@ -111,54 +113,54 @@ def scores_by_model(
     """Score by a model of transformers and its processor; pictures as they are stored, or turned `upright`."""
     from compclip.prepare.captioners import hf
 
+    where = f"vqascore {model.name_or_path}"
+    answering = partial(explaining, f"{where}: cannot be asked", "take a whole image-to-text model's folder")
     likelihood = hf.answer_likelihood if asking.score == ANSWER_LIKELIHOOD else hf.first_token_likelihood
 
     def scores(pairs: Sequence[Pair]) -> np.ndarray:
         prompts = [asking.about(text) for _, text in pairs]
-        with _answering(model):
+        with answering():
             length_P = np.array([len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts])
         scores_P = np.empty(len(pairs))
-        for batch in show_batches(_equal_length_batches(length_P, batch_size), len(pairs)):
+        for batch in show_batches("pairs", _equal_length_batches(length_P, batch_size), len(pairs)):
             pictures = []
             batch_prompts = []
             for index in batch:
                 picture = load_picture(pairs[index][0], upright)
                 pictures.append(make_square(picture, asking.pictures, processor))
                 batch_prompts.append(prompts[index])
-            with _answering(model):
+            with answering():
                 scores_B = likelihood(processor, model, pictures, batch_prompts, asking.answer, asking.dialogue)
             scores_P[batch] = scores_B.numpy()
         if np.isnan(scores_P).any():
-            raise UserError(f"vqascore {model.name_or_path}: answers with no numbers (NaN); fetch its weights again")
+            raise UserError(f"{where}: answers with no numbers (NaN); fetch its weights again")
         return scores_P
 
     return scores
 
 
 @contextlib.contextmanager
-def _answering(model: Any) -> Iterator[None]:
-    """Raise UserError for whatever a folder's template, tokenizer or settings make of a question."""
+def explaining(where: str, remedy: str) -> Iterator[None]:
+    """Raise UserError in place of any other error: where, its kind, its text, and what to do."""
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # transformers and jinja2 have no one error for it
-        why = f"{type(error).__name__}: {one_line(str(error))[:300]}"
-        raise UserError(
-            f"vqascore {model.name_or_path}: cannot be asked: {why}; take a whole image-to-text model's folder"
-        ) from error
+    except Exception as error:  # transformers, jinja2 and somebody else's model have no one error
+        reason = f"{type(error).__name__}: {one_line(str(error))[:300]}"
+        raise UserError(f"{where}: {reason}; {remedy}") from error
 
 
 def _equal_length_batches(length_P: np.ndarray, size: int) -> Iterable[np.ndarray]:
     """Places in batches of prompts that are equally long."""
     for length in np.unique(length_P):
         places = np.flatnonzero(length_P == length)
-        yield from (places[start : start + size] for start in range(0, len(places), size))
+        yield from np.split(places, range(size, len(places), size))
 
 
-def show_batches(batches: Iterable[np.ndarray], total: int) -> Iterator[np.ndarray]:
-    """Yield batches of pairs and show how far they are."""
-    with ProgressLine("pairs", total) as progress:
+def show_batches(what: str, batches: Iterable[B], total: int) -> Iterator[B]:
+    """Yield batches and show how far they are."""
+    with ProgressLine(what, total) as progress:
         for batch in batches:
             yield batch
             progress.update(len(batch))
@@ -287,20 +289,14 @@ def score_model(model: Any, loaded: LoadedBenchmarks, made_with: Mapping[str, st
 def using(model: Any) -> Iterator[None]:
     """Set a model's modules to evaluation, without gradients. Raises UserError for whatever it raises meanwhile."""
     modules = [m for m in (model, getattr(model, "model", None)) if isinstance(m, torch.nn.Module)]
-    try:
-        with torch.inference_mode(), evaluation_mode(modules):
-            yield
-    except UserError:
-        raise
-    except Exception as error:  # of a model that is somebody else's
-        reason = f"{type(error).__name__}: {one_line(str(error))[:300]}"
-        raise UserError(f"{type(model).__name__}: {reason}; repair that model") from error
+    with explaining(type(model).__name__, "repair that model"), torch.inference_mode(), evaluation_mode(modules):
+        yield
 
 
 def embed(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) -> Embeddings:
     """Return what different pictures and texts are compared by; of a model that scores pairs, when they are asked."""
     if hasattr(model, PAIRS):
-        return score_targets(refs, _pair_scores(model, how))
+        return score_targets(refs, partial(_score_pairs, model, how))
     return encode(model, refs, texts, how)
 
 
@@ -309,14 +305,14 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
     failed: dict[str, str] = {}
     image_row: dict[str, int] = {}
     vectors = []
-    for batch in _batches(refs, how.batch_size, "pictures"):
+    for batch in show_batches("pictures", cut_batches(refs, how.batch_size), len(refs)):
         pictures = _load_pictures(batch, how.upright, failed)
         if pictures:
             vectors.append(_to_units(model, PICTURES, model.encode_images(list(pictures.values())), len(pictures)))
             for ref in pictures:
                 image_row[ref] = len(image_row)
     text_vectors = []
-    for batch in _batches(texts, how.batch_size, "texts"):
+    for batch in show_batches("texts", cut_batches(texts, how.batch_size), len(texts)):
         text_vectors.append(_to_units(model, TEXTS, model.encode_texts(list(batch)), len(batch)))
     nothing = np.zeros((0, 0), np.float32)
     image_ID = np.concatenate(vectors) if vectors else nothing
@@ -325,14 +321,6 @@ def encode(model: Any, refs: Sequence[str], texts: Sequence[str], how: Scoring) 
         widths = f"{image_ID.shape[1]} and {text_TD.shape[1]} numbers"
         raise UserError(f"{type(model).__name__}: vectors of pictures and texts have {widths}; give those of one space")
     return Embeddings(image_ID, text_TD, image_row, number_keys(texts), failed)
-
-
-def _batches(values: Sequence[str], size: int, what: str) -> Iterator[Sequence[str]]:
-    """Yield batches and show how far they are."""
-    with ProgressLine(what, len(values)) as progress:
-        for start in range(0, len(values), size):
-            yield values[start : start + size]
-            progress.update(len(values[start : start + size]))
 
 
 def _load_pictures(refs: Sequence[str], upright: bool, failed: dict[str, str]) -> dict[str, Image]:
@@ -362,12 +350,9 @@ def _to_units(model: Any, way: str, values: Any, count: int) -> np.ndarray:
     return vector_BD / length_B1
 
 
-def _pair_scores(model: Any, how: Scoring) -> Scores:
-    def scores(pairs: Sequence[Pair]) -> np.ndarray:
-        batches = [pairs[start : start + how.batch_size] for start in range(0, len(pairs), how.batch_size)]
-        return np.concatenate([_score_batch(model, batch, how.upright) for batch in batches])
-
-    return scores
+def _score_pairs(model: Any, how: Scoring, pairs: Sequence[Pair]) -> np.ndarray:
+    batches = cut_batches(pairs, how.batch_size)
+    return np.concatenate([_score_batch(model, batch, how.upright) for batch in batches])
 
 
 def _score_batch(model: Any, pairs: Sequence[Pair], upright: bool) -> np.ndarray:
@@ -391,7 +376,7 @@ class OpenClipEncoder:
 
     def encode_images(self, pictures: Sequence[Image]) -> torch.Tensor:
         """Return vectors [B, D] of pictures."""
-        return self.model.encode_image(torch.stack([self.preprocess(p) for p in pictures]).to(self.device))
+        return self.model.encode_image(torch.stack(list(map(self.preprocess, pictures))).to(self.device))
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         """Return vectors [B, D] of texts."""

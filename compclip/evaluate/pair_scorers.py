@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ import torch
 
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed
-from compclip.evaluate.embeddings import Embeddings, Pair, Paired, number_keys
+from compclip.evaluate.embeddings import Embeddings, Pair, Paired, cut_batches, number_keys
 from compclip.model import towers
 from compclip.model.inference_towers import ReplicaPool
 
@@ -94,10 +94,9 @@ def by_head(
     """
     if models[0].head is None or not models[0].head.scores_pairs:
         return embeddings
-    values = {f.name: getattr(embeddings, f.name) for f in fields(Embeddings)}
     compare = partial(_compare, models, how, pictures, PatchStore(PATCH_BYTES))
     ask = partial(_score_pairs, embeddings, compare)
-    return HeadScores(**values, ask=ask, compare=compare, text_numbers=models[0].head.text_numbers)
+    return HeadScores(**vars(embeddings), ask=ask, compare=compare, text_numbers=models[0].head.text_numbers)
 
 
 def _score_pairs(embeddings: Embeddings, compare: Compare, pairs: Sequence[Pair]) -> np.ndarray:
@@ -107,8 +106,7 @@ def _score_pairs(embeddings: Embeddings, compare: Compare, pairs: Sequence[Pair]
         texts_of.setdefault(ref, []).append(text)
     pictures = sorted(texts_of)
     score_of = dict[Pair, float]()
-    for start in range(0, len(pictures), PICTURES):
-        block = pictures[start : start + PICTURES]
+    for block in cut_batches(pictures, PICTURES):
         block_texts = sorted(set[str]().union(*map(texts_of.__getitem__, block)))
         column = number_keys(block_texts)
         score_BT = compare(block, embeddings.texts(block_texts))
@@ -127,9 +125,8 @@ def _compare(
     text_TD: np.ndarray,
 ) -> np.ndarray:
     replicas = ReplicaPool(models, how.threads)
-    batches = [refs[start : start + PICTURES] for start in range(0, len(refs), PICTURES)]
     with embed.evaluation_mode([model.clip for model in models]), embed.open_pool(replicas, how) as pool:
-        scores = pool.map(partial(_compare_batch, replicas, how, pictures, store, text_TD), batches)
+        scores = pool.map(partial(_compare_batch, replicas, how, pictures, store, text_TD), cut_batches(refs, PICTURES))
         return np.concatenate([np.zeros((0, len(text_TD))), *scores])
 
 
@@ -145,8 +142,8 @@ def _compare_batch(
     with replicas.take() as model, torch.inference_mode(), embed.precision(how):
         patch_BND = _find_patches(model, how, pictures, store, refs)
         blocks = torch.from_numpy(np.asarray(text_TD, np.float32)).to(patch_BND.device).split(TEXTS)
-        scores = [model.head.score(patch_BND, block_TD) for block_TD in blocks]
-        return torch.cat([score_BT.double().cpu() for score_BT in scores], dim=1).numpy()
+        scores = [model.head.score(patch_BND, block_TD).double().cpu() for block_TD in blocks]
+        return torch.cat(scores, dim=1).numpy()
 
 
 def _find_patches(

@@ -135,11 +135,13 @@ def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) ->
         differences = tables.collect_item_differences(column, [(run, run)])
         if differences:
             units: set[tuple[str, str | int]] = set()
+            items = 0
             for d in differences:
                 units.update((d.benchmark if isinstance(unit, str) else "", unit) for unit in d.units)
-            spreads = {n: assume_spread(differences, n, assumed) for n in seeds}
-            least = {n: float(decisions.least_difference(spread, level)) for n, spread in spreads.items()}
-            items = sum(len(d.ids) for d in differences)
+                items += len(d.ids)
+            least = {}
+            for n in seeds:
+                least[n] = float(decisions.least_difference(assume_spread(differences, n, assumed), level))
             powers.append(ColumnPower(column, items, len(units), least))
     return powers
 
@@ -147,8 +149,8 @@ def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) ->
 def format_table(powers: Sequence[ColumnPower], seeds: Sequence[int]) -> list[str]:
     """Format a line for each column; differences in points."""
     width = max(len("column"), *(len(power.column.name) for power in powers))
-    heads = [format_count(n, "seed") for n in seeds]
-    lines = [f"{'column':<{width}} {'items':>8} {'pictures':>8} " + " ".join(f"{head:>8}" for head in heads)]
+    heads = " ".join(f"{format_count(n, 'seed'):>8}" for n in seeds)
+    lines = [f"{'column':<{width}} {'items':>8} {'pictures':>8} {heads}"]
     for power in powers:
         values = " ".join(f"{power.column.scale * power.least[n]:>8.1f}" for n in seeds)
         lines.append(f"{power.column.name:<{width}} {power.items:>8,} {power.units:>8,} {values}")

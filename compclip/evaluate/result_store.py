@@ -299,7 +299,7 @@ def score_run(folder: RunFolder, task: EvaluationTask, shares: Sequence[float] =
 
     Its snapshots at `shares` are scored in the same pass.
     """
-    folders = [folder, *(folder.snapshot(share) for share in shares)]
+    folders = [folder, *map(folder.snapshot, shares)]
     unscored = [candidate for candidate in folders if not find_results(task, candidate)]
     for _, scored in _score_runs(unscored, task):
         if isinstance(scored, UserError):
@@ -348,7 +348,7 @@ def write_census(
     from compclip.prepare import benchmark_overlap, record_writer
 
     benchmark = benchmark_module.load_benchmark(name, section)
-    metrics = benchmark_module.metric_names(benchmark) if report_metrics else []
+    metrics = benchmark_module.score_made_vectors(benchmark).metrics if report_metrics else {}
     for metric in columns.list_absent(report_metrics, metrics):
         where = f"{columns.WHERE}: not in the files of {name}"
         raise unknown("column", f"{name}/{metric}", [f"{name}/{available}" for available in metrics], where)
@@ -422,10 +422,10 @@ class SnapshotTask:
 def snapshots_from_plan(document: Mapping[str, Any]) -> SnapshotTask:
     """Return what the plan of a method's evaluation asks of its snapshots."""
     planned = document.get("snapshots", {})
-    requests = {
-        Cell(**document["cells"][folder]["cell"]).name: SnapshotRequest(tuple(request["shares"]), request["column"])
-        for folder, request in planned.get("requests", {}).items()
-    }
+    requests = {}
+    for folder, request in planned.get("requests", {}).items():
+        cell = Cell(**document["cells"][folder]["cell"])
+        requests[cell.name] = SnapshotRequest(tuple(request["shares"]), request["column"])
     terms = planned.get("terms", {})
     columns = tuple(terms.get("columns", ()))
     return SnapshotTask(requests, ChoiceTerms(terms.get("share", 0.2), terms.get("authors", {}), columns))
@@ -506,9 +506,8 @@ def _read_validation(folder: Path, terms: ChoiceTerms) -> FinishedRun:
 
     split = PictureSplit(VALIDATION, terms.share, terms.authors)
     results = {path.stem: result_files.read_result(path) for path in run_folder.result_paths(folder)}
-    trained = run_folder.Trained(folder)
     cell = Cell("snapshot", "backbone", "data", 0)
-    return result_files.FinishedRun(trained, folder, cell, {}, [], {}, split.select_results(results))
+    return result_files.FinishedRun(run_folder.Trained(folder), folder, cell, {}, [], {}, split.select_results(results))
 
 
 def _find_column(runs: list[FinishedRun], name: str, report_columns: tuple[str, ...]) -> Column:
@@ -517,8 +516,8 @@ def _find_column(runs: list[FinishedRun], name: str, report_columns: tuple[str, 
 
     benchmarks = list(dict.fromkeys(benchmark for run in runs for benchmark in run.results))
     available = {column.name: column for column in tables.list_columns(runs, benchmarks)}
-    resolved = (tables.resolve_column(column, available) for column in report_columns)
-    columns = [c for c in resolved if c] or tables.select_columns(runs, None, benchmarks)
+    resolved = [tables.resolve_column(column, available) for column in report_columns]
+    columns = list(filter(None, resolved)) or tables.select_columns(runs, None, benchmarks)
     means = {column.name: column for column in tables.summary_columns(columns, runs)}
     column = means.get(name) or tables.resolve_column(name, available)
     if column is None:

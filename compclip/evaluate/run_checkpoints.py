@@ -58,13 +58,10 @@ def _locate(ref: str, root: Path, stack: contextlib.ExitStack) -> tuple[str, int
     check_there(ref, root)
     if (folder / "final").is_dir() and RunFolder(folder).finished:
         return str(RunFolder(folder).final.checkpoint), 0
-    if Trained(folder).config.is_file() and Trained(folder).checkpoint.is_dir():
-        return str(Trained(folder).checkpoint), 0
-    snapshot_checkpoint = run_folder.SnapshotResults(
-        root / run_folder.RESULTS / folder.parent.name / folder.name
-    ).checkpoint
-    if Trained(folder).config.is_file() and snapshot_checkpoint.is_dir():
-        return str(snapshot_checkpoint), 0
+    snapshots = run_folder.SnapshotResults(root / run_folder.RESULTS / folder.parent.name / folder.name)
+    for checkpoint in (Trained(folder).checkpoint, snapshots.checkpoint):
+        if Trained(folder).config.is_file() and checkpoint.is_dir():
+            return str(checkpoint), 0
     if RunFolder(folder).lock.exists() or RunFolder(folder).checkpoints():
         return _write_unfinished(RunFolder(folder), root, stack)
     return ref, 0

@@ -95,8 +95,11 @@ def score_models(
     `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
     devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
-    refs = [ref for benchmark in benchmarks.values() for ref in benchmark.images]
-    texts = [text for benchmark in benchmarks.values() for text in benchmark.texts]
+    refs: list[str] = []
+    texts: list[str] = []
+    for benchmark in benchmarks.values():
+        refs += benchmark.images
+        texts += benchmark.texts
     replicas = copy_models(models, devices)
     all_embeddings = embed.encode_all(models, refs, texts, how, pictures, replicas[1:])
     pictures = pictures or PreparedPictures()
@@ -190,11 +193,10 @@ def _score_together(
         changes = {"tokenizer": model.tokenizer.record, "resized": model.resized}
         changed = {name: change for name, change in changes.items() if change}
         documents.append(result_documents(outcomes, loaded, {**checkpoint.made_with, **changed}, seconds))
-    cut_texts = {name: count_cut_texts(models[0], benchmark.texts) for name, benchmark in loaded.benchmarks.items()}
-    for checkpoint_documents in documents:
-        for name, document in checkpoint_documents.items():
-            if cut_texts[name]:
-                document["counts"][CUT_TEXTS] = cut_texts[name]
+    for name, benchmark in loaded.benchmarks.items():
+        cut_texts = count_cut_texts(models[0], benchmark.texts)
+        for checkpoint_documents in documents if cut_texts else ():
+            checkpoint_documents[name]["counts"][CUT_TEXTS] = cut_texts
     return documents
 
 
@@ -246,7 +248,8 @@ def models_on_line(
             f"wise_ft: {pretrained.source} and {tuned.source} differ in quick_gelu; give the checkpoint "
             "that the tuned one was trained from"
         )
-    start, end = ({k: v.clone() for k, v in m.clip.state_dict().items()} for m in (pretrained, tuned))
+    start = copy.deepcopy(dict(pretrained.clip.state_dict()))
+    end = copy.deepcopy(dict(tuned.clip.state_dict()))
     model_size = sum(t.nbytes for t in end.values())
     batch_size = min(len(alphas), max(1, budget // max(1, model_size)))
     if pretrained.head is not None:
@@ -257,8 +260,9 @@ def models_on_line(
             f"wise_ft: {tuned.source}: its head ({trained_head.kind}) has no pretrained weights: it is the trained one "
             "at every alpha, and the towers alone are interpolated"
         )
-    copies = [tuned, *(replace(tuned, clip=copy.deepcopy(tuned.clip), head=copy.deepcopy(tuned.head))
-                       for _ in range(batch_size - 1))]  # fmt: skip
+    copies = [tuned]
+    while len(copies) < batch_size:
+        copies.append(replace(tuned, clip=copy.deepcopy(tuned.clip), head=copy.deepcopy(tuned.head)))
     for first in range(0, len(alphas), max(1, batch_size)):
         alpha_batch = alphas[first : first + batch_size]
         for model, alpha in zip(copies, alpha_batch, strict=False):

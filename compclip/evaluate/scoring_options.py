@@ -81,10 +81,10 @@ def numbers_as_json(documents: Mapping[str, dict]) -> dict[str, Any]:
     """Return metrics, their 95 % intervals over pictures, and counts by benchmark."""
     from compclip.evaluate.compare import compute_intervals
 
-    return {
-        name: {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"]}
-        for name, d in documents.items()
-    }
+    numbers = {}
+    for name, d in documents.items():
+        numbers[name] = {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"]}
+    return numbers
 
 
 def print_documents(documents: Mapping[str, dict], as_json: bool, warnings: bool = True) -> None:
@@ -112,7 +112,7 @@ def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError
 
 def table_of_several(documents_by_name: Mapping[str, Mapping[str, dict]]) -> str:
     """Return a block a benchmark: its metrics in percent, cosines as they are, and a row a model."""
-    width = max((len(name) for name in documents_by_name), default=0)
+    width = max(map(len, documents_by_name), default=0)
     first: Mapping[str, dict] = next(iter(documents_by_name.values()), {})
     lines = []
     for benchmark, document in first.items():

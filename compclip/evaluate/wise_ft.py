@@ -100,10 +100,10 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     return document, True
 
 
-def _are_prepared_alike(*checkpoints: Path) -> bool:
+def _are_prepared_alike(first: Path, second: Path) -> bool:
     """Return whether checkpoints prepare pictures in one way."""
-    first, second = (read_mapping(checkpoint / clip_model.CONFIG)["preprocess_cfg"] for checkpoint in checkpoints)
-    return first == second
+    first_config = read_mapping(first / clip_model.CONFIG)
+    return bool(first_config["preprocess_cfg"] == read_mapping(second / clip_model.CONFIG)["preprocess_cfg"])
 
 
 def _metrics_of_ends(
@@ -111,8 +111,12 @@ def _metrics_of_ends(
 ) -> dict[float, dict[str, float]]:
     """Return the metrics at 0 and 1 where the pretrained cell and this one were scored as the line is."""
     ends = {0.0: Cell(PRETRAINED, *cell[1:]), 1.0: cell}
-    metrics_at = {alpha: result_store.find_metrics(evaluation, end) for alpha, end in ends.items() if alpha in alphas}
-    return {alpha: metrics for alpha, metrics in metrics_at.items() if metrics is not None}
+    metrics_at = {}
+    for alpha, end in ends.items():
+        metrics = result_store.find_metrics(evaluation, end) if alpha in alphas else None
+        if metrics is not None:
+            metrics_at[alpha] = metrics
+    return metrics_at
 
 
 def bring_lines(method: SafeName, root: Path, device: str) -> None:
@@ -178,19 +182,18 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--device", default="", help="cpu, or cuda:1; by default all GPUs where there are any")
     args = parser.parse_args(argv)
     one_model = {"--tuned": args.tuned, "--alpha": args.alpha, "--out": args.out, "--model": args.model}
+    fault = ""
     if args.method:
         for option, value in one_model.items():
             if value not in ("", None):
-                raise UserError(
-                    f"--method {args.method}: is scored as {PLAN / args.method}.json asks; leave out {option}, "
-                    "or give --pretrained instead of --method"
-                )
+                fault = f"--method {args.method}: is scored as its plan asks; leave out {option}, or give --pretrained"
+                break
     elif not (args.tuned and args.out) or args.alpha is None:
-        raise UserError("--pretrained: needs --tuned, --alpha and --out as well")
+        fault = "--pretrained: needs --tuned, --alpha and --out as well"
     elif not abs(args.alpha) <= FARTHEST:  # true of NaN
-        raise UserError(
-            f"--alpha {args.alpha}: must be a finite number, at most {FARTHEST:g}, as 0.5; 0 is pretrained, 1 is tuned"
-        )
+        fault = f"--alpha {args.alpha}: must be a number of at most {FARTHEST:g}, as 0.5; 0 is pretrained, 1 is tuned"
+    if fault:
+        raise UserError(fault)
     return args
 
 

@@ -76,7 +76,7 @@ def annotation_tasks(folder: Path, samples: Manifest, rewrites: Manifest, code: 
         decided_by["vocabulary"] = [cfg.replacement_captions, samples.fingerprint]
     excluded = {}
     for name in cfg.exclude:
-        path = benchmark_overlap.benchmark_file(folder.parent, name)
+        path = folder.parent / benchmark_overlap.BENCHMARKS / f"{name}.arrow"
         excluded[name] = str(path)
         decided_by.setdefault("excluded", {})[name] = benchmark_overlap.fingerprint(path)
     if texts:
@@ -138,9 +138,8 @@ def open_annotator(cfg: Data) -> Iterator[WriteShard]:
         sizes = [len(sample.captions) for sample in samples]
         tar = ""
         if cfg.short_side:
-            target = path.with_suffix(".tar")
             folder = Path(task.inputs["folder"])
-            samples, tar, picture_counts = store_small(samples, cfg.short_side, target, folder)
+            samples, tar, picture_counts = store_small(samples, cfg.short_side, path.with_suffix(".tar"), folder)
             counts.update(picture_counts)
         write_batch(path, build_batch(samples, sizes, annotations, joined))
         return ShardResult(len(samples), len(captions), dict(counts), tar)

@@ -138,11 +138,6 @@ def read_benchmark_images(path: Path) -> BenchmarkImages:
     )
 
 
-def benchmark_file(data: Path, benchmark: str) -> Path:
-    """Return where the pictures of a benchmark are written, in a project's folder `data`."""
-    return data / BENCHMARKS / f"{benchmark}.arrow"
-
-
 def fingerprint(path: Path) -> str:
     """Return a hash of a benchmark's pictures. Raises UserError where they were not written."""
     read_batch(path, STAGE)
@@ -177,7 +172,10 @@ def exclude_images(samples: Sequence[Sample], benchmarks: dict[str, BenchmarkIma
 
 def _find_benchmark(image: ImageIdentity, benchmarks: dict[str, BenchmarkImages]) -> str:
     """Return the first benchmark that has a picture, "" for none."""
-    return next((name for name, pictures in benchmarks.items() if pictures.criterion(image)), "")
+    for name, pictures in benchmarks.items():
+        if pictures.criterion(image):
+            return name
+    return ""
 
 
 def _identify_negative(image: NegativeImage) -> ImageIdentity:

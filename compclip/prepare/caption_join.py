@@ -143,9 +143,9 @@ def list_files(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
         groups = {suffix: sorted(path.glob(f"*{suffix}")) for suffix in READERS}
-        suffixes = [suffix for suffix, files in groups.items() if files]
-        if len(suffixes) == 1 or suffixes == [".txt", ".json"]:  # the second are img2dataset's
-            return groups[suffixes[0]]
+        listed = list(filter(groups.get, READERS))
+        if len(listed) == 1 or listed == [".txt", ".json"]:  # the second are img2dataset's
+            return groups[listed[0]]
         raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
     if not path.exists() or path.suffix not in READERS or path.suffix in NAMED_BY_KEY:
         folders = " and ".join(NAMED_BY_KEY)
@@ -185,15 +185,14 @@ def _read_table(path: Path, cfg: Captions, counts: Counter) -> Iterator[ListRow]
 
 def _build_row(key: Any, values: Sequence[Any], counts: Counter) -> Iterator[ListRow]:
     """Give one row of values that may be anything: a text, several, none, or no text at all."""
-    texts = [text for value in values for text in _as_list(value) if text is not None]
-    if isinstance(key, str) and all(isinstance(text, str) for text in texts):
+    texts: list[Any] = []
+    for value in values:
+        texts += value if isinstance(value, list) else [value]
+    texts = [text for text in texts if text is not None]
+    if {str}.issuperset(map(type, (key, *texts))):
         yield key, [files.replace_lone(text) for text in texts]
     else:
         counts["captions_damaged"] += 1
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 # --- a folder of files that are named after their keys ---------------------------------------------------------
@@ -261,7 +260,7 @@ def parse_texts(text: str) -> list[str]:
         texts = files.parse_json(text, "")
     except UserError:
         texts = parse_literal(text)
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+    if not isinstance(texts, list) or not {str}.issuperset(map(type, texts)):
         raise ValueError("no list of texts")
     return [files.replace_lone(text) for text in texts]
 
@@ -313,7 +312,12 @@ class TextIndex:
         low = np.searchsorted(self._hashes, hashes, "left")
         high = np.minimum(np.searchsorted(self._hashes, hashes, "right"), low + MAX_ROWS)
         ranges = [self._order[first:end] for first, end in zip(low, high, strict=True)]
-        content = self._read(np.unique(np.concatenate([*ranges, np.zeros(0, np.int64)])))
+        content: dict[int, dict[str, Any]] = {}
+        rows_read = np.unique(np.concatenate([*ranges, np.zeros(0, np.int64)]))
+        for block in np.unique(rows_read // BLOCK):
+            numbers = rows_read[rows_read // BLOCK == block]
+            records = self._file.get_batch(int(block)).take(pa.array(numbers % BLOCK)).cast(TEXT_SCHEMA)
+            content |= zip(numbers.tolist(), records.to_pylist(), strict=True)
         texts_of_key = []
         for key, rows in zip(keys, ranges, strict=True):
             texts: dict[str, None] = {}
@@ -323,15 +327,6 @@ class TextIndex:
                     texts |= dict.fromkeys(record["texts"])
             texts_of_key.append(tuple(texts))
         return texts_of_key
-
-    def _read(self, rows: np.ndarray) -> dict[int, dict[str, Any]]:
-        """Return key and texts of rows, given in ascending order."""
-        content: dict[int, dict[str, Any]] = {}
-        for block in np.unique(rows // BLOCK):
-            numbers = rows[rows // BLOCK == block]
-            records = self._file.get_batch(int(block)).take(pa.array(numbers % BLOCK)).cast(TEXT_SCHEMA)
-            content |= zip(numbers.tolist(), records.to_pylist(), strict=True)
-        return content
 
 
 def index_folder(names: Iterable[str], settings: Any, folder: Path = FOLDER) -> Path:

@@ -44,13 +44,21 @@ def open_joiner(cfg: Regions | None) -> JoinRegions:
     section = cfg
 
     def join(samples: Sequence[Sample], counts: Counter) -> list[Sample]:
-        keys = [caption_join.join_key(caption_join.sample_keys(s, section.on)[0], section.on) for s in samples]
-        written = index.find(keys)
+        first_keys = [caption_join.sample_keys(sample, section.on)[0] for sample in samples]
+        written = index.find([caption_join.join_key(key, section.on) for key in first_keys])
         joined = []
         for sample, texts in zip(samples, written, strict=True):
-            regions = _place_regions(section, sample, texts, counts)
+            regions = []
+            for text in texts:
+                region = place_region(section, sample, json.loads(text))
+                if isinstance(region, str):
+                    counts[f"regions_{region}"] += 1
+                else:
+                    regions.append(region)
+            counts["regions_beyond"] += max(0, len(regions) - section.most)
+            regions = regions[: section.most]
             counts["regions_samples" if regions else "regions_without"] += 1
-            joined.append(replace(sample, regions=regions))
+            joined.append(replace(sample, regions=tuple(regions)))
         return joined
 
     return join
@@ -68,19 +76,6 @@ def _open_index(cfg: Regions) -> caption_join.TextIndex:
     index = caption_join.open_index(folder, lambda counts: read_rows(cfg, counts))
     index.require_rows(cfg.file, "a region")
     return index
-
-
-def _place_regions(cfg: Regions, sample: Sample, texts: Iterable[str], counts: Counter) -> tuple[Region, ...]:
-    """Return the first `cfg.most` usable regions of a sample in shares of its picture."""
-    regions = []
-    for text in texts:
-        region = place_region(cfg, sample, json.loads(text))
-        if isinstance(region, str):
-            counts[f"regions_{region}"] += 1
-        else:
-            regions.append(region)
-    counts["regions_beyond"] += max(0, len(regions) - cfg.most)
-    return tuple(regions[: cfg.most])
 
 
 def place_region(cfg: Regions, sample: Sample, written: WrittenRegion) -> Region | str:
@@ -115,7 +110,10 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
         if not isinstance(record, dict):
             counts["regions_damaged"] += 1
             continue
-        key_name = key_name or _find_key(record, cfg)
+        if not key_name:
+            key_name = tables.choose_column(list(record), "", cfg.JOINS[cfg.on], "regions.key_column", Path(cfg.file))
+            if cfg.column and cfg.column not in record:
+                raise unknown("field", cfg.column, record, f"{cfg.file}: regions.column")
         key = record.get(key_name)
         name = caption_join.join_key(replace_lone(str(key)), cfg.on) if isinstance(key, (str, int)) else ""
         if not name:
@@ -128,13 +126,6 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
         usable = [json.dumps(region) for region in regions if region]
         if usable:
             yield name, usable
-
-
-def _find_key(record: Record, cfg: Regions) -> str:
-    key = tables.choose_column(list(record), "", cfg.JOINS[cfg.on], "regions.key_column", Path(cfg.file))
-    if cfg.column and cfg.column not in record:
-        raise unknown("field", cfg.column, record, f"{cfg.file}: regions.column")
-    return key
 
 
 def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:

@@ -130,7 +130,8 @@ def open_rewriter(cfg: Data) -> Iterator[WriteShard]:
                     kind_counts[fault or "usable"] += 1
                     if not fault:
                         rewrites[kind][caption] = clean_caption(text)
-                counts.update({f"{kind}/{name}": n for name, n in kind_counts.items()})
+                for name, number in kind_counts.items():
+                    counts[f"{kind}/{name}"] += number
             texts_by_kind, _ = stored_lists.find_texts(dense, samples)
             texts = list(dict.fromkeys(itertools.chain(captions, *texts_by_kind.get(DENSE, ()))))
             columns = {"caption": texts}
@@ -143,7 +144,8 @@ def open_rewriter(cfg: Data) -> Iterator[WriteShard]:
                 for words_of_text in words:
                     rows.append([(start, SEPARATOR.join(likeliest)) for start, likeliest in words_of_text])
                 batch = batch.append_column(WORDS, pa.array(rows, WORDS.type))
-                counts.update({f"{MASKED}/{name}": n for name, n in fill_counts.items()})
+                for name, number in fill_counts.items():
+                    counts[f"{MASKED}/{name}"] += number
             shard_writer.write_batch(path, batch, compressed=True)
             return ShardResult(len(samples), len(captions), dict(counts))
 
@@ -178,7 +180,7 @@ def _open_source(cfg: Data) -> Iterator[tuple[tuple[str, ...], AnswerKind]]:
 
         def ask_model(kind: str, captions: list[str], shard: str) -> tuple[dict[str, Answer], Counter]:
             is_swap = kind == "swap"
-            texts = [c for c in captions if can_swap(c)] if is_swap else captions
+            texts = list(filter(can_swap, captions)) if is_swap else captions
             prompt = kind if is_swap else rewriter.replace_words
             questions = [Question(build_prompt(prompt, text), max_tokens=MAX_TOKENS[kind]) for text in texts]
             replies = chat_client.ask_questions(questions, server, answer_cache.shard_cache(folder, shard), watch)
@@ -202,9 +204,10 @@ def load_rewrites(path: Path) -> dict[str, Rewrites]:
     """Return the rewrites of a shard by caption. Raises UserError for a missing or damaged file."""
     rewrites = {}
     for row in read_batch(path, "rewrite").to_pylist():
-        positions = row.get(MASKED) or ()
-        masked = tuple((p["start"], tuple(filter(None, p["words"].split(SEPARATOR)))) for p in positions)
-        rewrites[row["caption"]] = Rewrites(row["swap"], row["replace"], masked)
+        masked = []
+        for place in row.get(MASKED) or ():
+            masked.append((place["start"], tuple(filter(None, place["words"].split(SEPARATOR)))))
+        rewrites[row["caption"]] = Rewrites(row["swap"], row["replace"], tuple(masked))
     return rewrites
 
 

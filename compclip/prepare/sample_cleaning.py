@@ -33,7 +33,7 @@ def clean_captions(samples: Iterable[Sample], counts: Counter) -> Iterator[Sampl
             counts["unreadable_image"] += 1
             continue
         cleaned = [clean_caption(text, counts) for text in sample.captions]
-        captions = [caption for caption in cleaned if caption]
+        captions = list(filter(None, cleaned))
         counts["empty_captions"] += len(sample.captions) - len(captions)
         counts["duplicate_captions"] += len(captions) - len(set(captions))
         counts["long_captions"] += sum(len(text.split()) > LONG_WORDS for text in captions)

@@ -129,7 +129,7 @@ class ShardWork:
 
     def read_column_hashes(self) -> list[dict[str, str]]:
         """Return the hashes of the columns of each shard with samples, in the order of the manifest."""
-        facts_of_shards = [read_mapping(self.facts_path(task)) for task in self.items]
+        facts_of_shards = map(read_mapping, map(self.facts_path, self.items))
         return [facts["columns"] for facts in facts_of_shards if facts["shard"]["samples"]]
 
     def open_writer(self) -> AbstractContextManager[WriteShard]:
@@ -229,7 +229,7 @@ def main(argv: list[str]) -> int:
     for name in args.names:
         if name not in tasks:
             raise unknown("shard", name, tasks)
-    for name in _write_here(work, [tasks[name] for name in args.names]):
+    for name in _write_here(work, map(tasks.__getitem__, args.names)):
         print(json.dumps({"shard": name}), flush=True)
     return 0
 

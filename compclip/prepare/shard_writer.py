@@ -81,7 +81,7 @@ def choose_shards(folder: Path, samples: Manifest, most: int) -> list[str]:
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Write a manifest, atomically."""
     totals = {"version": VERSION, "samples": manifest.samples, "captions": manifest.captions}
-    write_json(path, totals | {"fingerprint": manifest.fingerprint, "shards": [asdict(s) for s in manifest.shards]})
+    write_json(path, totals | {"fingerprint": manifest.fingerprint, "shards": list(map(asdict, manifest.shards))})
 
 
 def describe_shard(path: Path, name: str, samples: int, captions: int) -> Shard:
@@ -119,7 +119,7 @@ def make_column(values: Sequence[Any] | np.ndarray, kind: pa.DataType) -> pa.Arr
         entries = list(itertools.chain.from_iterable(values))
         return pa.ListArray.from_arrays(make_column(edges, pa.int32()), make_column(entries, kind.value_type))
     if pa.types.is_string(kind):
-        texts = [text.encode() for text in values]
+        texts = list(map(str.encode, values))
         edges = np.cumsum([0, *map(len, texts)]).astype(np.int32)
         return pa.StringArray.from_buffers(len(texts), pa.py_buffer(edges), pa.py_buffer(b"".join(texts)))
     numbers = np.asarray(values, str(kind))  # "int32" is its name in both

@@ -50,12 +50,14 @@ def open_lists(cfg: TextSections) -> TextLists:
 
 def find_texts(lists: TextLists, samples: Sequence[Sample]) -> tuple[dict[str, list[tuple[str, ...]]], Counter]:
     """Return the lists' texts by kind for every caption of the samples, and how many captions have some."""
-    texts = {}
+    texts: dict[str, list[tuple[str, ...]]] = {}
     counts = Counter[str]()
     for kind, source in lists.items():
         if isinstance(source, MemberText):
             member = source.member.lower()
-            texts[kind] = [_read_member(sample, member) for sample in samples for _ in sample.captions]
+            texts[kind] = []
+            for sample in samples:
+                texts[kind] += [_read_member(sample, member)] * len(sample.captions)
         else:
             texts[kind] = source.find_texts(samples)
         if kind == VARIATION:
@@ -103,7 +105,7 @@ def _read_member(sample: Sample, name: str) -> tuple[str, ...]:
 
 def _clean_texts(texts: Iterable[str], counts: Counter) -> tuple[str, ...]:
     """Return the different texts that are left of some, each clean."""
-    return tuple(filter(None, dict.fromkeys(clean_caption(text, counts) for text in texts)))
+    return tuple(filter(None, dict.fromkeys(map(partial(clean_caption, counts=counts), texts))))
 
 
 def count_text_rows(cfg: TextSections) -> Counter:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
+from compclip.evaluate.foreign_models import explaining
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -48,25 +49,27 @@ def _pooled(features: Any) -> Tensor:
     return vectors[:, 0] if vectors.ndim == 3 else vectors
 
 
+def require_transformers() -> None:
+    """Raise UserError where the package is not there."""
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError("--loader: needs the package transformers; run `pip install compclip[captioners]`")
+
+
 def open_folder(folder: str, model_class: str, device: str) -> tuple[Any, Any]:
     """Return model, in evaluation, and processor of a folder in transformers' format, on a device.
 
     `model_class`: of transformers, by its name. Raises UserError where the package or the folder is missing, or
     transformers cannot open it; weights are read from safetensors alone.
     """
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError("--loader: needs the package transformers; run `pip install compclip[captioners]`")
+    require_transformers()
     if not (Path(folder) / "config.json").is_file():
         raise UserError(f"{folder}: no config.json there; give a model's folder in transformers' format")
     import transformers
 
     offline: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    try:
+    with explaining(f"{folder}: transformers cannot open it", "give a whole model's folder"):
         model = getattr(transformers, model_class).from_pretrained(folder, use_safetensors=True, **offline)
         processor = transformers.AutoProcessor.from_pretrained(folder, **offline)
-    except Exception as error:  # a damaged file is met by whichever line of transformers reads it
-        reason = f"{type(error).__name__}: {one_line(str(error))[:300]}"
-        raise UserError(f"{folder}: transformers cannot open it: {reason}; give a whole model's folder") from error
     return model.eval().to(device), processor
 
 

@@ -11,7 +11,6 @@ wrapper's program on random weights, to 1e-6. Not compared: any published number
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,8 @@ import open_clip
 import torch
 import torch.nn.functional as F
 
-from compclip.base.errors import UserError, one_line
+from compclip.evaluate.foreign_models import explaining
+from compclip.evaluate.models.transformers_dual import require_transformers
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -104,18 +104,14 @@ class CrossModel:
 
 def load(ref: str, device: str) -> CrossModel:
     """Open a folder with the authors' weights. Raises UserError where it cannot be opened."""
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError("--loader: needs the package transformers; run `pip install compclip[captioners]`")
+    require_transformers()
     import transformers
 
-    try:
+    with explaining(ref, "give a folder with X-VLM's model.th and BERT's vocab.txt"):
         content = torch.load(Path(ref) / "model.th", device, weights_only=True)
         weights = {name.replace(".bert.", "."): weight.float() for name, weight in content["model"].items()}
         tower = build_tower(weights).eval().to(device)
         tokenizer = transformers.BertTokenizer(str(Path(ref) / "vocab.txt"))
-    except Exception as error:  # a damaged or other file is met by whichever of these lines reads it
-        reason = f"{type(error).__name__}: {one_line(str(error))[:300]}"
-        raise UserError(f"{ref}: {reason}; give a folder with X-VLM's model.th and BERT's vocab.txt") from error
     size = tower.patch_embed.img_size
     transform = open_clip.image_transform(size, is_train=False, resize_mode="squash", interpolation="bicubic")
     return CrossModel(tower, transform, weights, tokenizer)
