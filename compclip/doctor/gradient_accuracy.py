@@ -235,10 +235,12 @@ def _open_tokenizer(context_length: int) -> tokenizers.ClipTokenizer:
 def draw_picture(rng: np.random.Generator, size: tuple[int, int]) -> Image.Image:
     """Return a picture [W, H] with structure at all scales."""
     pixels_HW3 = np.full((size[1], size[0], 3), 128.0)
-    for scale in (s for s in SCALES if s <= max(size)):
-        field_SS3 = rng.normal(size=(scale, scale, 3)) * 40 * (4 / scale) ** FALL
-        planes = [Image.fromarray(field_SS3[..., c]).resize(size, Image.Resampling.BICUBIC) for c in range(3)]
-        pixels_HW3 += np.stack([np.asarray(plane) for plane in planes], axis=-1)
+    for scale in SCALES:
+        if scale <= max(size):
+            field_SS3 = rng.normal(size=(scale, scale, 3)) * 40 * (4 / scale) ** FALL
+            for channel in range(3):
+                plane = Image.fromarray(field_SS3[..., channel]).resize(size, Image.Resampling.BICUBIC)
+                pixels_HW3[..., channel] += np.asarray(plane)
     return Image.fromarray(np.clip(pixels_HW3, 0, 255).astype(np.uint8))
 
 

@@ -228,8 +228,11 @@ def list_metrics(scored: Mapping[str, Outcomes]) -> dict[str, float]:
 def count_cut_texts(model: ClipModel, texts: Iterable[str]) -> int:
     """Return how many different texts have more tokens than the model reads; a token is a byte or more."""
     room = model.tokenizer.room
-    long_texts = {text for text in texts if len(text.encode("utf-8", "surrogatepass")) > room}
-    return sum(model.count_tokens(text) > room for text in long_texts)
+    count = 0
+    for text in set(texts):
+        is_long = len(text.encode("utf-8", "surrogatepass")) > room
+        count += is_long and model.count_tokens(text) > room
+    return count
 
 
 # --- the line between two checkpoints -------------------------------------------------------------------------

@@ -98,8 +98,12 @@ def compare_rows(group: ResultTable, contrasts: ResultTable | None, reference: s
             )
         group = group.with_statistics(statistics)
     summaries = group.summaries
-    names = ["Comp", *[name for name in ABILITIES if name in summaries][:1]]
-    axes = {AXES[name]: summaries[name] for name in names if name in summaries}
+    axes = {}
+    for names in (("Comp",), ABILITIES):
+        for name in names:
+            if name in summaries:
+                axes[AXES[name]] = summaries[name]
+                break
     return ComparedTable(group, base, axes or {format_name(group.columns[0].name): group.columns[0]})
 
 
