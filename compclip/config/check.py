@@ -169,11 +169,12 @@ def check_consistency(params: Params) -> None:
 
 
 def check_reference(params: Params) -> None:
-    """Raise UserError where report.reference is no method that the grid trains; all are compared with the other."""
+    """Raise UserError where report.reference is no method of the grid, or the one that all are compared with anyway."""
     name = params.report.reference
-    methods = set(params.grid.methods) - {PRETRAINED}
-    if name and name not in methods:
-        raise unknown("trained method", name, methods, "report.reference, in grid.methods")
+    if name == PRETRAINED:
+        raise UserError(f"report.reference={name}: all are compared with it anyway; name another method or remove it")
+    if name and name not in params.grid.methods:
+        raise unknown("method", name, set(params.grid.methods) - {PRETRAINED}, "report.reference, in grid.methods")
 
 
 def _check_world(params: Params) -> None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.benchmark import Timer
 
 from compclip.base import messages, worker_processes
 from compclip.config.grid import Run
@@ -27,15 +26,26 @@ if TYPE_CHECKING:
 
 
 SIDES = {"cpu": 512, "cuda": 8192}  # of the square matrices that the rate is measured with
-ENOUGH_S = 0.1  # of time: a CPU without units for bfloat16 takes seconds for one product
+REPEATS = 5
+ENOUGH_S = 0.1  # of time behind the first repeat: a CPU without units for bfloat16 takes seconds for one
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Return floating-point operations a second of a large matrix product, the best of a few."""
     side = SIDES.get(device.type, SIDES["cpu"])
-    square = torch.ones(side, side, device=device, dtype=dtype)
-    timer = Timer("square @ square", globals={"square": square}, num_threads=torch.get_num_threads())
-    return 2 * side**3 / min(timer.blocked_autorange(min_run_time=ENOUGH_S).times)
+    a = torch.ones(side, side, device=device, dtype=dtype)
+    seconds: list[float] = []
+    while len(seconds) < REPEATS and sum(seconds[1:]) < ENOUGH_S:
+        seconds.append(_time_call(lambda: a @ a, device))
+    return 2 * side**3 / min(seconds)
+
+
+def _time_call(work: Callable[[], object], device: torch.device) -> float:
+    started = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
 
 
 class Meter:

@@ -196,8 +196,8 @@ def test_a_file_that_is_there_stays(project):
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("clik", r"report.reference, in grid.methods: unknown trained method 'clik'; did you mean 'clic'"),
-        ("pretrained", r"report.reference, in grid.methods: unknown trained method .pretrained."),
+        ("clik", r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"),
+        ("pretrained", r"report.reference=pretrained: all are compared with it anyway; name another"),
     ],
 )
 def test_a_reference_is_another_method_of_the_grid(project, reference, message):

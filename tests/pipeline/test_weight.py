@@ -18,7 +18,7 @@ BUDGETS = {
     "audit": 165,
     "base": 1056,
     "benchmarks": 646,
-    "config": 1856,
+    "config": 1857,
     "data": 994,
     "doctor": 573,
     "evaluate": 2632,
@@ -38,7 +38,7 @@ BUDGETS = {
     "sweep": 1252,
     "text": 3569,
     "track": 1095,
-    "train": 3359,
+    "train": 3368,
 }
 
 
