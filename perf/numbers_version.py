@@ -141,6 +141,9 @@ def main(argv: Sequence[str]) -> int:
         of_sides = [make_project(side, code / GRID) for side, code in zip(sides, (tree, ROOT), strict=True)]
         rows = [row for row in of_sides[0] if row in of_sides[1]]
         list(pool.map(train, (tree, ROOT), sides, (rows, rows)))
+        failed = [row for row in rows if read_numbers(sides[0], row) is None]
+        if failed:  # the commit of before trains on every machine that has what it needs
+            raise SystemExit(f"{len(failed)} runs of {base} failed here, as {failed[0]} (see above); nothing is written")
         equal_rows = {row for row in rows if read_numbers(sides[0], row) == read_numbers(sides[1], row) is not None}
     changed = sorted({row.partition(".")[0] for row in rows if row not in equal_rows})
     hashes = {pair for name in methods for pair in training_code.hash_training_modules(name).items()}
