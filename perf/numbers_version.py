@@ -143,7 +143,9 @@ def main(argv: Sequence[str]) -> int:
         list(pool.map(train, (tree, ROOT), sides, (rows, rows)))
         failed = [row for row in rows if read_numbers(sides[0], row) is None]
         if failed:  # the commit of before trains on every machine that has what it needs
-            raise SystemExit(f"{len(failed)} runs of {base} failed here, as {failed[0]} (see above); nothing is written")
+            raise SystemExit(
+                f"{len(failed)} runs of {base} failed here, as {failed[0]} (see above); nothing is written"
+            )
         equal_rows = {row for row in rows if read_numbers(sides[0], row) == read_numbers(sides[1], row) is not None}
     changed = sorted({row.partition(".")[0] for row in rows if row not in equal_rows})
     hashes = {pair for name in methods for pair in training_code.hash_training_modules(name).items()}
