@@ -110,10 +110,10 @@ def to_plain(config: Any, where: str, resolves: bool = True) -> Any:
             environment_variables.check_allowed(references, where)
             values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except FAULTS as error:
-        place = getattr(error, "full_key", None)
-        fault = f"{place}: {describe_error(error)}" if place else describe_error(error)
+        full_key = getattr(error, "full_key", None)
+        fault = f"{full_key}: {describe_error(error)}" if full_key else describe_error(error)
         if isinstance(error, MissingMandatoryValue):
-            fault = f"{place}=???: must be given; write a value or remove the line"
+            fault = f"{full_key}=???: must be given; write a value or remove the line"
         raise UserError(f"{where}: {fault}") from error
     _restore_on_keys(values.get("data"))
     fault = next(_iterate_faults(values, ""), "")

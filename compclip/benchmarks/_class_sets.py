@@ -152,7 +152,7 @@ def class_numbers(source: Path, release: Sequence[str], class_set: ClassSet, in_
     if release and NO_CLASS not in numbers:
         number, count = Counter(numbers).most_common(1)[0]
         if count > 1:
-            alike = [name for name, other in zip(release, numbers, strict=True) if other == number]
+            alike = [name for name, class_number in zip(release, numbers, strict=True) if class_number == number]
             fault = f"classes {alike[0]!r} and {alike[1]!r} are one class of the set"
             raise UserError(f"{source}: {fault}; give each another name")
         return numbers

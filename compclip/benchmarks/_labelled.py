@@ -108,9 +108,9 @@ def _check_names(pictures: Path, folders: Sequence[str], matched: Mapping[str, i
         raise UserError(f"{pictures}: class {name!r} stands twice among the names; name the folders by number")
     folder_of: dict[int, str] = {}
     for folder in folders:
-        other = folder_of.setdefault(matched[folder], folder)
-        if other != folder:
-            raise UserError(f"{pictures}: folders {other!r} and {folder!r} are one class; put them together")
+        earlier_folder = folder_of.setdefault(matched[folder], folder)
+        if earlier_folder != folder:
+            raise UserError(f"{pictures}: folders {earlier_folder!r} and {folder!r} are one class; put them together")
 
 
 def _from_zero(numbers: Mapping[str, int], names: Sequence[str]) -> bool:

@@ -95,9 +95,9 @@ def load(
     dropped = {"over_the_cap": 0}
     for subset in selected_names(Path(path), list(samples_of), split):
         samples = samples_of[subset]
-        drawn = spread_evenly(samples, cap or len(samples))
-        dropped["over_the_cap"] += len(samples) - len(drawn)
-        for record in drawn:
+        capped_samples = spread_evenly(samples, cap or len(samples))
+        dropped["over_the_cap"] += len(samples) - len(capped_samples)
+        for record in capped_samples:
             paths = tuple(_picture(pictures, subset, name) for name in record.images)
             records.append(replace(record, images=paths))
     return Benchmark(tuple(records), files, evaluate, MEANS, dropped=dropped, folders_count=True, kind=COMPOSITION)

@@ -205,9 +205,9 @@ def _scores(embeddings: Embeddings, records: Sequence[Record], selected: slice) 
 def _best_other(embeddings: Embeddings, records: Sequence[Record], batch_N: np.ndarray, row: int) -> float:
     """Return the highest cosine of a part with a right text of another part of its batch; -inf where it is alone."""
     texts: list[str] = []
-    for other in np.flatnonzero(batch_N == batch_N[row]).tolist():
-        if other != row:
-            texts += records[other].texts[:-1]
+    for other_row in np.flatnonzero(batch_N == batch_N[row]).tolist():
+        if other_row != row:
+            texts += records[other_row].texts[:-1]
     if not texts:
         return float(-np.inf)
     return float(embeddings.matches([records[row].images[0]] * len(texts), texts).max())

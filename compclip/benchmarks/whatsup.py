@@ -89,7 +89,7 @@ def _all_right(right: Mapping[str, Mapping[str, float]], groups: Sequence[tuple[
     for objects, outcome_at in right.items():
         for group in groups:
             if outcome_at.keys() >= set(group):
-                group_outcomes[f"{objects}/{'+'.join(group)}"] = min(outcome_at[place] for place in group)
+                group_outcomes[f"{objects}/{'+'.join(group)}"] = min(outcome_at[preposition] for preposition in group)
     return Items(tuple(group_outcomes), np.array(list(group_outcomes.values())), subset)
 
 

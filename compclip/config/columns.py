@@ -90,8 +90,8 @@ def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
     """Return the names that are not among a benchmark's metrics, nor means of both ways."""
     absent = []
     for name in names:
-        parts = _mean_parts(name) or (name,)
-        if name not in metrics and not set(parts).issubset(metrics):
+        metrics_of_mean = _mean_parts(name) or (name,)
+        if name not in metrics and not set(metrics_of_mean).issubset(metrics):
             absent.append(name)
     return absent
 

@@ -238,10 +238,10 @@ class Benchmark:
         """Return all metrics from the embeddings of `images` and `texts`, but for those in `without`."""
         records = self.with_texts
         measured = self.evaluate(records, embeddings.as_long_texts() if self.long_texts else embeddings)
-        whole = {name: of_metric for name, of_metric in measured.items() if of_metric.ids and name not in without}
+        scored = {name: of_metric for name, of_metric in measured.items() if of_metric.ids and name not in without}
         items = {}
         metrics = {}
-        for name, of_metric in (whole | _group_items(whole, self.groups)).items():
+        for name, of_metric in (scored | _group_items(scored, self.groups)).items():
             items[name] = replace(of_metric, units=_item_units(of_metric, self.units, self.units_by_id))
             metrics[name] = float(of_metric.values.mean())
         means = {}
@@ -288,11 +288,11 @@ class Benchmark:
             failures = filter(None, map(embeddings.failed.get, record.images))
             reasons[next(failures, "scored")] += 1
         tied: set[tuple[str, str]] = set()
-        parts = {}
+        group_sizes = {}
         for name, of_metric in items.items():
             tied.update((of_metric.subset, key) for key in of_metric.tied)
             if "/" in name:
-                parts[name] = len(of_metric.ids)
+                group_sizes[name] = len(of_metric.ids)
         return {
             "records": len(self),
             "scored": reasons["scored"],
@@ -302,7 +302,7 @@ class Benchmark:
             "tied": len(tied),
             **({"unusable_box": reasons["box"]} if reasons["box"] else {}),
             **self.dropped,
-            **parts,
+            **group_sizes,
         }
 
 

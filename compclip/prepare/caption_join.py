@@ -143,9 +143,9 @@ def list_files(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
         groups = {suffix: sorted(path.glob(f"*{suffix}")) for suffix in READERS}
-        listed = list(filter(groups.get, READERS))
-        if len(listed) == 1 or listed == [".txt", ".json"]:  # the second are img2dataset's
-            return groups[listed[0]]
+        suffixes = list(filter(groups.get, READERS))
+        if len(suffixes) == 1 or suffixes == [".txt", ".json"]:  # the second are img2dataset's
+            return groups[suffixes[0]]
         raise UserError(f"{name}: a folder of captions holds files of one of {KINDS}; this has none, or several")
     if not path.exists() or path.suffix not in READERS or path.suffix in NAMED_BY_KEY:
         folders = " and ".join(NAMED_BY_KEY)

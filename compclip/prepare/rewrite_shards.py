@@ -205,8 +205,8 @@ def load_rewrites(path: Path) -> dict[str, Rewrites]:
     rewrites = {}
     for row in read_batch(path, "rewrite").to_pylist():
         masked = []
-        for place in row.get(MASKED) or ():
-            masked.append((place["start"], tuple(filter(None, place["words"].split(SEPARATOR)))))
+        for masked_word in row.get(MASKED) or ():
+            masked.append((masked_word["start"], tuple(filter(None, masked_word["words"].split(SEPARATOR)))))
         rewrites[row["caption"]] = Rewrites(row["swap"], row["replace"], tuple(masked))
     return rewrites
 
