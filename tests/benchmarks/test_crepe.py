@@ -86,13 +86,11 @@ def test_a_number_that_is_too_long_for_a_file_is_a_missing_picture(dump, folder)
 
 DAMAGED = [  # what must be named
     (table(row(), header=[c for c in HEADER if c != "width"]), "atom_complexity_4.csv.*'width'"),
-    ("", "atom_complexity_4.csv: holds no row"),
-    (table(row(), row(x="")), "record 1.*'x' is ''"),
+    ("", "atom_complexity_4.csv: holds no row"), (table(row(), row(x="")), "record 1.*'x' is ''"),
     (table(row(height="nan")), "record 0.*'height' is 'nan'"),
     *((table(row(hard_negs=text)), "record 0.*'hard_negs'")
       for text in ("bad, poor", "['bad', 1]", "[]", "__import__('os')")),
-    (table() + "13,good,4\n", "line 2"),
-    (table() + '13,"' + "a" * 200_000, "line 2"),
+    (table() + "13,good,4\n", "line 2"), (table() + '13,"' + "a" * 200_000, "line 2"),
 ]  # fmt: skip
 
 

@@ -125,8 +125,7 @@ def test_elevaters_index_files_like_cocos(names, dump, picture):
 
 IMAGE = {"bytes": RED, "path": None}
 DAMAGED = [  # a file, its content, the split that reads it, and what must be named
-    ("0.tar", sample("a", 2), "", "0/a.cls: class 2 of 2"),
-    ("0.tar", sample("a", "red"), "", "0/a.cls: .*b'red'"),
+    ("0.tar", sample("a", 2), "", "0/a.cls: class 2 of 2"), ("0.tar", sample("a", "red"), "", "0/a.cls: .*b'red'"),
     ("0.tar", sample("a", "9" * 40), "", "0/a.cls"),
     ("0.tar", [*sample("a", 1), *sample("b", 0), *sample("a", 1)], "", "0.tar: .*'a'"),
     ("test.parquet", [{"image": IMAGE, "label": 5}], "", "row 0: label: class 5 of 2"),
@@ -139,7 +138,7 @@ DAMAGED = [  # a file, its content, the split that reads it, and what must be na
     ("test.json", coco(categories=[{"id": 1}]), "test.json", "1 categories for 2 classes"),
     ("test.json", coco(annotations=[{"image_id": 1, "category_id": 7}]), "test.json", "category_id 7"),
     ("test.json", coco(annotations=[{"image_id": 1, "category_id": 2}]), "test.json", "image 2"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("file", "content", "split", "what"), DAMAGED)

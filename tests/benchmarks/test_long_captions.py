@@ -96,15 +96,11 @@ def test_sharegpt4v_reads_no_further_than_it_is_asked(dump, picture, monkeypatch
 
 @pytest.mark.parametrize(
     ("content", "split", "message"),
-    [
-        ([turns("a")], "2", r"holds 1 records, not 2; lower split"),
-        ("{}", "1", r"expected a list of records"),
-        ('[{"image": "a", ', "1", r"record 0: not JSON"),
-        ("[" * 5000, "1", r"record 0: not JSON"),
-        ([{**turns("a"), "conversations": [{}]}], "1", r"record 0: a conversation of 1 turns, not 2"),
-        ([turns("a")], "0", r"split='0': must be a number of records"),
-    ],
-)
+    [([turns("a")], "2", r"holds 1 records, not 2; lower split"), ("{}", "1", r"expected a list of records"),
+     ('[{"image": "a", ', "1", r"record 0: not JSON"), ("[" * 5000, "1", r"record 0: not JSON"),
+     ([{**turns("a"), "conversations": [{}]}], "1", r"record 0: a conversation of 1 turns, not 2"),
+     ([turns("a")], "0", r"split='0': must be a number of records")],
+)  # fmt: skip
 def test_damaged_sharegpt4v(dump, content, split, message):
     with pytest.raises(UserError, match=message):
         sharegpt4v.load(share(dump, content), split=split)

@@ -68,13 +68,9 @@ def test_pictures_inside_of_tables(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "options", "fault"),
-    [
-        (CSV, {}, "set options.wrong to one of"),
-        (CSV, OPTIONS | {"group": "knd"}, "unknown column 'knd'"),
-        (CSV + "c.png;short\n", OPTIONS, "1 damaged rows .*line 5.*; repair them"),
-        ("", {}, "holds no row"),
-    ],
-)
+    [(CSV, {}, "set options.wrong to one of"), (CSV, OPTIONS | {"group": "knd"}, "unknown column 'knd'"),
+     (CSV + "c.png;short\n", OPTIONS, "1 damaged rows .*line 5.*; repair them"), ("", {}, "holds no row")],
+)  # fmt: skip
 def test_what_is_wrong_is_one_line(dump, content, options, fault):
     with pytest.raises(UserError, match=fault):
         load(dump("t/pairs.csv", content), **options)

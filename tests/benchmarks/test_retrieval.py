@@ -194,17 +194,14 @@ DAMAGED = [  # what must be named
     ("x.json", {"images": [], "annotations": [{"image_id": 1}]}, "annotation 0.*'caption'"),
     ("x.json", {"pictures": []}, "'images'"),
     ("x.json", {"images": [{**KARPATHY["images"][0], "filepath": 5}]}, "record a.png.*'filepath' is 5"),
-    ("x.json", [{"image": "a.png"}], "record 0.*'caption'"),
-    ("x.json", 3, "x.json"),
+    ("x.json", [{"image": "a.png"}], "record 0.*'caption'"), ("x.json", 3, "x.json"),
     ("y.json", {**COCO, "images": [*COCO["images"], {"id": "7", "file_name": "z.png"}]}, "'7'"),
-    ("x_karpathy.txt", "h\na.jpg,x\ny", "x_karpathy.txt: line 3"),
-    ("x_karpathy.txt", "h\n", "x_karpathy.txt"),
-    ("x.token.txt", "a.jpg\tx", "x.token.txt: line 1"),
-    ("x.txt", "file,text\n", "'image,caption'.*'file,text'"),
+    ("x_karpathy.txt", "h\na.jpg,x\ny", "x_karpathy.txt: line 3"), ("x_karpathy.txt", "h\n", "x_karpathy.txt"),
+    ("x.token.txt", "a.jpg\tx", "x.token.txt: line 1"), ("x.txt", "file,text\n", "'image,caption'.*'file,text'"),
     ("x.txt", "image,caption\na.png\n", "line 2"),
     ("x.txt", 'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat', "line 2.*quotes"),
     ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', "line 3.*quotes"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content", "names"), DAMAGED)

@@ -26,13 +26,11 @@ def write_file(folder, name, content):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [
-        ("flat.json", {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50}),
-        ("nested.json", {"sugarcrepe": {"add_att": 62.5, "average": 50}}),
-        ("more.csv", "model,value,metric\nx,62.5,sugarcrepe/add_att\nx,50,sugarcrepe/average\n"),
-        ("ours.json", {"benchmark": "sugarcrepe", "metrics": {"add_att": 62.5, "average": 50}}),
-    ],
-)
+    [("flat.json", {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50}),
+     ("nested.json", {"sugarcrepe": {"add_att": 62.5, "average": 50}}),
+     ("more.csv", "model,value,metric\nx,62.5,sugarcrepe/add_att\nx,50,sugarcrepe/average\n"),
+     ("ours.json", {"benchmark": "sugarcrepe", "metrics": {"add_att": 62.5, "average": 50}})],
+)  # fmt: skip
 def test_forms_of_a_file(tmp_path, name, content):
     theirs = compare.read_numbers(write_file(tmp_path, name, content))
     assert theirs == {"sugarcrepe/add_att": 62.5, "sugarcrepe/average": 50.0}
@@ -87,16 +85,10 @@ def test_percent_and_shares_tell_the_same(some, other):
 
 @pytest.mark.parametrize(
     ("name", "content", "names"),
-    [
-        ("a.json", {"a/b": "much"}, "a/b: 'much'"),
-        ("a.json", '{"a/b": NaN}', "a/b: 'nan'"),
-        ("a.json", "{}", "a.json"),
-        ("a.json", [3], "int"),
-        ("a.json", {"metrics": {"acc": 1}}, "'benchmark' nor 'dataset'"),
-        ("a.csv", "name,value\na,1\n", "'metric'"),
-        ("a.json", "{", "line 1"),
-    ],
-)
+    [("a.json", {"a/b": "much"}, "a/b: 'much'"), ("a.json", '{"a/b": NaN}', "a/b: 'nan'"), ("a.json", "{}", "a.json"),
+     ("a.json", [3], "int"), ("a.json", {"metrics": {"acc": 1}}, "'benchmark' nor 'dataset'"),
+     ("a.csv", "name,value\na,1\n", "'metric'"), ("a.json", "{", "line 1")],
+)  # fmt: skip
 def test_other_files_are_refused_in_one_line(tmp_path, name, content, names):
     with pytest.raises(UserError, match=names):
         compare.read_numbers(write_file(tmp_path, name, content))

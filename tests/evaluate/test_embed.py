@@ -110,15 +110,6 @@ def test_rows_are_those_of_plain_open_clip(model, pictures):
     assert embedded.similarities(TEXTS, TEXTS[::-1]) == pytest.approx((text * text[::-1]).sum(1), abs=1e-5)
 
 
-def test_batch_size_and_order_do_not_matter(model, pictures):
-    one = embed.encode(model, pictures, TEXTS, Scoring(batch_size=1))
-    all_ = embed.encode(model, pictures[::-1], TEXTS[::-1], Scoring(batch_size=100))
-    again = embed.encode(model, pictures, TEXTS, Scoring(batch_size=100))
-    assert one.images(pictures) == pytest.approx(all_.images(pictures), abs=1e-6)
-    assert one.texts(TEXTS) == pytest.approx(all_.texts(TEXTS), abs=1e-6)
-    assert np.array_equal(all_.image_ID, again.image_ID) and np.array_equal(all_.text_TD, again.text_TD)
-
-
 def test_equal_texts_tie_exactly(model, pictures):
     embedded = embed.encode(model, pictures, TEXTS, Scoring(batch_size=4))
     table = embedded.table(pictures, [TEXTS[2]] * 37)

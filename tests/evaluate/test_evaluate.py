@@ -26,12 +26,8 @@ from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
 from tests.data import tar_files
+from tests.evaluate.test_embed import CONFIG
 
-CONFIG = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-}
 COLOURS = ("red", "green", "blue", "white")
 
 
@@ -178,19 +174,6 @@ def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params)
     assert "diverged" in str(result_by_ref[checkpoints[1]])
     assert "not a readable weights file" in str(result_by_ref[checkpoints[2]])
     assert all(set(result_by_ref[c]) == {"sugarcrepe", "plus"} for c in (checkpoints[0], checkpoints[3]))
-
-
-def test_scores_are_those_of_the_model(checkpoint, params):
-    benchmarks = _loaded(params, "sugarcrepe").benchmarks
-    model = backbone.load(checkpoint)
-    outcome = score.score_model(model, benchmarks, Scoring(batch_size=2))["sugarcrepe"].items["add_att"]
-    for i, value in zip(outcome.ids, outcome.values, strict=True):
-        record = benchmarks["sugarcrepe"].records[int(i)]
-        pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
-        image = model.clip.encode_image(pixels, normalize=True)
-        texts = model.clip.encode_text(model.tokenize(list(record.texts)), normalize=True)
-        good, bad = (image @ texts.T)[0].tolist()
-        assert value == float(good > bad)
 
 
 def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):

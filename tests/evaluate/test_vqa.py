@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from compclip.base.errors import UserError
-from compclip.benchmarks import retrieval, sugarcrepe, sugarcrepe_pp, winoground
+from compclip.benchmarks import retrieval, sugarcrepe, winoground
 from compclip.evaluate import foreign_models
 from compclip.evaluate import vqascore as command
 from compclip.evaluate.foreign_models import VqaQuestion
@@ -272,15 +272,6 @@ def test_a_retrieval_asks_for_every_pair(tmp_path, pictures):
     result = benchmark.score(foreign_models.score_targets(benchmark.images, answer))
     assert result.items["i2t_recall_at_1"].values.tolist() == [0, 1]
     assert result.items["t2i_recall_at_1"].values.tolist() == [1, 1] and len(seen) == 4
-
-
-def test_what_compares_texts_is_refused(tmp_path, pictures):
-    row = {"id": 1, "filename": "0.png", "caption": "a", "caption2": "b", "negative_caption": "c"}
-    (tmp_path / "swap_att.json").write_text(json.dumps([row]))
-    benchmark = sugarcrepe_pp.load(tmp_path, images=pictures[0].rpartition("/")[0], split="swap_att")
-    answer, _ = answering({("0.png", text): 0.5 for text in "abc"})
-    with pytest.raises(UserError, match=r"asks for vectors of texts, to compare them.*leave it out of the benchmarks"):
-        benchmark.score(foreign_models.score_targets(benchmark.images, answer))
 
 
 PARAMS = """

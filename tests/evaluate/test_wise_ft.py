@@ -146,12 +146,10 @@ AT_HALF = ["--alpha", "0.5"]
 @pytest.mark.parametrize(
     ("start", "options", "names"),
     [
-        ("quick", AT_HALF, "quick_gelu"),
-        ("wide", AT_HALF, "two architectures"),
-        ("a", [*AT_HALF, "--device", "foo"], "'foo'"),
+        ("quick", AT_HALF, "quick_gelu"), ("wide", AT_HALF, "two architectures"), ("a", [*AT_HALF, "--device", "foo"], "'foo'"),
         *(("a", [f"--alpha={alpha}"], re.escape(f"--alpha {alpha}")) for alpha in ("nan", "-inf", "1e+99")),
     ],
-)
+)  # fmt: skip
 def test_paths_that_do_not_fit(unlike, start, options, names):
     """One line each, and nothing is written."""
     paths = ["--pretrained", str(unlike / start), "--tuned", str(unlike / "b"), "--out", str(unlike / "out")]

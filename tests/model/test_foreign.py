@@ -108,16 +108,12 @@ def test_a_tensor_of_another_shape_is_named(folder):
 
 @pytest.mark.parametrize(
     "section,values,message",
-    [
-        ("vision_cfg", {"layers": 200, "width": 16384}, "at least"),
-        ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "at least"),
-        ("vision_cfg", {"head_width": 64}, "does not describe"),
-        ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000"),
-        ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "takes no options"),
-        ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64"),
-        ("model_cfg", {"multimodal_cfg": {}}, "CoCa"),
-    ],
-)
+    [("vision_cfg", {"layers": 200, "width": 16384}, "at least"),
+     ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "at least"),
+     ("vision_cfg", {"head_width": 64}, "does not describe"), ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000"),
+     ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "takes no options"),
+     ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64"), ("model_cfg", {"multimodal_cfg": {}}, "CoCa")],
+)  # fmt: skip
 def test_a_config_that_cannot_be_is_refused_before_it_is_built(folder, section, values, message):
     """Sizes against the weights at hand; parts that do not go together; what the towers take."""
     configure(folder, section, **values)
@@ -191,15 +187,12 @@ MAP = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Own"}
 
 @pytest.mark.parametrize(
     "file,content,message",
-    [
-        ("tokenizer_config.json", MAP, "auto_map asks to run the code that lies beside it; nobody's code is run"),
-        ("config.json", MAP, "config.json: auto_map asks to run the code"),
-        ("tokenizer_config.json", {"tokenizer_class": "Own"}, "is a Own, a class of its own"),
-        ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "is a RagTokenizer, a class of its own"),
-        ("config.json", {"tokenizer_class": "AutoModel"}, "is a AutoModel"),
-        ("tokenizer.json", [], "its tokenizer "),
-    ],
-)
+    [("tokenizer_config.json", MAP, "auto_map asks to run the code that lies beside it; nobody's code is run"),
+     ("config.json", MAP, "config.json: auto_map asks to run the code"),
+     ("tokenizer_config.json", {"tokenizer_class": "Own"}, "is a Own, a class of its own"),
+     ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "is a RagTokenizer, a class of its own"),
+     ("config.json", {"tokenizer_class": "AutoModel"}, "is a AutoModel"), ("tokenizer.json", [], "its tokenizer ")],
+)  # fmt: skip
 def test_a_tokenizer_with_code_or_a_class_of_its_own_is_refused(siglip, tmp_path, file, content, message):
     """In a checkpoint's folder, and as a backbone's; what it brings is not run, and nobody is asked."""
     write_json(siglip / file, content)
@@ -265,14 +258,11 @@ def fits(adapter: Path) -> None:
 
 @pytest.mark.parametrize(
     "change,message",
-    [
-        ({"r": 1_000_000_000}, "r=1000000000: must be a whole number from 1 to 4096"),
-        ({"r": 3}, "is .*, not of rank 3"),
-        ({"lora_alpha": float("nan")}, "lora_alpha=nan: must be a number above 0"),
-        ({"use_dora": True}, "use_dora: adapters with it are not supported"),
-        ({"rank_pattern": {"x": 3}}, "rank_pattern: adapters with it are not supported"),
-    ],
-)
+    [({"r": 1_000_000_000}, "r=1000000000: must be a whole number from 1 to 4096"), ({"r": 3}, "is .*, not of rank 3"),
+     ({"lora_alpha": float("nan")}, "lora_alpha=nan: must be a number above 0"),
+     ({"use_dora": True}, "use_dora: adapters with it are not supported"),
+     ({"rank_pattern": {"x": 3}}, "rank_pattern: adapters with it are not supported")],
+)  # fmt: skip
 def test_settings_of_an_adapter(adapter, change, message):
     """Its config is a stranger's too; the pattern that it names modules by is not used."""
     write_json(adapter / lora.CONFIG, read_json(adapter / lora.CONFIG) | {"target_modules": "(x+x+)+y"})
@@ -284,16 +274,14 @@ def test_settings_of_an_adapter(adapter, change, message):
 
 @pytest.mark.parametrize(
     "change,message",
-    [
-        (lambda s, n: s | {n: s[n][..., :1].contiguous()}, r"c_fc.lora_A.weight', \[2, 1\] and not"),
-        (lambda s, n: s | {n: s[n] * float("nan")}, "holds NaN or infinite weights"),
-        (lambda s, n: s | {n: s[n].to(torch.int8)}, "holds int8, not floats"),
-        (lambda s, n: {k: v for k, v in s.items() if k != n}, "c_fc.lora_A.weight', which the file lacks"),
-        (lambda s, n: {"x": s[n]}, "'x' is no factor of an adapter"),
-        (lambda s, n: {"no.such.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
-        (lambda s, n: {}, "holds no factors"),
-    ],
-)
+    [(lambda s, n: s | {n: s[n][..., :1].contiguous()}, r"c_fc.lora_A.weight', \[2, 1\] and not"),
+     (lambda s, n: s | {n: s[n] * float("nan")}, "holds NaN or infinite weights"),
+     (lambda s, n: s | {n: s[n].to(torch.int8)}, "holds int8, not floats"),
+     (lambda s, n: {k: v for k, v in s.items() if k != n}, "c_fc.lora_A.weight', which the file lacks"),
+     (lambda s, n: {"x": s[n]}, "'x' is no factor of an adapter"),
+     (lambda s, n: {"no.such.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
+     (lambda s, n: {}, "holds no factors")],
+)  # fmt: skip
 def test_factors_of_an_adapter(adapter, change, message):
     """Shapes are not stretched to fit, and numbers are numbers."""
     state = load_file(adapter / lora.WEIGHTS)

@@ -274,15 +274,13 @@ def test_adapters_of_peft_beside_their_weights(tiny, source, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "change,message",
-    [
-        ({"a.weight": (4, 6), "a.lora_A.x.weight": (2, 6), "a.lora_A.y.weight": (2, 6)}, "has several adapters of"),
-        ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
-        ({"a.lora_A": (2, 6), "a.lora_B": (4, 2)}, r"'a.lora_A': adapts 'a.weight', which the file lacks"),
-        ({"a.weight": (4, 6), "a.lora_A": (2, 6), "a.lora_B": (5, 2)}, r"factors \[2, 6\] and \[5, 2\] are none of"),
-        ({"a.weight": (4, 6), "a.lora_A": (0, 6), "a.lora_B": (4, 0)}, r"are none of a weight \[4, 6\]"),
-        ({"a.weight": (4, 3, 2, 2), "a.lora_A": (3, 6), "a.lora_B": (8, 3)}, r"are none of a weight \[4, 3, 2, 2\]"),
-    ],
-)
+    [({"a.weight": (4, 6), "a.lora_A.x.weight": (2, 6), "a.lora_A.y.weight": (2, 6)}, "has several adapters of"),
+     ({"a.weight": (4, 6), "a.lora_A": (2, 6)}, r"'a.lora_A': a factor of an adapter without its other"),
+     ({"a.lora_A": (2, 6), "a.lora_B": (4, 2)}, r"'a.lora_A': adapts 'a.weight', which the file lacks"),
+     ({"a.weight": (4, 6), "a.lora_A": (2, 6), "a.lora_B": (5, 2)}, r"factors \[2, 6\] and \[5, 2\] are none of"),
+     ({"a.weight": (4, 6), "a.lora_A": (0, 6), "a.lora_B": (4, 0)}, r"are none of a weight \[4, 6\]"),
+     ({"a.weight": (4, 3, 2, 2), "a.lora_A": (3, 6), "a.lora_B": (8, 3)}, r"are none of a weight \[4, 3, 2, 2\]")],
+)  # fmt: skip
 def test_factors_that_fit_nothing(tmp_path, change, message):
     """Each with its name and shapes."""
     torch.save({name: torch.ones(shape) for name, shape in change.items()}, tmp_path / "lora.pt")

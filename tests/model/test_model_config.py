@@ -66,13 +66,10 @@ def test_a_new_option_of_open_clip_passes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {},
-        {"vision_cfg": {"layers": [1, 1, 2, 1], "width": 8, "image_size": 64}},
-        {"vision_cfg": TINY["vision_cfg"] | {"image_size": [32, 64], "attentional_pool": True, "qk_norm": True}},
-        {"text_cfg": TINY["text_cfg"] | {"mlp_ratio": 0.01, "block_type": "custom"}, "custom_text": True},
-    ],
-)
+    [{}, {"vision_cfg": {"layers": [1, 1, 2, 1], "width": 8, "image_size": 64}},
+     {"vision_cfg": TINY["vision_cfg"] | {"image_size": [32, 64], "attentional_pool": True, "qk_norm": True}},
+     {"text_cfg": TINY["text_cfg"] | {"mlp_ratio": 0.01, "block_type": "custom"}, "custom_text": True}],
+)  # fmt: skip
 def test_weights_are_counted_without_memory(changes):
     """The number is that of the model, random numbers are as before, and no hook is left."""
     cfg = TINY | changes
@@ -105,15 +102,13 @@ def test_a_huge_model_is_refused_before_memory_is_used(changes):
 
 @pytest.mark.parametrize(
     "key,value,message",
-    [
-        ("vision_cfg.image_size", 8, "does not describe an open_clip model|gives"),
-        ("vision_cfg.output_tokens", True, "vision_cfg: gives no embedding; remove output_tokens"),
-        ("vision_cfg.layers", 0.5, "does not describe an open_clip model"),
-        ("vision_cfg.heads", 2, "unexpected keyword argument 'heads'"),
-        ("vision_cfg.timm_model_name", "no_such_tower", "does not describe an open_clip model"),
-        ("embed_dim", None, "does not describe an open_clip model"),
-    ],
-)
+    [("vision_cfg.image_size", 8, "does not describe an open_clip model|gives"),
+     ("vision_cfg.output_tokens", True, "vision_cfg: gives no embedding; remove output_tokens"),
+     ("vision_cfg.layers", 0.5, "does not describe an open_clip model"),
+     ("vision_cfg.heads", 2, "unexpected keyword argument 'heads'"),
+     ("vision_cfg.timm_model_name", "no_such_tower", "does not describe an open_clip model"),
+     ("embed_dim", None, "does not describe an open_clip model")],
+)  # fmt: skip
 def test_what_open_clip_cannot_build_is_refused(key, value, message):
     """In one line, with open_clip's reason."""
     with pytest.raises(UserError, match=message) as error:

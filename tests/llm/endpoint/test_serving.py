@@ -19,7 +19,6 @@ from compclip.llm import chat_client, local_server, server_guard
 from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
-from tests.chat_server import completion_body, serve
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
 
@@ -89,15 +88,6 @@ def test_for_the_length_of_a_task(server, sample, tmp_path, way):
     assert samples[0].captions == ("A picture.",) and again == samples
     assert (counts["answered"], repeated_counts["cached"]) == (1, 1)
     assert log(tmp_path).count("asked /v1/chat/completions") == 1
-
-
-def test_it_does_not_decide_the_answers(server, sample, tmp_path):
-    """What another address answered is known."""
-    with serve(lambda body: completion_body("From elsewhere.")) as at:
-        captioned(endpoint, [sample], server(server="", url=at.url), data=DATA)
-    samples, counts = captioned(endpoint, [sample], server(), data=DATA)
-    assert samples[0].captions == ("From elsewhere.",) and counts["cached"] == 1
-    assert "asked" not in log(tmp_path)
 
 
 def test_a_strangers_grid_starts_nothing(server, sample, tmp_path, monkeypatch):
