@@ -42,10 +42,11 @@ def test_authors_who_choose_the_first(name, dump):
 
 def test_aro_s_cases_that_a_tie_alone_decides(dump):
     """A caption that is its foil: the authors count it as wrong on Visual Genome, and as right among shuffles."""
-    file = {
-        "visual_genome_relation.json": [REGION, REGION | {"false_caption": "X "}],
-        "coco_order.json": [SHUFFLED, SHUFFLED | {"caption_options": ["x", "x", "x"]}],
-    }
+    relations, orders = (
+        [REGION, REGION | {"false_caption": "X "}],
+        [SHUFFLED, SHUFFLED | {"caption_options": ["x"] * 3}],
+    )
+    file = {"visual_genome_relation.json": relations, "coco_order.json": orders}
     split = "visual_genome_relation,coco_order"
     wrong, first = (scored("aro", file, split, dump, ties) for ties in ("wrong", "first"))
     assert (wrong.counts["records"], wrong.counts["without_foil"], wrong.counts["foil_is_caption"]) == (2, 2, 3)

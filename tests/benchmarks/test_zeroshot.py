@@ -77,9 +77,10 @@ def test_folders_by_number_and_in_sorted_order(folder, picture, tmp_path):
         picture(f"wordnet/val/{name}/x.jpg")
     labels = zeroshot.load(folder, images=tmp_path / "wordnet", split="val").evaluate.keywords["labels"]
     assert labels == {"n01/x.jpg": 0, "n02/x.jpg": 1, "n03/x.jpg": 2}
-    picture("numbers/2/deep/x.jpg")
+    picture("numbers/2/x.jpg")
+    picture("numbers/0/deep/x.jpg")
     labels = zeroshot.load(folder, images=tmp_path / "numbers").evaluate.keywords["labels"]
-    assert labels == {"2/deep/x.jpg": 2}
+    assert labels == {"0/deep/x.jpg": 0, "2/x.jpg": 2}
 
 
 def classes(dump, picture, tmp_path, names, folders):

@@ -75,14 +75,10 @@ def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
     """
     with serve(writer) as at:
         counts = run_rewrite(settings(at, folder), folder)
-    expected = (
-        ("A cat and a dog.", "A dog and a feline."),
-        ("", "A crimson bus."),
-        ("Butter and bread on a table.", ""),
-        ("", ""),
-    )
+    swaps = ("A cat and a dog.", "", "Butter and bread on a table.", "")
+    replaced = ("A dog and a feline.", "A crimson bus.", "", "")
     rewrites = rewrite_shards.load_rewrites(folder / "rewrites" / "00000.arrow")
-    assert rewrites == {text: rewrite_shards.Rewrites(*pair) for text, pair in zip(CAPTIONS, expected, strict=True)}
+    assert rewrites == dict(zip(CAPTIONS, map(rewrite_shards.Rewrites, swaps, replaced), strict=True))
     assert counts["swap"].items() >= {"asked": 2, "answered": 2, "usable": 2, "not_asked": 2}.items()
     assert counts["replace"].items() >= {"asked": 4, "answered": 4, "usable": 2, "chatter": 1, "unchanged": 1}.items()
     assert json.loads((folder / "rewrite_counts.json").read_text()) == counts

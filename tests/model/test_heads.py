@@ -129,8 +129,6 @@ def test_padding_asks_for_no_code():
         ({"kind": "text_map", "options": {"width": 10**12}}, "must be whole numbers by name"),
         ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
         ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
-        ({"kind": "token_mixture", "options": {"width": WIDTH, "heads": 3, "tokens": 1, "token_width": 1, "temperature": 1}},
-         "must divide"),
         ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
         ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
     ],
