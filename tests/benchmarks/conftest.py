@@ -33,11 +33,13 @@ def embeddings() -> Callable[..., Embeddings]:
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Callable[[str, Any], Path]:
-    """Write a value as JSON, or text as it is, below the test's folder."""
+    """Write a value as JSON, records as JSON lines, or text as it is, below the test's folder."""
 
     def write(name: str, content: Any) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith((".jsonl", ".jsonlines")) and isinstance(content, list):
+            content = "".join(f"{json.dumps(row)}\n" for row in content)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return path
 

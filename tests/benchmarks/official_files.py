@@ -70,27 +70,19 @@ PARTS = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": [PART],
          "categories": [{"id": n, "name": name} for n, name in enumerate("xy")]}  # fmt: skip
 COLORS = {"objects": ["Cup", "Hat"], "colors": ["red", "blue"], "caption": "a red cup, a blue hat", "image": "a.png"}
 TO_THE_FIRST = {  # files, the split, and the outcomes of each metric where ties go to the first
-    "auto_comp": (  # among the confused ones the caption is behind some
-        {"AutoComp-Minimal-N2-C/train.jsonl": json.dumps(COLORS)},
-        "minimal_color_2",
-        {"minimal_color_2_swap": [1], "minimal_color_2_confusion": [0]},
-    ),
+    # among the confused ones the caption is behind some
+    "auto_comp": ({"AutoComp-Minimal-N2-C/train.jsonl": json.dumps(COLORS)}, "minimal_color_2",
+                  {"minimal_color_2_swap": [1], "minimal_color_2_confusion": [0]}),
     "cc_neg": ({"ccneg.jsonl": json.dumps({"image": "a.png", "caption": "x", "negative": "y"})}, "", {"accuracy": [1]}),
     "fg_ovd": ({"color.json": PARTS}, "color", {"color": [1]}),
-    "aro": (
-        {"visual_genome_relation.json": [REGION], "coco_order.json": [SHUFFLED]},
-        "visual_genome_relation,coco_order",
-        {"visual_genome_relation": [0], "coco_order": [1]},
-    ),
-    "spec": (
-        {"count/image2text.json": CHOICES, "count/text2image.json": OF_IMAGES},
-        "count",
-        {"count_i2t": [1, 0], "count_t2i": [1, 0]},
-    ),
+    "aro": ({"visual_genome_relation.json": [REGION], "coco_order.json": [SHUFFLED]},
+            "visual_genome_relation,coco_order", {"visual_genome_relation": [0], "coco_order": [1]}),
+    "spec": ({"count/image2text.json": CHOICES, "count/text2image.json": OF_IMAGES}, "count",
+             {"count_i2t": [1, 0], "count_t2i": [1, 0]}),
     "negbench": ({"COCO_val_mcq_llama3.1_rephrased.csv": NEGATED}, "coco_mcq", {"coco_mcq": [1, 0]}),
     "whatsup": ({"coco_qa_one_obj.json": [[1, "x", "y"]]}, "COCO_QA_one_obj", {"COCO_QA_one_obj": [1]}),
     "imagecode": ({"valid_data.json": {"video_1": {"0": "x", "3": "y"}}}, "", {"video": [1, 0]}),
-}
+}  # fmt: skip
 
 DESCRIBED = {"example_id": "a", "split": "test", "image_file": "a.jpg", "description": "x"}
 OFFICIAL: dict[str, tuple[dict[str, Any], str]] = {

@@ -77,10 +77,8 @@ def test_pairs_of_attributes_that_are_rare(dump, score):
 
 
 def test_shuffles_that_give_the_caption_back(dump, score):
-    dump(
-        "aro/coco_order.json",
-        [order("good", "go od", "bad"), order("good", "Good", "good"), order("bad", "bad ", "good")],
-    )
+    rows = [order("good", "go od", "bad"), order("good", "Good", "good"), order("bad", "bad ", "good")]
+    dump("aro/coco_order.json", rows)
     result = score(split="coco_order")
     assert result.items["coco_order"].ids == ("0", "2") and result.items["coco_order"].values.tolist() == [1, 0]
     counts = {name: result.counts[name] for name in ("records", "scored", "foil_is_caption", "without_foil")}
@@ -88,10 +86,8 @@ def test_shuffles_that_give_the_caption_back(dump, score):
 
 
 def test_a_picture_that_is_missing_leaves_the_balance(dump, folder, embeddings):
-    dump(
-        "aro/visual_genome_relation.json",
-        [relation(), relation("under") | {"image_path": "gone.jpg"}, relation("under", WRONG)],
-    )
+    rows = [relation(), relation("under") | {"image_path": "gone.jpg"}, relation("under", WRONG)]
+    dump("aro/visual_genome_relation.json", rows)
     benchmark = aro.load(folder, split="visual_genome_relation")
     at, gone = f"{folder}/images/1.jpg#box=1,2,3,4", f"{folder}/images/gone.jpg#box=1,2,3,4"
     result = benchmark.score(embeddings({at: [1, 0]}, TEXTS, {gone: "missing"}))

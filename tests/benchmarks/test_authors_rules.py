@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from compclip.benchmarks import _choice, bivlc, half_truths, vismin
+from compclip.benchmarks import bivlc, vismin
 from compclip.evaluate import metrics
 
 SOME = st.integers(0, 3).map(float)  # so that ties are common
@@ -46,20 +46,3 @@ def test_vismin_s_metric(scores_22):
         relations = (relation.split(" > ") for relation in vismin.STRAIGHT[name].split(" & "))
         values = [[scores_22[int(cell[1]), int(cell[4])] for cell in pair] for pair in relations]
         assert bool(outcome[0]) == all(a > b for a, b in values)
-
-
-@given(scores(3, 6))
-def test_half_truths_two_rates(scores_3N):
-    result = half_truths.outcomes(*scores_3N)
-    assert result[""].tolist() == [float(short > half) for short, half, _ in scores_3N.T]
-    assert result["_ordered"].tolist() == [float(full > short > half) for short, half, full in scores_3N.T]
-
-
-@given(scores(4), st.integers(0, 3))
-def test_negbench_s_first_of_the_best(scores_4, answer):
-    """`argmax` over the captions in the table's order; ours stands in front, `answer` wrong ones ahead of it."""
-    ours = np.array(_choice.match_first(scores_4.tolist(), answer))
-    right, tied = _choice.decide(ours, np.array([4]), np.array([answer]), first=True)
-    assert bool(right[0]) == (int(np.argmax(scores_4)) == answer)
-    strict, _ = _choice.decide(ours, np.array([4]), np.array([answer]))
-    assert bool(strict[0]) == (right[0] and not tied[0])

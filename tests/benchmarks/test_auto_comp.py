@@ -1,14 +1,10 @@
 """Auto-Comp: captions whose words are exchanged or repeated by the authors' rules."""
 
-import io
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import auto_comp
+from tests.benchmarks import picture_tables
 
 COLORS = "a red chair, and an orange lamp on a white background."
 PLACES = "A hat is under a bus, which is above a cup on a white background."
@@ -35,28 +31,19 @@ def test_confused_texts_repeat_words():
     assert "a blue Chair and a blue Chair" in texts and "a blue Chair and a red Lamp" not in texts
 
 
-def picture(colour: str) -> dict:
-    raw = io.BytesIO()
-    Image.new("RGB", (4, 4), colour).save(raw, "PNG")
-    return {"bytes": raw.getvalue(), "path": None}
-
-
 @pytest.fixture
 def write(tmp_path):
     def write_table(name, **columns):
         row = {"num_objects": 2, "objects": ["Chair", "Lamp"], "colors": ["red", "orange"]} | columns
-        struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-        schema = pa.schema([(k, struct if k.endswith("image") else pa.infer_type([v])) for k, v in row.items()])
-        folder = tmp_path / "a" / auto_comp.SETS[name] / "data"
-        folder.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist([row], schema), folder / "train-00000-of-00001.parquet")
+        file = tmp_path / "a" / auto_comp.SETS[name] / "data/train-00000-of-00001.parquet"
+        picture_tables.write(file, [row])
         return tmp_path / "a"
 
     return write_table
 
 
 def test_the_hubs_tables(write, embeddings):
-    folder = write("minimal_color_2", caption=COLORS, image=picture("red"))
+    folder = write("minimal_color_2", caption=COLORS, image=picture_tables.cell("red"))
     swap, confusion = auto_comp.load(folder, folder).records
     assert (swap.subset, swap.ahead, len(swap.texts)) == ("minimal_color_2_swap", 0, 2) and swap.texts[0] == COLORS
     assert confusion.texts[0] == "a red Chair, and an orange Lamp on a white background." and confusion.ahead == 4
@@ -66,28 +53,29 @@ def test_the_hubs_tables(write, embeddings):
     assert metrics == {"minimal_color_2_swap": 1.0, "minimal_color_2_confusion": 0.0}
 
 
-def test_no_set_and_a_row_without_words(write, tmp_path):
+def test_no_set(tmp_path):
     with pytest.raises(UserError, match="none of AutoComp-Minimal-N2-C, .* is there"):
         auto_comp.load(tmp_path)
-    folder = write("minimal_color_2", caption=COLORS, image=picture("red"), colors=[])
-    with pytest.raises(UserError, match=r"record 0: colors are \[\], not 2 words"):
-        auto_comp.load(folder, folder)
 
 
-def test_more_words_than_the_set_has(write):
+THREE = {"num_objects": 3, "objects": ["Hat", "Bus", "Cup"], "relations": ["under"] * 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "words"),
+    [("minimal_color_2", {"colors": []}, r"colors are \[\]"), ("minimal_color_2", {"objects": ["Chair"] * 3}, "objects are .*"),
+     ("minimal_position_3", THREE, "relations are .*")],
+)  # fmt: skip
+def test_more_or_fewer_words_than_the_set_has(write, name, columns, words):
     """The choices among thirty things would be without end (30 ** 30): refused before any is made."""
-    folder = write("minimal_color_2", caption=COLORS, image=picture("red"), objects=["Chair"] * 3)
-    with pytest.raises(UserError, match="record 0: objects are .*, not 2 words"):
-        auto_comp.load(folder, folder)
-    folder = write("minimal_position_3", caption=PLACES, image=picture("red"), num_objects=3,
-                   objects=["Hat", "Bus", "Cup"], relations=["under"] * 3)  # fmt: skip
-    with pytest.raises(UserError, match="record 0: relations are .*, not 2 words"):
-        auto_comp.load(folder, folder, "minimal_position_3")
+    folder = write(name, caption=COLORS, image=picture_tables.cell("red"), **columns)
+    with pytest.raises(UserError, match=f"record 0: {words}, not 2 words"):
+        auto_comp.load(folder, folder, name)
 
 
 def test_a_paired_set_under_the_names_of_two(write):
     both = {"minimal_caption": COLORS, "contextual_caption": "In a room, a red chair and an orange lamp."}
-    pictures = {f"{source}_image": picture(colour) for source, colour in (("minimal", "red"), ("contextual", "blue"))}
+    pictures = {f"{source}_image": picture_tables.cell("red") for source in ("minimal", "contextual")}
     write("minimal_color_2", **both, **pictures)
     folder = write("contextual_color_2", **both, **pictures)
     assert {record.texts[0] for record in auto_comp.load(folder, folder).records if "swap" in record.subset} == {

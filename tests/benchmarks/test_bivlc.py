@@ -1,7 +1,5 @@
 """BiVLC: the hub's columns, seven outcomes, and the pools by type and over all."""
 
-import json
-
 import pytest
 
 from compclip.benchmarks import bivlc
@@ -16,7 +14,7 @@ def row(number: int, kind: str, **overrides) -> dict:
 def folder(dump, picture):
     picture("b/images/0.jpg")
     rows = [row(0, "add"), row(1, "replace"), row(2, "replace")]
-    return dump("b/test.jsonl", "\n".join(map(json.dumps, rows))).parent
+    return dump("b/test.jsonl", rows).parent
 
 
 def test_seven_outcomes(folder, embeddings):

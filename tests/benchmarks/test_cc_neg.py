@@ -1,7 +1,5 @@
 """CC-Neg: captions against negated ones, the end of the list for evaluation."""
 
-import json
-
 import pytest
 
 from compclip.benchmarks import cc_neg
@@ -12,7 +10,7 @@ ROWS = [{"image": f"x/{n}.jpg", "caption": f"c{n}", "negative": f"no, c{n}"} for
 @pytest.fixture
 def folder(dump, monkeypatch):
     monkeypatch.setattr(cc_neg, "HELD_OUT", 2)
-    return dump("c/ccneg.jsonl", "\n".join(map(json.dumps, ROWS))).parent
+    return dump("c/ccneg.jsonl", ROWS).parent
 
 
 def texts(folder, split=""):

@@ -46,9 +46,8 @@ SCORES = {  # of the match and the others: how many of these stand ahead; right;
 def test_scores_decide_by_hand():
     """All records in one go, as they are scored, so that none takes its neighbour's candidates."""
     scores_S = np.concatenate([scores for scores, *_ in SCORES.values()])
-    length_N, ahead_N = (
-        np.array(column) for column in zip(*[(len(s), a) for s, a, *_ in SCORES.values()], strict=True)
-    )
+    length_N = np.array([len(scores) for scores, *_ in SCORES.values()])
+    ahead_N = np.array([ahead for _, ahead, *_ in SCORES.values()])
     for first, column_index in ((False, 2), (True, 3)):
         right_N, tied_N = _choice.decide(scores_S, length_N, ahead_N, first)
         result = dict(zip(SCORES, zip(right_N.tolist(), tied_N.tolist(), strict=True), strict=True))
@@ -75,11 +74,8 @@ def test_ties_go_to_the_first_unless_the_authors_compare_strictly(embeddings):
                Record("a", "2", ("i0",), ("t0", "t1")), Record("a", "3", ("i0",), ("t1", "t0"))]  # fmt: skip
     wrong = embeddings(IMAGES, TEXTS)
     first = replace(wrong, ties="first")
-    for embedded, strict, values in (
-        (wrong, False, [0, 0, 1, 0]),
-        (first, False, [1, 0, 1, 0]),
-        (first, True, [0, 0, 1, 0]),
-    ):
+    cases = ((wrong, False, [0, 0, 1, 0]), (first, False, [1, 0, 1, 0]), (first, True, [0, 0, 1, 0]))
+    for embedded, strict, values in cases:
         result = _choice.choose(records, embedded, strict)["a"]
         assert result.values.tolist() == values and result.tied == ("0", "1")
 

@@ -46,18 +46,15 @@ def test_three_scores_and_their_means_over_five_data_sets(dump, scored):
 def test_text_and_image_score_differ(dump, scored):
     sample = {"image0": "eqbensd/y.png", "image1": "eqbensd/z.png", "caption0": "y", "caption1": "x"}
     result = scored(dump(SUBSET, [sample, {**sample, "image1": "eqbensd/x.png", "caption1": "z"}]))
-    assert result.items["eqbensd_text"].values.tolist() == [0, 1]  # z.png is nearer to y (0.8) than to its own x (0.6)
-    assert result.items["eqbensd_image"].values.tolist() == [
-        1,
-        0,
-    ]  # z is nearer to y.png (0.8) than to its own x.png (0.6)
+    # z.png is nearer to y (0.8) than to its own x (0.6), and z to y.png than to its own x.png
+    assert result.items["eqbensd_text"].values.tolist() == [0, 1]
+    assert result.items["eqbensd_image"].values.tolist() == [1, 0]
     assert result.items["eqbensd_group"].values.tolist() == [0, 0]
 
 
 def test_the_shuffled_file_gives_whole_samples_in_their_order(dump, scored):
-    records = [
-        crossed("eqbensd", n, i, c, second) for n, second in ((9, "z"), (4, "y")) for i in (1, 0) for c in (1, 0)
-    ]
+    places = [(i, c) for i in (1, 0) for c in (1, 0)]
+    records = [crossed("eqbensd", n, i, c, second) for n, second in ((9, "z"), (4, "y")) for i, c in places]
     file = dump(FULL, records)
     assert [record.id for record in eqben.load(file.parent).records] == ["4", "9"]
     first = eqben.load(file).records[0]

@@ -14,7 +14,11 @@ from compclip.evaluate.benchmark import Benchmark
 from compclip.evaluate.benchmark_module import load_module
 from compclip.runs.item_outcomes import COMPOSITION, KINDS, Items
 
-NAMES = plugins.list_plugins(plugins.BENCHMARKS)
+
+@pytest.fixture(params=plugins.list_plugins(plugins.BENCHMARKS))
+def module(request):
+    """Each of them."""
+    return plugins.load_plugin(plugins.BENCHMARKS, request.param)
 
 
 def benchmark_calls(module):
@@ -23,19 +27,15 @@ def benchmark_calls(module):
     return [call for call in calls if getattr(call.func, "id", "") == "Benchmark"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_declares_what_it_measures(name):
+def test_it_declares_what_it_measures(module):
     """With a kind that the report knows."""
-    module = plugins.load_plugin(plugins.BENCHMARKS, name)
     (call,) = benchmark_calls(module)
     (kind,) = [word.value.id for word in call.keywords if word.arg == "kind"]
     assert getattr(module, kind) in KINDS
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_is_loaded_from_a_path_with_pictures_and_a_split(name):
+def test_it_is_loaded_from_a_path_with_pictures_and_a_split(module):
     """The three arguments that params.yaml gives, and its own options where it has any; these check themselves."""
-    module = plugins.load_plugin(plugins.BENCHMARKS, name)
     options_parameter = ["options"] if hasattr(module, "Config") else []
     assert list(inspect.signature(module.load).parameters) == ["path", "images", "split", *options_parameter]
     if options_parameter:
@@ -43,33 +43,27 @@ def test_it_is_loaded_from_a_path_with_pictures_and_a_split(name):
     assert inspect.getdoc(module) and inspect.getdoc(module.load)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_says_where_it_is_from_and_what_was_compared_with_the_authors_code(name):
+def test_it_says_where_it_is_from_and_what_was_compared_with_the_authors_code(module):
     """So that nobody takes for checked what was not."""
-    documentation = " ".join(inspect.getdoc(plugins.load_plugin(plugins.BENCHMARKS, name)).split())
+    documentation = " ".join(inspect.getdoc(module).split())
     for word in ("Source: ", "Compared", "Not compared: "):
-        assert word in documentation, f"benchmarks/{name}.py: its first lines lack {word!r}; see CONTRIBUTING.md"
-    assert re.search("MIT|CC BY|Apache|BSD|[Ll]icence", documentation), f"benchmarks/{name}.py: names no licence"
+        assert word in documentation, f"{module.__name__}: its first lines lack {word!r}; see CONTRIBUTING.md"
+    assert re.search("MIT|CC BY|Apache|BSD|[Ll]icence", documentation), f"{module.__name__}: names no licence"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_declares_its_metrics(name):
+def test_it_declares_its_metrics(module):
     """Each once, its means and what they are made of among them."""
-    module = plugins.load_plugin(plugins.BENCHMARKS, name)
-    assert module.METRICS, f"benchmarks/{name}.py: METRICS is empty"
-    assert len(set(module.METRICS)) == len(module.METRICS), f"benchmarks/{name}.py: METRICS has one twice"
+    assert module.METRICS and len(set(module.METRICS)) == len(module.METRICS)
     for mean, members in getattr(module, "MEANS", {}).items():
         assert {mean, *members} <= set(module.METRICS)
 
 
 @pytest.mark.parametrize(
     ("hooks", "fault"),
-    [
-        ({"HEADLINES": ("a",)}, "unknown hook 'HEADLINES'; did you mean 'HEADLINE'"),
-        ({"HEADLINE": ("a",), "config": None}, "unknown hook 'config'; did you mean 'Config'"),
-        ({"HEADLINE": ("c",)}, "HEADLINE: unknown metric 'c'"),
-    ],
-)
+    [({"HEADLINES": ("a",)}, "unknown hook 'HEADLINES'; did you mean 'HEADLINE'"),
+     ({"HEADLINE": ("a",), "config": None}, "unknown hook 'config'; did you mean 'Config'"),
+     ({"HEADLINE": ("c",)}, "HEADLINE: unknown metric 'c'")],
+)  # fmt: skip
 def test_a_misspelt_hook_and_an_unknown_headline_are_refused(monkeypatch, hooks, fault):
     module = SimpleNamespace(METRICS=("a", "b"), load=lambda path, images, split: None, **hooks)
     monkeypatch.setattr(plugins, "load_plugin", lambda *_: module)
@@ -87,14 +81,11 @@ def test_a_headline_that_was_not_measured_is_none():
 def benchmark(**declarations):
     """A benchmark of two metrics, one of them in a group."""
     items = {"a": Items(("1", "2"), np.array([1.0, 0.0]), "all"), "b": Items(("1",), np.array([0.5]))}
-    return Benchmark(
-        (), (), lambda records, embeddings: items, groups={"all": {"rare": frozenset({"1"})}}, **declarations
-    )
+    groups = {"all": {"rare": frozenset({"1"})}}
+    return Benchmark((), (), lambda records, embeddings: items, groups=groups, **declarations)
 
 
-def test_a_kind_must_be_given_and_known():
-    with pytest.raises(TypeError, match="kind"):
-        benchmark()
+def test_a_kind_must_be_known():
     with pytest.raises(UserError, match="unknown kind 'composing'; did you mean 'composition'"):
         benchmark(kind="composing")
 

@@ -32,7 +32,5 @@ def test_the_mean_of_both_photographs(folder, embeddings):
     benchmark = nlvr2.load(folder)
     for heights, right in (((4, 0, 1, 1), 1.0), ((2, 0, 1, 2), 0.0), ((1, 1, 2, 0), 0.0)):
         vectors = {picture: [height, 1] for picture, height in zip(benchmark.images, heights, strict=True)}
-        assert benchmark.score(embeddings(vectors, {"two dogs": [1, 0]})).metrics == {
-            "pairs": right,
-            "all_pairs": right,
-        }
+        result = benchmark.score(embeddings(vectors, {"two dogs": [1, 0]}))
+        assert result.metrics == {"pairs": right, "all_pairs": right}

@@ -1,12 +1,8 @@
 """Tables with pictures inside: read in place, opened by reference, damaged ones in one line."""
 
-import io
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _tables, coco_counterfactuals, winoground
@@ -14,31 +10,18 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import benchmark, benchmark_module, result_store
 from compclip.evaluate.benchmark import parse_reference
-
-PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
-def picture(colour: str) -> dict:
-    raw = io.BytesIO()
-    Image.new("RGB", (8, 8), colour).save(raw, "PNG")
-    return {"bytes": raw.getvalue(), "path": f"{colour}.png"}
+from tests.benchmarks import picture_tables
 
 
-def row(key: int, colour_0: str = "red", colour_1: str = "blue") -> dict:
-    return {"id": key, "image_0": picture(colour_0), "image_1": picture(colour_1), "caption_0": f"x{key}", "caption_1": "y",
-            "tag": "Adjective"}  # fmt: skip
-
-
-SCHEMA = pa.schema([("id", pa.int32()), ("image_0", PICTURE), ("image_1", PICTURE), ("caption_0", pa.string()),
-                    ("caption_1", pa.string()), ("tag", pa.string())])  # fmt: skip
+def row(key: int, *colours: str) -> dict:
+    cells = {f"image_{i}": picture_tables.cell(colour, f"{colour}.png") for i, colour in enumerate(colours)}
+    return {"id": key, **cells, "caption_0": f"x{key}", "caption_1": "y", "tag": "Adjective"}
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = tmp_path / "w/data/test-00000-of-00001.parquet"
-    path.parent.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist([row(7), row(8, "green", "red")], SCHEMA), path, row_group_size=1)
-    return path
+    rows = [row(7, "red", "blue"), row(8, "green", "red")]
+    return picture_tables.write(tmp_path / "w/data/test-00000-of-00001.parquet", rows, row_group_size=1)
 
 
 def colour(ref: str) -> tuple:
@@ -55,12 +38,10 @@ def test_rows_have_references_to_pictures_inside_of_the_table(table):
 
 
 def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
-    path = tmp_path / "t.parquet"
-    rows = [row(0), row(1), {**row(2), "image_1": None}]
-    rows[0]["image_0"] = {"bytes": None, "path": "a.png"}
-    rows[1]["image_0"] = {"bytes": b"", "path": None}
-    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
-    result = _tables.read_rows(path)
+    whole = row(0, "red", "blue")
+    named, empty = {"bytes": None, "path": "a.png"}, {"bytes": b"", "path": None}
+    rows = [whole | {"image_0": named}, whole | {"image_0": empty}, whole | {"image_1": None}]
+    result = _tables.read_rows(picture_tables.write(tmp_path / "t.parquet", rows))
     assert _tables.named_picture(Path("images"), result[0]["image_0"], ".png") == "images/a.png"
     for name in (result[1]["image_0"], result[2]["image_1"]):
         with pytest.raises(images.ImageError) as error:
@@ -89,26 +70,17 @@ def test_what_a_training_set_shares_with_pictures_in_a_table(table, tmp_path, mo
     result_store.write_census(SafeName("w", "benchmark"), Section("winoground", str(table.parent), "images"))
     benchmark_images = benchmark_overlap.read_benchmark_images(Path("data/benchmarks/w.arrow"))
     alone = tmp_path / "red.png"
-    alone.write_bytes(picture("red")["bytes"])
-    assert (
-        benchmark_overlap._read_identity(str(alone)).sha256 in benchmark_images.sha256s
-        and len(benchmark_images.sha256s) == 3
-    )
-    assert (
-        benchmark_overlap._read_identity(str(alone)).bytes in benchmark_images.bytes and not benchmark_images.coco_ids
-    )
+    alone.write_bytes(picture_tables.cell("red")["bytes"])
+    identity = benchmark_overlap._read_identity(str(alone))
+    assert identity.sha256 in benchmark_images.sha256s and len(benchmark_images.sha256s) == 3
+    assert identity.bytes in benchmark_images.bytes and not benchmark_images.coco_ids
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda raw: raw[:-9], r"test-.*.parquet: cannot be read as parquet"),
-        (lambda raw: raw[:60] + b"\xff" * 40 + raw[100:], r"test-.*.parquet: cannot be read as parquet"),
-        (lambda raw: b"", r"test-.*.parquet: cannot be read as parquet"),
-    ],
-)
-def test_damaged_tables(table, tmp_path, damage, message):
-    table.write_bytes(damage(table.read_bytes()))
-    with pytest.raises(UserError, match=message) as error:
-        _tables.read_rows(table)
-    assert "\n" not in str(error.value)
+def test_damaged_tables(table):
+    """Cut short, with bytes changed, and empty."""
+    raw = table.read_bytes()
+    for damaged in (raw[:-9], raw[:60] + b"\xff" * 40 + raw[100:], b""):
+        table.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"test-.*.parquet: cannot be read as parquet") as error:
+            _tables.read_rows(table)
+        assert "\n" not in str(error.value)

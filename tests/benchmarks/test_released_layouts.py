@@ -1,17 +1,14 @@
 """Trees in which others keep the same pictures and captions: the same records, with every picture found."""
 
-import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import docci, imageinwords, negbench, sharegpt4v, urban1k
 from compclip.evaluate import benchmark_module
+from tests.benchmarks import picture_tables
 from tests.benchmarks.official_files import table
-from tests.data import tar_files
 
 
 def flair(*rows: tuple[int, str, str]) -> dict:
@@ -40,11 +37,7 @@ def docci_images(picture):
 @pytest.mark.parametrize("path", ["d", "d/annotations", "d/annotations/test_annotations.json"])
 def test_flairs_tree_of_docci(dump, docci_images, tmp_path, path):
     """annotations/test_annotations.json beside images/, whichever of them is named."""
-    sentences = [
-        (0, "test_00000.jpg", "A toilet"),
-        (0, "test_00000.jpg", "Towels hang"),
-        (1, "test_00001.jpg", "A cat"),
-    ]
+    sentences = [(i, f"test_0000{i}.jpg", text) for i, text in ((0, "A toilet"), (0, "Towels hang"), (1, "A cat"))]
     dump("d/annotations/test_annotations.json", flair(*sentences))
     benchmark = docci.load(tmp_path / path)
     assert [record.texts for record in benchmark.records] == TEXTS and all_there(benchmark)
@@ -66,13 +59,10 @@ def test_the_hubs_csv_of_docci(dump, docci_images, tmp_path, name):
 
 def test_the_hubs_tables_of_docci(tmp_path):
     """As `load_dataset("google/docci")` has them: image, example_id, description, a table a split."""
-    struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     for split in ("train", "test"):
-        rows = [{"image": {"bytes": tar_files.picture(8, 8, "PNG", 9), "path": None}, "example_id": key, "description": d}
-                for key, row_split, d in ROWS if row_split == split]  # fmt: skip
-        schema = pa.schema([("image", struct), ("example_id", pa.string()), ("description", pa.string())])
-        (tmp_path / "d/data").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / f"d/data/{split}-00000-of-00001.parquet")
+        rows = [{"image": picture_tables.cell("red"), "example_id": key, "description": text}
+                for key, row_split, text in ROWS if row_split == split]  # fmt: skip
+        picture_tables.write(tmp_path / f"d/data/{split}-00000-of-00001.parquet", rows)
     benchmark = docci.load(tmp_path / "d", tmp_path / "d")
     assert [record.texts for record in benchmark.records] == TEXTS and all_there(benchmark)
     assert [record.id for record in docci.load(tmp_path / "d", tmp_path / "d", "train").records] == ["train_00000"]
@@ -98,7 +88,7 @@ def test_sentences_of_one_or_two_characters_are_left_out(dump):
     """As FLAIR's file leaves out twelve: what is left of an abbreviation or a quotation mark behind a full stop."""
     lines = [{"image/key": "a", "IIW": 'A sign says "STOP." It is red. H.P. sauce.'}, {"image/key": "b", "IIW": "A.B."}]
     for name in imageinwords.SETS:
-        folder = dump(f"w/{name}/data.jsonl", "\n".join(map(json.dumps, lines))).parent.parent
+        folder = dump(f"w/{name}/data.jsonl", lines).parent.parent
     benchmark = imageinwords.load(folder, split="IIW-400")
     assert [record.texts for record in benchmark.records] == [('A sign says "STOP', '" It is red', "sauce")]
     assert benchmark.dropped == {"image_without_caption": 1, "short_sentence": 4}

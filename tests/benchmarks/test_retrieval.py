@@ -1,9 +1,5 @@
 """Retrieval: six formats, recall both ways, ties, dropped captions and images."""
 
-import json
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
@@ -12,6 +8,7 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.data import images
 from compclip.evaluate import benchmark_module
 from compclip.evaluate.benchmark import parse_reference
+from tests.benchmarks import official_files, picture_tables
 from tests.data import tar_files
 
 KARPATHY = {
@@ -51,26 +48,22 @@ def test_karpathy_images_lie_in_filepath_where_there_is_such_a_folder(dump, pict
     assert load_section(dump("r/dataset_coco.json", {"images": [row]})).images == [str(flat)]
 
 
-TABLES = {
-    "csv": lambda file, rows: file.write_text("filepath,title\n" + "".join(f"{n},{c}\n" for n, c, _ in rows)),
-    "jsonl": lambda file, rows: file.write_text(
-        "".join(json.dumps({"image": n, "text": c}) + "\n" for n, c, _ in rows)
-    ),
-    "parquet": lambda file, rows: pq.write_table(
-        pa.Table.from_pylist([{"image": {"bytes": raw, "path": n}, "caption": c} for n, c, raw in rows]), file
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", TABLES)
-def test_tables_of_one_s_own(tmp_path, picture, kind):
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_tables_of_one_s_own(tmp_path, dump, picture, kind):
     """As a source reads them: rows of one picture are one record, also where its bytes are inside the table."""
-    a, b = picture("r/images/a.png").read_bytes(), picture("r/images/b.png", "blue").read_bytes()
-    file = tmp_path / "r" / f"test.{kind}"
-    TABLES[kind](file, [("a.png", "a1", a), ("b.png", "b1", b), ("a.png", "a2", a)])
+    picture("r/images/a.png")
+    picture("r/images/b.png", "blue")
+    captions = [("a.png", "a1"), ("b.png", "b1"), ("a.png", "a2")]
+    if kind == "csv":
+        file = dump("r/test.csv", official_files.table(("filepath", "title"), *captions))
+    elif kind == "jsonl":
+        file = dump("r/test.jsonl", [{"image": name, "text": caption} for name, caption in captions])
+    else:
+        colours = {"a.png": "red", "b.png": "blue"}
+        rows = [{"image": picture_tables.cell(colours[name], name), "caption": caption} for name, caption in captions]
+        file = picture_tables.write(tmp_path / "r/test.parquet", rows)
     images_folder = file.parent if kind == "parquet" else file.parent / "images"
-    section = Section("retrieval", str(file), str(images_folder))
-    read = benchmark_module.load_benchmark("x", section)
+    read = benchmark_module.load_benchmark("x", Section("retrieval", str(file), str(images_folder)))
     assert [(record.id, record.texts) for record in read.records] == [("a", ("a1", "a2")), ("b", ("b1",))]
     assert [images.load_image(parse_reference(ref)[0]).getpixel((0, 0))[2] for ref in read.images] == [0, 255]
     assert benchmark_module.count_benchmark(read)["missing_images"] == 0
@@ -80,12 +73,8 @@ def test_a_damaged_row_of_a_table_is_an_error(dump, picture):
     """Without it the gallery is another; options name other columns."""
     picture("r/images/a.png")
     file = dump("r/test.csv", "place,what\na.png,a1\na.png\n")
-    section = Section(
-        "retrieval",
-        str(file),
-        str(file.parent / "images"),
-        options={"layout": {"picture": "place", "captions": "what"}},
-    )
+    options = {"layout": {"picture": "place", "captions": "what"}}
+    section = Section("retrieval", str(file), str(file.parent / "images"), options=options)
     with pytest.raises(UserError, match="1 damaged rows .*line 3.*repair them"):
         benchmark_module.load_benchmark("x", section)
 
@@ -144,9 +133,8 @@ def test_clip_benchmarks_tars_of_captions(tmp_path):
     lines = "a1\na2, \u00fc\n".encode()
     members = [("s0.jpg", raw), ("s0.txt", lines), ("s1.jpg", raw), ("s2.jpg", raw), ("s2.txt", b" ")]
     tar = tar_files.write(tmp_path / "wds/test/0.tar", members)
-    benchmark = benchmark_module.load_benchmark(
-        "x", Section("retrieval", str(tmp_path / "wds"), str(tmp_path / "wds"), "test")
-    )
+    section = Section("retrieval", str(tmp_path / "wds"), str(tmp_path / "wds"), "test")
+    benchmark = benchmark_module.load_benchmark("x", section)
     assert [(record.id, record.texts) for record in benchmark.records] == [("0/s0", ("a1", "a2, \u00fc"))]
     assert benchmark.dropped == {"no_captions": 1, "empty_caption": 1, "image_without_caption": 1}
     assert images.load_image(parse_reference(benchmark.images[0])[0]).size == (8, 8) and benchmark.files == ()
@@ -167,18 +155,11 @@ def test_flickr8ks_token_file(dump):
     assert len(retrieval.load(file, split="Flickr_8k.testImages.txt")) == 1
 
 
-LONG = "word " * 40
-
-
 @pytest.mark.parametrize(
     ("caption", "cleaned"),
-    [
-        ("A man's dog; it (Rex) runs, fast.", "a man's dog it rex runs, fast"),
-        (LONG, " ".join(["word"] * 30)),
-        ('"Stop!" ~ #1 * a:b', "stop 1 a b"),
-        ("well-known? yes/no", "well-known? yes/no"),
-    ],
-)
+    [("A man's dog; it (Rex) runs, fast.", "a man's dog it rex runs, fast"), ("word " * 40, " ".join(["word"] * 30)),
+     ('"Stop!" ~ #1 * a:b', "stop 1 a b"), ("well-known? yes/no", "well-known? yes/no")],
+)  # fmt: skip
 def test_captions_as_clic_prepares_them(dump, caption, cleaned):
     file = dump("r/x.json", [{"image": "a.png", "caption": [caption]}])
     assert retrieval.load(file, options=retrieval.Config("clic")).texts == [cleaned]
@@ -207,33 +188,20 @@ def test_an_unreadable_image_takes_its_captions_along(dump, embeddings):
     assert benchmark.score(embeddings({}, {"a1": [1]}, {a: "missing", b: "missing"})).metrics == {}
 
 
-OF_NO_SPLIT = {"file_name": "a"}
 DAMAGED = [  # what must be named
-    ("x.json", {"images": [OF_NO_SPLIT]}, "x.json"),
+    ("x.json", {"images": [{"file_name": "a"}]}, "x.json"),
     ("x.json", {"images": [{"id": 1}], "annotations": []}, "record 1.*'file_name'"),
     ("x.json", {"images": [], "annotations": [{"image_id": 1}]}, "annotation 0.*'caption'"),
     ("x.json", {"pictures": []}, "'images'"),
-    ("x.json", {"images": [3]}, "record 0.*int"),
-    ("x.json", {"images": [3], "annotations": []}, "image 0.*int"),
-    ("x.json", {"images": [], "annotations": None}, "'annotations' is None"),
     ("x.json", {"images": [{**KARPATHY["images"][0], "filepath": 5}]}, "record a.png.*'filepath' is 5"),
-    ("x.json", [{"image": "a.png"}], "record 0.*'caption'"),
-    ("x.json", [{"image": "a.png", "caption": [3]}], "record 0.*'caption'"),
-    ("x.json", [], "x.json"),
-    ("x.json", 3, "x.json"),
+    ("x.json", [{"image": "a.png"}], "record 0.*'caption'"), ("x.json", 3, "x.json"),
     ("y.json", {**COCO, "images": [*COCO["images"], {"id": "7", "file_name": "z.png"}]}, "'7'"),
-    ("x_karpathy.txt", "h\na.jpg,x\ny", "x_karpathy.txt: line 3"),
-    ("x_karpathy.txt", "h\n", "x_karpathy.txt"),
-    ("x.token.txt", "a.jpg#0 x", "x.token.txt: line 1"),
-    ("x.token.txt", "a.jpg\tx", "x.token.txt: line 1"),
-    ("x.token", "\n", "x.token"),
-    ("x.txt", "", "'image,caption'.*''"),
-    ("x.txt", "file,text\n", "'image,caption'.*'file,text'"),
+    ("x_karpathy.txt", "h\na.jpg,x\ny", "x_karpathy.txt: line 3"), ("x_karpathy.txt", "h\n", "x_karpathy.txt"),
+    ("x.token.txt", "a.jpg\tx", "x.token.txt: line 1"), ("x.txt", "file,text\n", "'image,caption'.*'file,text'"),
     ("x.txt", "image,caption\na.png\n", "line 2"),
     ("x.txt", 'image,caption\na.jpg,"A man\nb.jpg,a dog\nc.jpg,a cat', "line 2.*quotes"),
     ("x.txt", 'image,caption\na.jpg,ok\nb.jpg,"two\nlines"\n', "line 3.*quotes"),
-    ("x.txt", 'image,caption\na.jpg,"A" man\n', "line 2"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content", "names"), DAMAGED)

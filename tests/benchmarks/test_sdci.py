@@ -26,14 +26,12 @@ def mask(idx, left, top, right, bottom, **fields):
 
 def described(name: str, **fields):
     part_key = f"m-{name}-sc"
+    base_negatives = {"swaps": [f"nb{name}"], "layout": [f"l{name}"]}
     return {
         "image": f"sa_{name}.jpg",
         "mask_data": {name: mask(int(name), 100, 10, 400, 310), "9": mask(9, 0, 0, 223, 600)},
         "summaries": {"base": [f"b{name}{i}" for i in range(5)], part_key: [f"p{name}"]},
-        "negatives": {
-            "base": {"swaps": [f"nb{name}"], "layout": [f"l{name}"]},
-            part_key: {"swaps": [f"np{name}", "x"]},
-        },
+        "negatives": {"base": base_negatives, part_key: {"swaps": [f"np{name}", "x"]}},
         "clip_scores": {"base": {"swaps_0": 1.0, "layout_0": 2.0}, part_key: {"swaps_0": 3.0, "swaps_1": 3.0}},
     } | fields
 
@@ -105,25 +103,22 @@ def test_scores_that_are_no_numbers_choose_some_text(write):
 
 
 def test_a_mask_that_is_no_picture(write):
+    no_mask = {"1": mask(1, 0, 0, 300, 300, outer_mask="AAAA")}
     with pytest.raises(UserError, match="record 1: field 'outer_mask' is no picture"):
-        sdci.load(write(described("1", mask_data={"1": mask(1, 0, 0, 300, 300, outer_mask="AAAA")})), split="all_swaps")
+        sdci.load(write(described("1", mask_data=no_mask)), split="all_swaps")
 
 
 def make_records(count: int, summary_count: int, seed: int):
     """Records of `summary_count` summaries a part with random vectors, and these vectors."""
     rng = np.random.default_rng(seed)
     part_ND, text_NTD = rng.normal(size=(count, 3)), rng.normal(size=(count, summary_count + 1, 3))
-    records = [
-        Record("all_swaps", str(n), (f"i{n}",), tuple(f"{n}-{t}" for t in range(summary_count + 1)))
-        for n in range(count)
-    ]
+    records = []
+    for n in range(count):
+        texts = tuple(f"{n}-{t}" for t in range(summary_count + 1))
+        records.append(Record("all_swaps", str(n), (f"i{n}",), texts))
     rows = {text: row for row, text in enumerate(text for record in records for text in record.texts)}
-    pictures = {f"i{n}": n for n in range(count)}
-    return (
-        records,
-        Embeddings(part_ND, text_NTD.reshape(-1, 3), pictures, rows, {}),
-        part_ND @ text_NTD.reshape(-1, 3).T,
-    )
+    pictures, text_SD = {f"i{n}": n for n in range(count)}, text_NTD.reshape(-1, 3)
+    return records, Embeddings(part_ND, text_SD, pictures, rows, {}), part_ND @ text_SD.T
 
 
 @pytest.mark.parametrize(("count", "summary_count"), [(1, 1), (8, 1), (19, 1), (11, 5)])
@@ -131,14 +126,12 @@ def test_both_tasks_in_loops(count, summary_count):
     """The worst own summary against the best of the seven others, and against the wrong one."""
     records, embedded, score_NT = make_records(count, summary_count, count)
     items = sdci.evaluate(sdci.number_batches(records), records, embedded)
-    for n in range(count):
-        worst_score = min(score_NT[n, n * (summary_count + 1) + t] for t in range(summary_count))
+    for n, score_MT in enumerate(score_NT.reshape(count, count, summary_count + 1)):
+        worst_score = min(score_MT[n, :summary_count])
         batch = [m for m in range(count) if m // 8 == n // 8 and m != n]
-        foreign_scores = [score_NT[n, m * (summary_count + 1) + t] for m in batch for t in range(summary_count)]
+        foreign_scores = [score_MT[m, t] for m in batch for t in range(summary_count)]
         assert items["all_swaps_match"].values[n] == (worst_score > max(foreign_scores, default=-np.inf))
-        assert items["all_swaps_negative"].values[n] == (
-            worst_score > score_NT[n, n * (summary_count + 1) + summary_count]
-        )
+        assert items["all_swaps_negative"].values[n] == (worst_score > score_MT[n, summary_count])
 
 
 def test_a_missing_part_leaves_the_other_batches_as_they_are():

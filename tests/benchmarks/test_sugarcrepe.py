@@ -60,13 +60,6 @@ def test_groups_give_metrics_counts_and_means(folder, dump, embeddings):
     assert "swap/other" not in result.metrics
 
 
-def test_fingerprint_follows_the_records(folder, dump):
-    fingerprint_before = sugarcrepe.load(folder).fingerprint()
-    assert sugarcrepe.load(folder).fingerprint() == fingerprint_before
-    dump("sc/add_obj.json", {"0": LOST})
-    assert sugarcrepe.load(folder).fingerprint() != fingerprint_before
-
-
 def test_the_official_files(shared_data):
     benchmark = sugarcrepe.load(shared_data / "sugarcrepe", images=shared_data / "coco" / "val2017")
     assert len(benchmark) == 7511

@@ -45,15 +45,11 @@ def test_the_official_files(shared_data):
 
 def test_each_metric_says_how_many_of_its_subset_s_records_were_scored(tmp_path, dump, embeddings):
     """ITT needs the picture, which one of three records of a subset lacks; TOT looks at texts alone, of which one is empty."""
-    rows = [
-        {"id": i, "filename": f"{i}.png", "caption": "p1", "caption2": "p2" if i else "", "negative_caption": "n"}
-        for i in range(4)
-    ]
+    rows = [record(i, "p1", "p2" if i else "", "n", image=f"{i}.png") for i in range(4)]
     dump("a/swap_att.json", rows)
     dump("a/swap_obj.json", rows[1:2])
     benchmark = sugarcrepe_pp.load(tmp_path / "a", images="pictures", split="swap_att,swap_obj")
-    texts = {"p1": [1.0, 0.0], "p2": [0.9, 0.1], "n": [0.0, 1.0]}
-    result = benchmark.score(embeddings({f"pictures/{i}.png": [1.0, 0.0] for i in (0, 1, 2)}, texts))
+    result = benchmark.score(embeddings({f"pictures/{i}.png": [1.0, 0.0, 0.0] for i in (0, 1, 2)}, TEXTS))
     assert result.coverage == {
         "swap_att_itt": (2, 4), "swap_att_tot": (3, 4), "swap_obj_itt": (1, 1), "swap_obj_tot": (1, 1),
     }  # fmt: skip

@@ -24,10 +24,8 @@ def embedded(tmp_path, embeddings):
 
 
 def test_kinds_and_their_mean(write, embedded):
-    folder = write(
-        row(SUBJECT), row(VERB), row(VERB, 2, 1), row(VERB, 2, 1), row(VERB, 1, 3), row(OBJECT, 2, 1), row(OBJECT)
-    )
-    result = svo_probes.load(folder).score(embedded)
+    verbs = (row(VERB), row(VERB, 2, 1), row(VERB, 2, 1), row(VERB, 1, 3))
+    result = svo_probes.load(write(row(SUBJECT), *verbs, row(OBJECT, 2, 1), row(OBJECT))).score(embedded)
     assert (result.metrics["subj_neg"], result.metrics["verb_neg"], result.metrics["obj_neg"]) == (1, 0.25, 0.5)
     assert result.items["verb_neg"].values.tolist() == [1, 0, 0, 0], "the last is a tie, which is wrong"
     assert result.items["verb_neg"].ids == ("1", "2", "3", "4"), "the place in the table"

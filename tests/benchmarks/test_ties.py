@@ -1,17 +1,12 @@
 """Where all scores are equal, each benchmark's rule for ties shows: wrong, or the first candidate's."""
 
-import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from compclip.base import plugins
 from compclip.benchmarks import coco_counterfactuals, crepe, retrieval, zeroshot
-from compclip.config.sections import BenchmarkSection as Section
-from compclip.config.sections import Scoring
-from compclip.evaluate import benchmark_module, score
 from compclip.evaluate.benchmark import Record
 from compclip.evaluate.embeddings import Embeddings
 from tests.benchmarks.official_files import REGION, SHUFFLED, STRICT, TO_THE_FIRST, alike, table
@@ -47,10 +42,11 @@ def test_authors_who_choose_the_first(name, dump):
 
 def test_aro_s_cases_that_a_tie_alone_decides(dump):
     """A caption that is its foil: the authors count it as wrong on Visual Genome, and as right among shuffles."""
-    file = {
-        "visual_genome_relation.json": [REGION, REGION | {"false_caption": "X "}],
-        "coco_order.json": [SHUFFLED, SHUFFLED | {"caption_options": ["x", "x", "x"]}],
-    }
+    relations, orders = (
+        [REGION, REGION | {"false_caption": "X "}],
+        [SHUFFLED, SHUFFLED | {"caption_options": ["x"] * 3}],
+    )
+    file = {"visual_genome_relation.json": relations, "coco_order.json": orders}
     split = "visual_genome_relation,coco_order"
     wrong, first = (scored("aro", file, split, dump, ties) for ties in ("wrong", "first"))
     assert (wrong.counts["records"], wrong.counts["without_foil"], wrong.counts["foil_is_caption"]) == (2, 2, 3)
@@ -73,11 +69,9 @@ def test_crepe_s_rows_whose_foil_is_the_caption(dump):
 def test_retrieval_finds_the_first_of_equals(module, dump):
     """Twelve pictures with a caption each: the first is found first, the tenth among ten, the last two never."""
     dump("a/captions.txt", "\n".join(["image,caption", *(f"{i}.jpg,c{i}" for i in range(12))]))
-    pairs = [
-        {"id": f"p{i}", "image_0": f"a{i}", "image_1": f"b{i}", "caption_0": f"x{i}", "caption_1": f"y{i}"}
-        for i in range(6)
-    ]
-    folder = dump("a/examples.jsonl", "\n".join(map(json.dumps, pairs))).parent
+    pairs = [{"id": f"p{i}", "image_0": f"a{i}", "image_1": f"b{i}", "caption_0": f"x{i}", "caption_1": f"y{i}"}
+             for i in range(6)]  # fmt: skip
+    folder = dump("a/examples.jsonl", pairs).parent
     benchmark = module.load(folder)
     wrong, first = (benchmark.score(alike(benchmark, ties)) for ties in ("wrong", "first"))
     for way in ("i2t", "t2i"):
@@ -101,11 +95,8 @@ def test_classes_of_one_name_are_one(twins):
     result = twins.score(embedded)
     assert result.metrics["top_1"] == pytest.approx(2 / 3) and result.metrics["mean_per_class"] == pytest.approx(2 / 3)
     assert result.counts["tied"] == 0
-    first = twins.score(replace(embedded, ties="first"))
-    assert first.items["top_1"].values.tolist() == [1, 0, 0], (
-        "as the authors': the first class of the name has them all"
-    )
-    assert first.counts["tied"] == 2
+    first = twins.score(replace(embedded, ties="first"))  # as the authors': the first class of the name has them all
+    assert first.items["top_1"].values.tolist() == [1, 0, 0] and first.counts["tied"] == 2
 
 
 def test_a_class_that_is_equal_to_another_loses_or_comes_first(twins):
@@ -123,19 +114,3 @@ def test_equal_classes_have_equal_scores_to_the_last_bit():
     pictures = [Record("all", str(i), (str(i),), ()) for i in range(5)]
     scores_NC = zeroshot._scores(pictures, embedded, zeroshot._class_vectors(embedded, prompts))
     assert scores_NC.shape == (5, 41) and np.array_equal(scores_NC[:, :4], scores_NC[:, 37:])
-
-
-def test_ties_reach_the_benchmarks_from_the_parameters(dump, monkeypatch):
-    """The authors' records are read, and the embeddings say what becomes of ties."""
-    dump("aro/coco_order.json", [SHUFFLED, SHUFFLED | {"caption_options": ["x", "x"]}])
-    folder = str(dump("aro/images/none.txt", "").parent.parent)
-    section = {"aro": Section(path=folder, images=folder, split="coco_order")}
-    for ties, records, outcomes in (("wrong", 1, [0]), ("first", 2, [1, 1])):
-        loaded = benchmark_module.load_benchmarks(section, ["aro"], Scoring(ties=ties))
-        embedded = alike(loaded.benchmarks["aro"])
-        monkeypatch.setattr(score.embed, "encode_all", lambda *_, embeddings=embedded: [embeddings])
-        (result,) = score.score_models([SimpleNamespace(head=None)], loaded.benchmarks, loaded.how)
-        assert (result["aro"].counts["records"], result["aro"].items["coco_order"].values.tolist()) == (
-            records,
-            outcomes,
-        )

@@ -30,10 +30,7 @@ def numbers(*images, **options):
         ([("a",), ("b",)], [0, 1]),  # each a unit by itself
         ([("a", "b"), ("c", "d"), ("b", "c"), ("e", "f")], [0, 0, 0, 1]),  # joined by the third
         ([(with_box("a", (0, 0, 1, 1)),), (with_box("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
-        (
-            [(bytes_of_file("t.tar", 512, 9),), (bytes_of_file("t.tar", 1024, 9),), (bytes_of_file("t.tar", 512, 9),)],
-            [0, 1, 0],
-        ),
+        ([(bytes_of_file("t.tar", place, 9),) for place in (512, 1024, 512)], [0, 1, 0]),
         ([(), (), ("a",), ("a",)], [0, 1, 2, 2]),  # without a picture
     ],
 )
@@ -41,15 +38,14 @@ def test_records_that_show_a_picture_in_common_are_one_unit(images, expected):
     assert numbers(*images) == expected
 
 
-@pytest.mark.parametrize(("module", "pictures"), [(sugarcrepe, 1560), (sugarcrepe_pp, 1542)])
-def test_the_real_files_show_a_fifth_as_many_pictures(module, pictures, shared_data):
-    """7,511 and 4,757 records, numbered through in each file."""
-    benchmark = module.load(shared_data / module.__name__.rpartition(".")[2])
-    assert len(set(benchmark.units.values())) == pictures == len(benchmark.images)
-    unit_of_images = {}
-    for record in benchmark.records:
-        assert unit_of_images.setdefault(record.images, benchmark.units[record.subset, record.id]) == \
-            benchmark.units[record.subset, record.id]  # fmt: skip
+def test_the_real_files_show_a_fifth_as_many_pictures_which_two_benchmarks_share(shared_data):
+    """7,511 and 4,757 records. A mean over SugarCrepe and SugarCrepe++ draws a picture of both once."""
+    both = [sugarcrepe.load(shared_data / "sugarcrepe"), sugarcrepe_pp.load(shared_data / "sugarcrepe_pp")]
+    for benchmark, pictures in zip(both, (1560, 1542), strict=True):
+        assert len(set(benchmark.units.values())) == pictures == len(benchmark.images)
+        units = {(record.images, benchmark.units[record.subset, record.id]) for record in benchmark.records}
+        assert len(units) == pictures
+    assert len(set(both[0].unit_pictures) & set(both[1].unit_pictures)) > 1500
 
 
 TWO = {"0": {"filename": "a.png", "caption": "x", "negative_caption": "y"}}
@@ -105,12 +101,6 @@ def test_names_that_begin_anew_in_each_folder(tmp_path):
         assert len(set(here.unit_pictures)) == 30 and here.unit_pictures == elsewhere.unit_pictures
 
 
-def test_the_real_files_of_two_benchmarks_share_their_pictures(shared_data):
-    """SugarCrepe++ asks about SugarCrepe's pictures: a mean over both draws them once."""
-    both = [set(m.load(shared_data / m.__name__.rpartition(".")[2]).unit_pictures) for m in (sugarcrepe, sugarcrepe_pp)]
-    assert len(both[0] & both[1]) > 1500
-
-
 def test_svo_s_wrong_pictures_join_nothing(dump, tmp_path):
     rows = ["sentence,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg"]
     rows += [f"x,{a},{b},True,False,False" for a, b in ((1, 2), (2, 3), (1, 3))]
@@ -127,17 +117,11 @@ def test_captions_of_a_record_have_its_unit():
     assert items["t2i"].units == (0, 0, 0, 1) and items["pairs"].units == ()
 
 
-# --- result files
-
-
-def document(tmp_path, dump):
+def test_results_keep_the_units(tmp_path, dump):
     dump("swap_att.json", TWO)
     benchmark = sugarcrepe.load(tmp_path, split="swap_att")
     loaded = benchmark_module.LoadedBenchmarks({"sugarcrepe": benchmark}, {"sugarcrepe": "sugarcrepe"}, DEFAULT_SCORING)
-    return benchmark_module.result_documents({"sugarcrepe": benchmark.score(alike(benchmark))}, loaded, {}, 0.0)
-
-
-def test_results_keep_the_units(tmp_path, dump):
-    result_store.write_documents(document(tmp_path, dump), tmp_path)
+    scored = {"sugarcrepe": benchmark.score(alike(benchmark))}
+    result_store.write_documents(benchmark_module.result_documents(scored, loaded, {}, 0.0), tmp_path)
     result = result_files.read_result(tmp_path / "sugarcrepe.json")
     assert result.items["swap_att"].units == tuple(map(number_picture, ("a.png", "a.png", "b.png")))

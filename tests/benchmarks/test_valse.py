@@ -49,12 +49,10 @@ def test_pictures_by_source(folder, picture, embeddings):
 
 @pytest.mark.parametrize(
     ("source", "picture_folder"),
-    [
-        ("visual7w", "visual7w/images"), ("SWiG", "actions/images_512"), ("SWiG", "images_512"),
-        ("VisDial_v1.0", "coref/release_v18/test_images"), ("VisDial_v1.0", "train2014"),
-        ("FOIL dataset", "val2014"), ("FOIL dataset", "FOIL dataset"), ("coco2017", "plurals/test_images"),
-        ("coco_2017", "val2017"), ("coco_2017", "coco2017"),
-    ],
+    [("visual7w", "visual7w/images"), ("SWiG", "actions/images_512"), ("SWiG", "images_512"),
+     ("VisDial_v1.0", "coref/release_v18/test_images"), ("VisDial_v1.0", "train2014"),
+     ("FOIL dataset", "val2014"), ("FOIL dataset", "FOIL dataset"), ("coco2017", "plurals/test_images"),
+     ("coco_2017", "val2017"), ("coco_2017", "coco2017")],
 )  # fmt: skip
 def test_pictures_where_the_authors_programs_and_the_original_sets_have_them(dump, picture, source, picture_folder):
     at = picture(f"w/pictures/{picture_folder}/b.png")

@@ -1,7 +1,5 @@
 """VisMin: rows as they are released today, whose captions and pictures compare straight; older answers are refused."""
 
-import json
-
 import pytest
 
 from compclip.base.errors import UserError
@@ -16,7 +14,7 @@ CATEGORIES = ("object", "object", "spatial relation")
 def folder(dump):
     rows = [{"id": str(i), "image_0": f"{i}a.png", "image_1": f"{i}b.png", "text_0": "x", "text_1": "y", "category": c}
             for i, c in enumerate(CATEGORIES)]  # fmt: skip
-    return dump("v/test.jsonl", "\n".join(map(json.dumps, rows))).parent
+    return dump("v/test.jsonl", rows).parent
 
 
 def answers(*pairings: str) -> str:

@@ -49,10 +49,8 @@ def test_files_sources_tasks_average(folder, dump, embedded):
 
 
 def test_a_source_without_a_picture_has_no_mean(folder, embeddings):
-    embedded = embeddings(
-        {folder / source / "a.jpg": [1, 0] for source in ("vg", "swig")}, TEXTS, {folder / "hake" / "a.jpg": "missing"}
-    )
-    result = vl_checklist.load(folder).score(embedded)
+    images = {folder / source / "a.jpg": [1, 0] for source in ("vg", "swig")}
+    result = vl_checklist.load(folder).score(embeddings(images, TEXTS, {folder / "hake" / "a.jpg": "missing"}))
     assert result.metrics["Object_Size_small_swig"] == 0.5 and result.metrics["Attribute_size"] == 0.5
     assert not {"Object_Size_small", "Relation_action", "average", "Object", "average_kinds"} & set(result.metrics)
     assert result.counts["missing_image"] == 7 * 2

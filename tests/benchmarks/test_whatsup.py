@@ -32,10 +32,8 @@ def embedded(folder, embeddings):
 
 
 def test_subsets_and_their_mean(folder, dump, embedded):
-    dump(
-        "data/vg_qa_two_obj.json",
-        [[2370799, "good", "bad"], [2370799, "good", "good"], *[[2370799, "bad", "good"]] * 2],
-    )
+    pairs = (("good", "bad"), TIE, ("bad", "good"), ("bad", "good"))
+    dump("data/vg_qa_two_obj.json", [[2370799, *pair] for pair in pairs])
     result = whatsup.load(folder).score(embedded)
     assert result.items["Controlled_Images_A"].values.tolist() == [1, 0]
     assert result.items["VG_QA_two_obj"].values.tolist() == [1, 0, 0, 0], "a tie is wrong"

@@ -1,21 +1,19 @@
 """Winoground: the official JSON lines and the three scores."""
 
-import json
-
 import pytest
 
 from compclip.benchmarks import winoground
 
 
-def line(key: int, caption_0: str = "x", caption_1: str = "y") -> dict:
-    return {"id": key, "image_0": f"ex_{key}_img_0", "image_1": f"ex_{key}_img_1", "caption_0": caption_0, "caption_1": caption_1,
+def line(key: int) -> dict:
+    return {"id": key, "image_0": f"ex_{key}_img_0", "image_1": f"ex_{key}_img_1", "caption_0": "x", "caption_1": "y",
             "tag": "Adjective", "collapsed_tag": "Object"}  # fmt: skip
 
 
 @pytest.fixture
 def folder(dump, picture):
     picture("w/images/ex_0_img_0.png")
-    return dump("w/examples.jsonl", "\n".join(json.dumps(line(key)) for key in range(3)) + "\n").parent
+    return dump("w/examples.jsonl", [line(key) for key in range(3)]).parent
 
 
 def test_text_image_and_group(folder, embeddings):

@@ -98,18 +98,12 @@ TWELVE = [f"class {letter}" for letter in "abcdefghijkl"]
 
 @pytest.mark.parametrize(
     ("names", "folders", "expected"),
-    [
-        (TWELVE, [str(i + 1) for i in range(12)], TWELVE),
-        (TWELVE, [f"{i + 1:02}" for i in range(12)], TWELVE),
-        (TWELVE, [str(i) for i in range(12)], TWELVE),
-        (TWELVE, ["000", "011"], [TWELVE[0], TWELVE[11]]),
-        (["a", "b", "c"], ["9", "10", "200"], ["a", "b", "c"]),
-        (["0", "20", "40"], ["0", "1", "2"], ["0", "20", "40"]),
-        (["0", "20", "40"], ["20", "40"], ["20", "40"]),
-        (["1", "2", "3"], ["1", "2"], ["1", "2"]),
-        (["1", "0"], ["00", "01"], ["1", "0"]),
-    ],
-)
+    [(TWELVE, [str(i + 1) for i in range(12)], TWELVE), (TWELVE, [f"{i + 1:02}" for i in range(12)], TWELVE),
+     (TWELVE, [str(i) for i in range(12)], TWELVE), (TWELVE, ["000", "011"], [TWELVE[0], TWELVE[11]]),
+     (["a", "b", "c"], ["9", "10", "200"], ["a", "b", "c"]), (["0", "20", "40"], ["0", "1", "2"], ["0", "20", "40"]),
+     (["0", "20", "40"], ["20", "40"], ["20", "40"]), (["1", "2", "3"], ["1", "2"], ["1", "2"]),
+     (["1", "0"], ["00", "01"], ["1", "0"])],
+)  # fmt: skip
 def test_numbers_of_folders_are_read_as_numbers(dump, picture, tmp_path, names, folders, expected):
     """1-based as many as the classes, from 0, or names that are numbers themselves."""
     assert classes(dump, picture, tmp_path, names, folders) == dict(zip(folders, expected, strict=True))

@@ -98,9 +98,7 @@ def test_a_benchmark_that_asks_for_vectors_is_left_out(tmp_path, capfd):
     section = write_sugarcrepe(tmp_path / "s", PAIRS)
     loaded = benchmark_module.load_benchmarks({"sugarcrepe": section}, ["sugarcrepe"])
     vectors = replace(loaded.benchmarks["sugarcrepe"], evaluate=compare_vectors)
-    both = replace(
-        loaded, benchmarks=loaded.benchmarks | {"vectors": vectors}, module_of=loaded.module_of | {"vectors": "vectors"}
-    )
+    both = LoadedBenchmarks(loaded.benchmarks | {"vectors": vectors}, loaded.module_of | {"vectors": "vectors"})
     assert blind_rows.score_blind(both, ["length"], CAPTIONS)["length"].keys() == {"sugarcrepe"}
     assert "vectors: length is left out: this benchmark asks for vectors of pictures" in capfd.readouterr().err
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,12 +26,8 @@ from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
 from tests.data import tar_files
+from tests.evaluate.test_embed import CONFIG
 
-CONFIG = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-}
 COLOURS = ("red", "green", "blue", "white")
 
 
@@ -83,9 +78,8 @@ def params(root, monkeypatch):
 
 def _loaded(params, *names: str) -> benchmark_module.LoadedBenchmarks:
     """The benchmarks of the parameters, all of them or those of these names."""
-    return benchmark_module.load_benchmarks(
-        params.benchmarks, names or list(params.benchmarks), Scoring(batch_size=3, threads=1)
-    )
+    how = Scoring(batch_size=3, threads=1)
+    return benchmark_module.load_benchmarks(params.benchmarks, names or list(params.benchmarks), how)
 
 
 @pytest.fixture
@@ -99,11 +93,7 @@ def published(checkpoint, root) -> Published:
     return cell
 
 
-def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, monkeypatch):
-    encoded = {"image": 0, "text": 0}
-    for kind in encoded:
-        tower = getattr(score.embed.inference_towers, f"encode_{kind}s")
-        monkeypatch.setattr(score.embed.inference_towers, f"encode_{kind}s", _counting(encoded, kind, tower))
+def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, params, encoded):
     benchmarks = _loaded(params).benchmarks
     scored = score.score_model(backbone.load(checkpoint), benchmarks, Scoring(batch_size=3, threads=1))
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
@@ -124,28 +114,18 @@ def checkpoints(checkpoint, tmp_path):
     return [str(path) for path in folders]
 
 
-def _opened(monkeypatch):
-    """How often each picture is opened from now on."""
-    counts, load = Counter(), score.embed.data_images.load_image
-    monkeypatch.setattr(
-        score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
-    )
-    return counts
+def _untimed(documents: dict[str, dict]) -> dict[str, dict]:
+    """Result documents but for the time they took."""
+    return {name: document | {"seconds": 0} for name, document in documents.items()}
 
 
-def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, monkeypatch):
+def test_checkpoints_that_are_fed_alike_share_a_pass(checkpoints, params, opened):
     """Pictures are read twice for four checkpoints, of two kinds; each has the results it has alone."""
     scored_checkpoints, loaded = [score.checkpoint_at(ref) for ref in checkpoints], _loaded(params)
-    alone = [score.score_checkpoint(one, loaded) for one in scored_checkpoints]
-    opened = _opened(monkeypatch)
     together = {one.ref: documents for one, documents in score.score_checkpoints(scored_checkpoints, loaded)}
     assert set(opened.values()) == {2} and len(opened) == 4
-    for one, documents in zip(scored_checkpoints, alone, strict=True):
-        untimed = [
-            {n: d | {"seconds": 0} for n, d in documents_by_name.items()}
-            for documents_by_name in (documents, together[one.ref])
-        ]
-        assert untimed[0] == untimed[1]
+    for one in scored_checkpoints:
+        assert _untimed(score.score_checkpoint(one, loaded)) == _untimed(together[one.ref])
     assert len({json.dumps(d["plus"]["metrics"]) for d in together.values()}) > 1
 
 
@@ -160,9 +140,7 @@ def test_all_gpus_share_the_work_and_the_results_are_those_of_one(checkpoint, pa
     for devices in (["cpu"], ["cpu", "cpu"]):
         monkeypatch.setattr(gpus, "list_devices", lambda _, devices=devices: devices)
         documents.append(score.score_checkpoint(score.checkpoint_at(str(checkpoint)), loaded))
-    one, two = ({name: d | {"seconds": 0} for name, d in document.items()} for document in documents)
-    assert one == two
-    assert sizes == [1, 2]
+    assert _untimed(documents[0]) == _untimed(documents[1]) and sizes == [1, 2]
 
 
 def test_memory_bounds_how_many_share_a_pass(checkpoints):
@@ -193,31 +171,9 @@ def test_one_checkpoint_that_fails_does_not_stop_the_others(checkpoints, params)
     (Path(checkpoints[2]) / clip_model.WEIGHTS).write_bytes(b"no")
     scored_checkpoints = [score.ScoredCheckpoint(ref) for ref in checkpoints]
     result_by_ref = {one.ref: result for one, result in score.score_checkpoints(scored_checkpoints, _loaded(params))}
-    assert "diverged" in str(result_by_ref[checkpoints[1]]) and "not a readable weights file" in str(
-        result_by_ref[checkpoints[2]]
-    )
+    assert "diverged" in str(result_by_ref[checkpoints[1]])
+    assert "not a readable weights file" in str(result_by_ref[checkpoints[2]])
     assert all(set(result_by_ref[c]) == {"sugarcrepe", "plus"} for c in (checkpoints[0], checkpoints[3]))
-
-
-def _counting(seen, kind, tower):
-    def count(clip, batch, *args):
-        seen[kind] += len(batch)
-        return tower(clip, batch, *args)
-
-    return count
-
-
-def test_scores_are_those_of_the_model(checkpoint, params):
-    benchmarks = _loaded(params, "sugarcrepe").benchmarks
-    model = backbone.load(checkpoint)
-    outcome = score.score_model(model, benchmarks, Scoring(batch_size=2))["sugarcrepe"].items["add_att"]
-    for i, value in zip(outcome.ids, outcome.values, strict=True):
-        record = benchmarks["sugarcrepe"].records[int(i)]
-        pixels = model.transform(Image.open(record.images[0]).convert("RGB"))[None]
-        image = model.clip.encode_image(pixels, normalize=True)
-        texts = model.clip.encode_text(model.tokenize(list(record.texts)), normalize=True)
-        good, bad = (image @ texts.T)[0].tolist()
-        assert value == float(good > bad)
 
 
 def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
@@ -235,26 +191,22 @@ def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
 
 def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, params, root):
     """By the command; and a table's pictures are read from where they lie."""
-    for name in ("folders", "tar", "parquet"):
-        (root / name).mkdir()
-        (root / name / "classnames.txt").write_text("\n".join(COLOURS))
-        (root / name / "zeroshot_classification_templates.txt").write_text("a {c} wall\nit is {c}\n")
+    names = ["folders", "tar", "parquet"]
+    for name in names:
+        files.write_atomic(root / name / "classnames.txt", "\n".join(COLOURS))
+        files.write_atomic(root / name / "zeroshot_classification_templates.txt", "a {c} wall\nit is {c}\n")
+        options = {"sample": 4, "metric": "mean_per_class"}
+        params.benchmarks[name] = Section("zeroshot", str(root / name), str(root / name), options=options)
     raw = {colour: (root / "images" / f"{colour}.png").read_bytes() for colour in COLOURS}
     for colour in COLOURS:
         files.write_atomic(root / "folders" / colour / "x.png", raw[colour])
-    members = [
-        (f"{c}.{end}", data) for i, c in enumerate(COLOURS) for end, data in (("png", raw[c]), ("cls", b"%d" % i))
-    ]
-    tar_files.write(root / "tar/0.tar", members)
+    members = [[(f"{c}.png", raw[c]), (f"{c}.cls", b"%d" % i)] for i, c in enumerate(COLOURS)]
+    tar_files.write(root / "tar/0.tar", sum(members, []))
     rows = [{"image": {"bytes": raw[c], "path": None}, "label": i} for i, c in enumerate(COLOURS)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), root / "parquet/test.parquet")
-    for name in ("folders", "tar", "parquet"):
-        options = {"sample": 4, "metric": "mean_per_class"}
-        params.benchmarks[name] = Section("zeroshot", str(root / name), str(root / name), options=options)
-    names = ["folders", "tar", "parquet"]
     arguments = ["--checkpoint", str(checkpoint), "--out", str(root / "out"), "--benchmarks", *names]
     assert evaluate_command.main(arguments) == 0
-    documents = [json.loads((root / "out" / f"{name}.json").read_text()) for name in ("folders", "tar", "parquet")]
+    documents = [files.read_json(root / "out" / f"{name}.json") for name in names]
     assert documents[0]["metrics"] == documents[1]["metrics"] == documents[2]["metrics"]
     assert set(documents[0]["metrics"]) == {"top_1", "mean_per_class", "elevater"}
     outcomes = [dict(zip(f["items"]["top_1"]["ids"], f["items"]["top_1"]["outcomes"], strict=True)) for f in documents]
@@ -264,17 +216,19 @@ def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, pa
 
 
 def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, params, root, tmp_path):
-    """What's Up with a wrong caption that is the right one: its authors choose the first, which is right."""
-    (root / "images" / "vg_images").mkdir()
-    (root / "images" / "red.png").rename(root / "images" / "vg_images" / "1.jpg")
-    files.write_json(root / "wu" / "vg_qa_one_obj.json", [[1, "a red wall", "a red wall"]])
-    params.benchmarks["whatsup"] = Section("", str(root / "wu"), str(root / "images"), "VG_QA_one_obj")
-    for ties, right in (("wrong", 0.0), ("first", 1.0)):
-        params.evaluate = sections.Evaluate(benchmarks=["whatsup"], ties=ties, batch_size=3, threads=1)
+    """ARO with a shuffle that is the caption: its authors' records count where they choose the first, which is right."""
+    orders = [["a red wall", "a wall red"], ["a red wall", "a red wall"]]
+    rows = [{"image": "red.png", "caption_options": captions} for captions in orders]
+    files.write_json(root / "aro" / "coco_order.json", rows)
+    params.benchmarks["aro"] = Section("", str(root / "aro"), str(root / "images"), "coco_order")
+    for ties, tied in (("wrong", {}), ("first", {"1": 1})):
+        params.evaluate = sections.Evaluate(benchmarks=["aro"], ties=ties, batch_size=3, threads=1)
         evaluate_command.main(["--checkpoint", str(checkpoint), "--out", str(tmp_path / ties), "--device", "cpu"])
-        document = files.read_json(tmp_path / ties / "whatsup.json")
-        assert document["metrics"]["VG_QA_one_obj"] == right
-        assert (document["counts"]["tied"], document["how"]["ties"]) == (1, ties)
+        document = files.read_json(tmp_path / ties / "aro.json")
+        items = document["items"]["coco_order"]
+        outcomes = dict(zip(items["ids"], items["outcomes"], strict=True))
+        outcomes.pop("0")
+        assert (outcomes, document["counts"]["tied"], document["how"]["ties"]) == (tied, len(tied), ties)
 
 
 def test_a_cell_gets_its_results_folder_whole(published, params, root):
@@ -332,10 +286,8 @@ def test_a_failure_leaves_the_old_results(published, params, root, monkeypatch):
         evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     assert [p.read_text() for p in published.results.iterdir()] == ["old"]
     assert not list(root.glob("store/clip-key/scores/*"))
-    assert (
-        result_store.find_results(result_store.task_from_params(params, root), run_store.find_folder("clip-key", root))
-        is None
-    )
+    task, folder = result_store.task_from_params(params, root), run_store.find_folder("clip-key", root)
+    assert result_store.find_results(task, folder) is None
 
 
 def test_missing_images_are_warned_of_and_texts_alone_are_scored(checkpoint, params, root, capsys):
@@ -377,23 +329,13 @@ def test_without_a_project(checkpoint, root, monkeypatch, capsys):
     assert document["metrics"] == expected["metrics"] and document["items"] == expected["items"]
 
 
-@pytest.fixture(scope="module")
-def second_checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("second")
-    (folder / "evaltiny.json").write_text(json.dumps(CONFIG))
-    backbone.create(str(folder / "evaltiny.json"), seed=4).save(folder / "second")
-    return folder / "second"
-
-
-def test_several_checkpoints_have_a_row_each(checkpoint, second_checkpoint, params, tmp_path, capsys):
+def test_several_checkpoints_have_a_row_each(checkpoints, params, tmp_path, capsys):
     """Numbers and items are those of each by itself; one that fails leaves the others alone."""
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    shutil.copy(checkpoint / clip_model.CONFIG, damaged)
-    refs = [str(checkpoint), str(damaged), str(second_checkpoint)]
+    refs = checkpoints[:3]
+    (Path(refs[1]) / clip_model.WEIGHTS).unlink()
     assert evaluate_command.main(["--checkpoint", *refs, "train.lr=1", "--out", str(tmp_path / "out")]) == 1
     out, error = capsys.readouterr()
-    assert params.overrides == ["train.lr=1"] and error.startswith(f"error: {damaged}: ")
+    assert params.overrides == ["train.lr=1"] and error.startswith(f"error: {refs[1]}: ")
     rows = [line.split() for line in out.splitlines()]
     assert [row[0] for row in rows] == ["sugarcrepe", refs[0], refs[2], "plus", refs[0], refs[2]]
     for ref, row in ((refs[0], rows[1]), (refs[2], rows[2])):
@@ -402,9 +344,7 @@ def test_several_checkpoints_have_a_row_each(checkpoint, second_checkpoint, para
         [folder] = [f for f in (tmp_path / "out").iterdir() if ref.replace("/", "_").endswith(f.name)]
         for name in ("sugarcrepe", "plus"):
             document = files.read_json(folder / f"{name}.json")
-            assert {k: v for k, v in document.items() if k != "seconds"} == {
-                k: v for k, v in json.loads(json.dumps(alone[name])).items() if k != "seconds"
-            }
+            assert document | {"seconds": 0} == json.loads(json.dumps(alone[name])) | {"seconds": 0}
 
 
 def test_a_run_s_folder_is_its_checkpoint(checkpoint, published, params, root, tmp_path):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.config.cell import Cell
-from compclip.config.sections import DEFAULT_SCORING, Backbone, BenchmarkSection, Scoring
+from compclip.config.sections import Backbone, BenchmarkSection, Scoring
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import embed, pair_scorers, score, wise_ft
 from compclip.evaluate.embeddings import NoVectorsError
@@ -31,8 +31,6 @@ METHODS = {
     "codebook_clip": "{codes: 8, code_width: 4, temperature: 0.5}",
     "llip": "{tokens: 3}",
 }
-
-METHOD_KINDS = {"flair": "text_pooling", "llip": "token_mixture"}
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +52,17 @@ def checkpoint(root, name):
     return Published(root, Cell(name, "tiny", "scenes", 0)).trained.checkpoint
 
 
+def results(root, name) -> dict[str, float]:
+    """The metrics of a cell's own results."""
+    path = tiny_project.results(root, tiny_project.cell(name)) / "sugarcrepe.json"
+    return json.loads(path.read_text())["metrics"]
+
+
+def pictures(root, count) -> list[str]:
+    """The first pictures of the world."""
+    return [str(path) for path in sorted((root / "world" / "test").glob("*.png"))[:count]]
+
+
 def by_pair(model, path, text) -> float:
     """The score of one picture and text, encoded by themselves, in the way of the model's head."""
     pixels = model.pixels([embed.PreparedPictures().prepare(path, model, True)])
@@ -67,10 +76,8 @@ def by_pair(model, path, text) -> float:
             return float((model.head.pool(patch_1ND, text_1D[None])[0] * text_1D).sum())
         if model.head.kind == "token_mixture":
             return float((model.head.mix(patch_1ND, text_1D)[0] * text_1D).sum())
-        caption_token_1TD = token_1TD[:, 1 : int(ids[0].argmax()) + 1]
-        return float(
-            (model.head.map_images(image_1D, patch_1ND) * model.head.map_texts(text_1D, caption_token_1TD)).sum()
-        )
+        mapped_1D = model.head.map_texts(text_1D, token_1TD[:, 1 : int(ids[0].argmax()) + 1])
+        return float((model.head.map_images(image_1D, patch_1ND) * mapped_1D).sum())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -80,10 +87,9 @@ def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
     monkeypatch.setattr(pair_scorers, "PICTURES", 2)
     monkeypatch.setattr(pair_scorers, "TEXTS", 3)
     model = backbone.load(checkpoint(trained, name))
-    refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:3]]
+    refs = pictures(trained, 3)
     texts = ["a red star", "a blue moon near a star", "two hearts", "a star and a star on a light background"]
-    pictures = embed.PreparedPictures()
-    targets = pair_scorers.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, pictures)
+    targets = pair_scorers.encode(model, refs, texts)
     expected = np.array([[by_pair(model, ref, text) for text in texts] for ref in refs])
     assert np.ptp(expected) > 1e-3  # the pairs differ
     np.testing.assert_allclose(targets.table(refs, texts), expected, atol=2e-6)
@@ -110,10 +116,9 @@ def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
 
     monkeypatch.setattr(pair_scorers, "_compare", compare)
     model = backbone.load(checkpoint(trained, "flair"))
-    refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:2]]
+    refs = pictures(trained, 2)
     caption, foils = "a red star", ["a blue star", "a red star"]
-    embeddings = embed.encode(model, refs, [caption, *foils])
-    targets = pair_scorers.by_head(embeddings, [model], DEFAULT_SCORING, embed.PreparedPictures())
+    targets = pair_scorers.encode(model, refs, [caption, *foils])
     of_caption, of_foils = targets.matches(refs, [caption] * 2), targets.matches(refs, foils)
     assert (of_caption == of_foils).tolist() == [False, True]
     assert blocks == [2, 1]  # both pictures with the caption, and the one pair that was not compared
@@ -125,9 +130,8 @@ def test_patches_are_kept_for_the_next_benchmark_as_far_as_there_is_room(trained
     monkeypatch.chdir(trained)
     monkeypatch.setattr(pair_scorers, "PATCH_BYTES", room)
     model = backbone.load(checkpoint(trained, "flair"))
-    refs = [str(path) for path in sorted((trained / "world" / "test").glob("*.png"))[:3]]
-    texts = ["a red star", "two hearts"]
-    targets = pair_scorers.by_head(embed.encode(model, refs, texts), [model], DEFAULT_SCORING, embed.PreparedPictures())
+    refs, texts = pictures(trained, 3), ["a red star", "two hearts"]
+    targets = pair_scorers.encode(model, refs, texts)
     sizes, encode_images = list[int](), towers.encode_images
 
     def count_images(clip, pixels, tokens):
@@ -147,9 +151,7 @@ def test_a_checkpoint_by_its_path_scores_as_its_cell(trained, name, monkeypatch,
     folder = checkpoint(trained, name)
     assert heads.has_head(folder)
     assert evaluate_command.main(["--checkpoint", str(folder), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)["sugarcrepe"]["metrics"]
-    results = json.loads((tiny_project.results(trained, tiny_project.cell(name)) / "sugarcrepe.json").read_text())
-    assert printed == results["metrics"]
+    assert json.loads(capsys.readouterr().out)["sugarcrepe"]["metrics"] == results(trained, name)
 
 
 def test_frozen_towers_are_the_backbones_and_the_map_moved(trained):
@@ -173,17 +175,12 @@ def test_a_line_starts_at_the_pretrained_model_where_a_head_has_such_a_start(tra
     for alpha, model in models.items():
         torch.testing.assert_close(model.head.weight.data, (1 - alpha) * torch.eye(16) + alpha * weight)
     assert "no pretrained weights" not in capsys.readouterr().err
-    line = {alpha: bring(trained, "labclip", alpha) for alpha in (0.0, 1.0)}
-    for alpha, name in ((0.0, "pretrained"), (1.0, "labclip")):
-        results = json.loads((tiny_project.results(trained, tiny_project.cell(name)) / "sugarcrepe.json").read_text())
-        assert line[alpha] == {f"sugarcrepe/{metric}": value for metric, value in results["metrics"].items()}
-
-
-def bring(root, name, alpha) -> dict[str, float]:
-    """The metrics of a cell's line at one place."""
     section = BenchmarkSection("sugarcrepe", "world/sugarcrepe", "world/test", "")
-    task = wise_ft.LineTask([alpha], {"sugarcrepe": section}, Scoring(threads=1))
-    return wise_ft.bring_line(Cell(name, "tiny", "scenes", 0), task, root, "cpu")[0]["points"][0]["metrics"]
+    task = wise_ft.LineTask([0.0, 1.0], {"sugarcrepe": section}, Scoring(threads=1))
+    line = wise_ft.bring_line(Cell("labclip", "tiny", "scenes", 0), task, trained, "cpu")[0]["points"]
+    for point, name in zip(line, ("pretrained", "labclip"), strict=True):
+        expected = {f"sugarcrepe/{metric}": value for metric, value in results(trained, name).items()}
+        assert point["metrics"] == expected
 
 
 def test_an_adapter_alone_has_lost_its_head(trained, tmp_path, monkeypatch):
@@ -209,16 +206,17 @@ def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_
         torch.testing.assert_close(tuned.clip.state_dict()[name], expected)
 
 
-@pytest.mark.parametrize("name", ["flair", "llip"])
-def test_a_published_model_keeps_its_head_and_its_card_says_how_to_use_it(trained, name, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("name", "kind"), [("flair", "text_pooling"), ("llip", "token_mixture")])
+def test_a_published_model_keeps_its_head_and_its_card_says_how_to_use_it(
+    trained, name, kind, tmp_path, monkeypatch, capsys
+):
     """The card's own program gives the scores of the cell's model, which open_clip's would not."""
     monkeypatch.chdir(trained)
-    kind = METHOD_KINDS[name]
     assert publish_command.main([tiny_project.cell(name), "--to", str(tmp_path / "out")]) == 0
     assert f"cannot express a head ({kind})" in capsys.readouterr().err
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"a head ({kind})" in card and "open_clip knows no heads" in card and "library_name: compclip\n" in card
-    picture = str(next((trained / "world" / "test").glob("*.png")))
+    (picture,) = pictures(trained, 1)
     program = card.partition("```python\n")[2].partition("```")[0]
     program = program.replace("FOLDER", str(tmp_path / "out")).replace("one.jpg", picture)
     *lines, last = program.strip().splitlines()
@@ -241,15 +239,9 @@ def test_a_model_with_a_head_is_no_backbone(trained, tmp_path, monkeypatch):
         backbone.load(folder)
 
 
-@pytest.mark.parametrize(
-    "options, head_inputs",
-    [
-        ({"tokens": 2, "token_width": 32}, "2 class tokens of 32"),
-        ({"tokens": 3, "token_width": 8}, "3 class tokens of 8"),
-    ],
-)
-def test_a_head_of_other_class_tokens_is_refused(trained, tmp_path, options, head_inputs):
+@pytest.mark.parametrize(("tokens", "width"), [(2, 32), (3, 8)])
+def test_a_head_of_other_class_tokens_is_refused(trained, tmp_path, tokens, width):
     folder = shutil.copytree(checkpoint(trained, "llip"), tmp_path / "other")
-    heads.TokenMixture(width=16, heads=4, temperature=5, **options).save(folder)
-    with pytest.raises(UserError, match=f"its head takes {head_inputs} numbers, not 3 of"):
+    heads.TokenMixture(width=16, heads=4, temperature=5, tokens=tokens, token_width=width).save(folder)
+    with pytest.raises(UserError, match=f"its head takes {tokens} class tokens of {width} numbers, not 3 of"):
         backbone.load(folder)

@@ -35,9 +35,8 @@ def test_the_assumed_variance_by_loops():
 
 
 def test_benchmarks_of_other_pictures_add_up_and_one_seed_has_no_spread():
-    spread = power_table.assume_spread(
-        [make_difference((1, 2)), make_difference((3, 4), benchmark="c")], 1, Assumptions()
-    )
+    differences = [make_difference((1, 2)), make_difference((3, 4), benchmark="c")]
+    spread = power_table.assume_spread(differences, 1, Assumptions())
     assert len(spread.by_unit) == 2 and spread.seed is None
 
 
@@ -63,9 +62,8 @@ def test_a_line_for_each_column(params, capsys):
     assert power_table.main(["--seeds", "1", "3"]) == 0
     out, err = capsys.readouterr()
     lines = [line.split() for line in out.splitlines()]
-    assert [line[:3] for line in lines[1:4]] == [
-        ["summary/Comp", "24", "12"], ["sugarcrepe/swap_att", "8", "4"], ["sugarcrepe/swap", "16", "12"]
-    ]  # fmt: skip
+    rows = ("summary/Comp 24 12", "sugarcrepe/swap_att 8 4", "sugarcrepe/swap 16 12")
+    assert [" ".join(line[:3]) for line in lines[1:4]] == list(rows)
     assert lines[-1][:3] == ["Assumed,", "not", "measured:"] and "two models" in err
     expected = 100 * decisions.least_difference(Spread(1, None, (Variance(0.2 * (0.9 / 8 + 0.1 / 4), 3),)))
     assert lines[2][3] == f"{expected:.1f}"

@@ -34,9 +34,12 @@ def test_one_pass_scores_all_and_the_others_find_it(unscored, monkeypatch, capsy
     """The numbers are those of each by itself; only the stage's own method is published."""
     root, numbers = unscored
     passes, together = [], score._score_together
-    monkeypatch.setattr(
-        score, "_score_together", lambda group, *how: passes.append(len(group)) or together(group, *how)
-    )
+
+    def score_together(group, *how):
+        passes.append(len(group))
+        return together(group, *how)
+
+    monkeypatch.setattr(score, "_score_together", score_together)
     assert evaluate_command.main(["--method", "finetune"]) == 0
     assert "finetune: 1 cell, 1 run scored; 2 of other methods in the same pass" in capsys.readouterr().out
     assert [path.name for path in (root / "results").iterdir()] == ["finetune"]
@@ -61,19 +64,11 @@ def test_another_s_damaged_checkpoint_fails_its_own_stage_alone(unscored, capsys
     assert "error: fsc_clip-tiny-scenes-0:" in capsys.readouterr().err
 
 
-def test_a_pass_holds_so_many(monkeypatch):
+def test_a_pass_holds_so_many(monkeypatch, tmp_path):
     """Checkpoints that are fed alike are cut into passes by their number."""
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(b"x")
     monkeypatch.setattr(score, "_input_key", lambda ref: "alike")
-    monkeypatch.setattr(score.weight_files, "find_weights", lambda folder: SmallFile())
+    monkeypatch.setattr(score.weight_files, "find_weights", lambda folder: weights)
     groups = score.group_by_inputs([str(number) for number in range(35)], str)
     assert [len(group) for group in groups] == [16, 16, 3]
-
-
-class SmallFile:
-    """A file of one byte."""
-
-    name = "weights.safetensors"
-    st_size = 1
-
-    def stat(self):
-        return self

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections import Counter
 from dataclasses import asdict
 
 import open_clip
@@ -87,12 +86,8 @@ def test_the_line_by_hand():
     """A quarter of the way; the ends, what did not move and integers to the bit."""
     third = torch.tensor([1 / 3, -0.1])
     start = {"w": torch.tensor([1.0, 0.1]), "still": third, "count": torch.tensor(3)}
-    end = {
-        "w": torch.tensor([3.0, 0.7]),
-        "still": third.clone(),
-        "count": torch.tensor(5),
-        "logit_bias": torch.tensor(-9.0),
-    }
+    end = {"w": torch.tensor([3.0, 0.7]), "still": third.clone(), "count": torch.tensor(5)}
+    end["logit_bias"] = torch.tensor(-9.0)
     quarter = clip_model.interpolate(start, end, 0.25)
     torch.testing.assert_close(quarter["w"], torch.tensor([1.5, 0.25]))
     assert all(torch.equal(clip_model.interpolate(start, end, i / 10)["still"], third) for i in range(11))
@@ -151,15 +146,10 @@ AT_HALF = ["--alpha", "0.5"]
 @pytest.mark.parametrize(
     ("start", "options", "names"),
     [
-        ("quick", AT_HALF, "quick_gelu"),
-        ("wide", AT_HALF, "two architectures"),
-        ("a", [*AT_HALF, "--device", "foo"], "'foo'"),
-        *(
-            ("a", [f"--alpha={alpha}"], re.escape(f"--alpha {alpha}"))
-            for alpha in ("nan", "inf", "-inf", "1e+99", "-1e+38")
-        ),
+        ("quick", AT_HALF, "quick_gelu"), ("wide", AT_HALF, "two architectures"), ("a", [*AT_HALF, "--device", "foo"], "'foo'"),
+        *(("a", [f"--alpha={alpha}"], re.escape(f"--alpha {alpha}")) for alpha in ("nan", "-inf", "1e+99")),
     ],
-)
+)  # fmt: skip
 def test_paths_that_do_not_fit(unlike, start, options, names):
     """One line each, and nothing is written."""
     paths = ["--pretrained", str(unlike / start), "--tuned", str(unlike / "b"), "--out", str(unlike / "out")]
@@ -196,13 +186,12 @@ def test_a_cell_at_eleven_points(here, method):
 def test_ends_that_were_scored_are_taken_from_their_results(here_finished, monkeypatch):
     """Of three points one is scored; by other weights, benchmarks or scoring all three are, to the same numbers."""
     alphas, score_line = [], score.score_line
-    monkeypatch.setattr(
-        score,
-        "score_line",
-        lambda a, b, unscored_alphas, *how, **more: (
-            alphas.append(list(unscored_alphas)) or score_line(a, b, unscored_alphas, *how, **more)
-        ),
-    )
+
+    def note_alphas(a, b, unscored_alphas, *how, **more):
+        alphas.append(list(unscored_alphas))
+        return score_line(a, b, unscored_alphas, *how, **more)
+
+    monkeypatch.setattr(score, "score_line", note_alphas)
     cell = Cell("finetune", "tiny", "scenes", 0)
     lines = []
     for overrides in ([], ["evaluate.batch_size=5"]):
@@ -214,38 +203,27 @@ def test_ends_that_were_scored_are_taken_from_their_results(here_finished, monke
     assert [point["alpha"] for point in lines[0]] == [0.0, 0.5, 1.0]
     for ours, scored in zip(*lines, strict=True):
         assert ours["metrics"] == pytest.approx(scored["metrics"], abs=1e-6)
-    assert lines[0][0]["metrics"] == read_json(
-        here_finished / "results" / "pretrained" / "tiny-scenes-0" / "summary.json"
-    )
+    assert lines[0][0]["metrics"] == read_json(here_finished / "results/pretrained/tiny-scenes-0/summary.json")
 
 
-def ends(here):
-    """The pretrained model and a tuned one."""
-    return [backbone.load(p) for p in (here / "models" / "tiny", Published(here, CELLS["fsc_clip"]).trained.checkpoint)]
-
-
-def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch):
+def test_models_on_a_line_share_the_pictures_within_the_budget(here, monkeypatch, opened):
     """Five points: one pass where memory holds all, three where it holds two, five where it holds one; equal numbers.
 
     Whatever the passes, a picture is read once.
     """
-    alphas, counts, load = [0.0, 0.1, 0.5, 0.9, 1.0], Counter(), score.embed.data_images.load_image
-    encode, shared = score.embed.encode_all, []
+    alphas, encode, shared = [0.0, 0.1, 0.5, 0.9, 1.0], score.embed.encode_all, []
     monkeypatch.setattr(score.embed, "encode_all", lambda m, *arguments: shared.append(len(m)) or encode(m, *arguments))
-    monkeypatch.setattr(
-        score.embed.data_images, "load_image", lambda path, *how: counts.update([path]) or load(path, *how)
-    )
+    folders = (here / "models" / "tiny", Published(here, CELLS["fsc_clip"]).trained.checkpoint)
     sections = {"sugarcrepe": Section("", "world/sugarcrepe", "world/test", "")}
     benchmarks = benchmark_module.load_benchmarks(sections, ["sugarcrepe"]).benchmarks
-    size, points_by_budget = sum(t.nbytes for t in ends(here)[0].clip.state_dict().values()), {}
+    size, lines = sum(t.nbytes for t in states(folders[0])[0].values()), []
     for models, passes in ((5, 1), (2, 3), (0, 5)):
-        counts.clear(), shared.clear()
-        points_by_budget[models] = list(
-            score.score_line(*ends(here), alphas, benchmarks, Scoring(4, 1), budget=models * size)
-        )
-        assert set(counts.values()) == {1} and sum(shared) == 5 and len(shared) == passes
-    assert points_by_budget[5] == points_by_budget[2] == points_by_budget[0]
-    assert [p["alpha"] for p in points_by_budget[5]] == alphas
+        opened.clear()
+        shared.clear()
+        ends = map(backbone.load, folders)
+        lines.append(list(score.score_line(*ends, alphas, benchmarks, Scoring(4, 1), budget=models * size)))
+        assert set(opened.values()) == {1} and sum(shared) == 5 and len(shared) == passes
+    assert lines[0] == lines[1] == lines[2] and [p["alpha"] for p in lines[0]] == alphas
 
 
 def test_every_line_of_a_method(here, capsys):
@@ -266,10 +244,8 @@ def test_every_line_of_a_method(here, capsys):
     model.save(Published(here, CELLS["fsc_clip"]).trained.checkpoint)
     assert wise_ft.main(["--method", "fsc_clip"]) == 0
     rescored = read_json(out)
-    assert (
-        rescored["points"][0]["metrics"] == rescored["points"][1]["metrics"]
-        and rescored["checkpoints"] != document["checkpoints"]
-    )
+    assert rescored["points"][0]["metrics"] == rescored["points"][1]["metrics"]
+    assert rescored["checkpoints"] != document["checkpoints"]
 
 
 def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):

@@ -73,16 +73,14 @@ def draw_pictures():
     return [Image.fromarray(generator.integers(0, 255, (50, 70, 3), dtype=np.uint8)) for _ in TEXTS]
 
 
-def test_scores_are_those_of_the_authors_program(folder):
-    pytest.importorskip("transformers", reason="transformers is not installed")
+def test_scores_are_those_of_the_authors_program(transformers, folder):
     model = foreign_models.load_model("xvlm", str(folder), "cpu")
     with torch.no_grad():
         scores = model.score_pairs(draw_pictures(), TEXTS)
     assert scores.tolist() == pytest.approx(PRINTED, abs=1e-4)
 
 
-def test_a_file_of_another_model_is_one_line(folder):
-    pytest.importorskip("transformers", reason="transformers is not installed")
+def test_a_file_of_another_model_is_one_line(transformers, folder):
     torch.save({"model": {"logit_scale": torch.ones(1)}}, folder / "model.th")
     with pytest.raises(UserError, match=r"KeyError.*give a folder with X-VLM's model.th and BERT's vocab.txt"):
         foreign_models.load_model("xvlm", str(folder), "cpu")

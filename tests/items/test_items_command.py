@@ -11,7 +11,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.config import read
 from compclip.evaluate import benchmark_module, result_store
-from compclip.evaluate.embeddings import Embeddings
+from compclip.evaluate.embeddings import Embeddings, number_keys
 from compclip.items import __main__ as items_command
 from compclip.report import __main__ as report_command
 from tests import fake_runs
@@ -34,10 +34,10 @@ def project(tmp_path):
     """Fake runs scored on SugarCrepe's files of fifteen records."""
     folder = tmp_path / "official"
     for subset, count in WRITTEN.items():
-        rows = {
-            f"{subset}:{i}": {"filename": f"{i}.png", "caption": f"{subset} {i}", "negative_caption": f"not {i}"}
-            for i in range(count)
-        }
+        rows = {}
+        for i in range(count):
+            record = {"filename": f"{i}.png", "caption": f"{subset} {i}", "negative_caption": f"not {i}"}
+            rows[f"{subset}:{i}"] = record
         write_json(folder / f"{subset}.json", rows)
     (tmp_path / "params.yaml").write_text(PARAMS.format(folder=folder))
     fake_runs.make(tmp_path)
@@ -105,22 +105,15 @@ CAPTIONS = ("a dog on grass", "a cat on grass", "a red car", "a red bus")
 @pytest.fixture
 def counterfactuals(project):
     """The project, scored on two pairs too: CLIC sees dog and cat aright, the pretrained model the other way round."""
-    pairs = [
-        {
-            "id": str(p),
-            **{f"image_{i}": f"{p}_{i}" for i in (0, 1)},
-            **{f"caption_{i}": CAPTIONS[2 * p + i] for i in (0, 1)},
-        }
-        for p in (0, 1)
-    ]
+    pairs = [{"id": str(p), "image_0": f"{p}_0", "image_1": f"{p}_1", "caption_0": CAPTIONS[2 * p], "caption_1": CAPTIONS[2 * p + 1]}
+             for p in (0, 1)]  # fmt: skip
     (project / "official" / "examples.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     sections = read.load_params(str(project / "params.yaml")).benchmarks
     result_store.write_census("counterfactuals", sections["counterfactuals"], project)
     loaded = benchmark_module.load_benchmarks(sections, ["counterfactuals"])
     benchmark = loaded.benchmarks["counterfactuals"]
     text_TD = np.eye(4, dtype=np.float32)
-    rows = ({name: row for row, name in enumerate(names)} for names in (benchmark.images, benchmark.texts))
-    image_row, text_row = rows
+    image_row, text_row = number_keys(benchmark.images), number_keys(benchmark.texts)
     for folder in project.glob("results/*/*"):
         order = [1, 0, 2, 3] if folder.parent.name == "pretrained" else [0, 1, 2, 3]
         image_ID = 0.8 * text_TD[order] + 0.25 * text_TD[[1, 0, 3, 2]]
@@ -149,7 +142,6 @@ def test_the_report_shows_them_beside_the_picture(counterfactuals, monkeypatch):
     monkeypatch.chdir(counterfactuals)
     assert report_command.main(["--partial"]) == 0
     html = (counterfactuals / "reports" / "index.html").read_text()
-    assert (
-        '<li class="right"><span>✓ 0.800</span> a dog on grass</li><li><span>✗ 0.250</span> a cat on grass</li>' in html
-    )
+    first, second = "<span>✓ 0.800</span> a dog on grass", "<span>✗ 0.250</span> a cat on grass"
+    assert f'<li class="right">{first}</li><li>{second}</li>' in html
     assert "pretrained puts first" in html and "counterfactuals/i2t_recall_at_1/0_0" in html

@@ -26,16 +26,9 @@ from tests.prepared_set import all_annotations
 
 RNG = np.random.default_rng(0)
 CAPTIONS = ("A dog and a cat.", "A red bus.", "Bread and butter on a table.", "Two men.")
-SWAPPED = {
-    "A dog and a cat.": "A cat and a dog.",
-    "Bread and butter on a table.": "Output: Butter and bread on a table.",
-}
-REPLACED = {
-    "A dog and a cat.": "A dog and a feline.",
-    "A red bus.": '"A crimson bus."',
-    "Two men.": "Two men.",
-    "Bread and butter on a table.": "Sure! Here is one way of putting it that keeps all of the meaning of it as it was",
-}
+SWAPPED = {CAPTIONS[0]: "A cat and a dog.", CAPTIONS[2]: "Output: Butter and bread on a table."}
+CHATTER = "Sure! Here is one way of putting it that keeps all of the meaning of it as it was"
+REPLACED = dict(zip(CAPTIONS, ("A dog and a feline.", '"A crimson bus."', CHATTER, "Two men."), strict=True))
 
 
 def writer(body):
@@ -63,16 +56,6 @@ def run_rewrite(cfg, folder):
     return shard_stages.run_stage("rewrite", SafeName("d", "data"), section, folder.parent.parent)
 
 
-def forget(folder):
-    """What the stage made, not what the model said."""
-    shutil.rmtree(folder.parent.parent / ".work" / "shards" / "rewrite")
-
-
-def texts(folder):
-    """The rewrites by caption."""
-    return rewrite_shards.load_rewrites(folder / "rewrites" / "00000.arrow")
-
-
 @pytest.fixture(autouse=True)
 def without_waits(monkeypatch):
     """Attempts follow each other at once."""
@@ -86,32 +69,29 @@ def settings(at, folder, **overrides):
 
 
 def test_rewrites_are_written_and_what_is_not_used_is_counted(folder):
-    """SWAP for captions with "and" alone, REPLACE for all; chatter and unchanged answers are dropped by name."""
+    """SWAP for captions with "and" alone, REPLACE for all; chatter and unchanged answers are dropped by name.
+
+    A second run asks nobody and writes the same.
+    """
     with serve(writer) as at:
         counts = run_rewrite(settings(at, folder), folder)
-    assert texts(folder) == {
-        "A dog and a cat.": rewrite_shards.Rewrites("A cat and a dog.", "A dog and a feline."),
-        "A red bus.": rewrite_shards.Rewrites("", "A crimson bus."),
-        "Bread and butter on a table.": rewrite_shards.Rewrites("Butter and bread on a table.", ""),
-        "Two men.": rewrite_shards.Rewrites("", ""),
-    }
+    swaps = ("A cat and a dog.", "", "Butter and bread on a table.", "")
+    replaced = ("A dog and a feline.", "A crimson bus.", "", "")
+    rewrites = rewrite_shards.load_rewrites(folder / "rewrites" / "00000.arrow")
+    assert rewrites == dict(zip(CAPTIONS, map(rewrite_shards.Rewrites, swaps, replaced), strict=True))
     assert counts["swap"].items() >= {"asked": 2, "answered": 2, "usable": 2, "not_asked": 2}.items()
     assert counts["replace"].items() >= {"asked": 4, "answered": 4, "usable": 2, "chatter": 1, "unchanged": 1}.items()
     assert json.loads((folder / "rewrite_counts.json").read_text()) == counts
     assert {r["max_tokens"] for r in at.requests if prompt(r).startswith("Swap")} == {20}
     assert {r["max_tokens"] for r in at.requests if prompt(r).startswith("Replace")} == {30}
-
-
-def test_the_second_run_sends_nothing_and_writes_the_same(folder):
-    """Even while the server is gone."""
-    with serve(writer) as at:
-        run_rewrite(settings(at, folder), folder)
-        first = (folder / "rewrites" / "00000.arrow").read_bytes()
-        forget(folder)
-        counts = run_rewrite(settings(at, folder), folder)
+    first = (folder / "rewrites" / "00000.arrow").read_bytes()
+    shutil.rmtree(folder.parent.parent / ".work" / "shards" / "rewrite")  # what was made, not what was said
+    counts = run_rewrite(settings(at, folder), folder)
     assert (folder / "rewrites" / "00000.arrow").read_bytes() == first
-    assert [counts[kind]["cached"] for kind in rewrite_shards.KINDS] == [2, 4]
-    assert not any("answered" in counts[kind] for kind in rewrite_shards.KINDS)
+    assert [(counts[kind]["cached"], counts[kind].get("answered", 0)) for kind in rewrite_shards.KINDS] == [
+        (2, 0),
+        (4, 0),
+    ]
 
 
 def test_failures_leave_nothing_half_written(folder):
@@ -127,14 +107,8 @@ def test_failures_leave_nothing_half_written(folder):
 
 @pytest.mark.parametrize(
     ("caption", "is_swapped"),
-    [
-        ("a cat and a dog", True),
-        ("A cat And a dog", True),
-        ("a band on sand", False),
-        ("a " * 11 + "and b c", True),
-        ("a " * 12 + "and b c", False),
-    ],
-)
+    [("A cat And a dog", True), ("a band on sand", False), ("a " * 11 + "and b c", True), ("a " * 12 + "and b c", False)],
+)  # fmt: skip
 def test_which_captions_are_swapped(caption, is_swapped):
     """The word "and", and fewer than 15 words."""
     assert rewrite_shards.can_swap(caption) is is_swapped
@@ -142,15 +116,10 @@ def test_which_captions_are_swapped(caption, is_swapped):
 
 @pytest.mark.parametrize(
     ("kind", "text", "cut_short", "fault"),
-    [
-        ("swap", "a dog and a cat", False, ""),
-        ("swap", "a dog, a cat", False, "chatter"),
-        ("swap", "a dog and a", True, "unfinished"),
-        ("swap", "A cat and a dog.", False, "unchanged"),
-        ("replace", "a cat and a hound\nIs it fine?", False, "chatter"),
-        ("replace", "a cat and a hound", False, ""),
-    ],
-)
+    [("swap", "a dog and a cat", False, ""), ("swap", "a dog, a cat", False, "chatter"),
+     ("swap", "a dog and a", True, "unfinished"), ("swap", "A cat and a dog.", False, "unchanged"),
+     ("replace", "a cat and a hound\nIs it fine?", False, "chatter"), ("replace", "a cat and a hound", False, "")],
+)  # fmt: skip
 def test_what_is_usable(kind, text, cut_short, fault):
     """Of answers for "a cat and a dog"."""
     assert rewrite_shards.check_rewrite(kind, "a cat and a dog", Answer(text, cut_short))[1] == fault
@@ -158,9 +127,8 @@ def test_what_is_usable(kind, text, cut_short, fault):
 
 def test_a_caption_with_braces_is_asked_as_it_stands():
     """No formatting of what is not ours."""
-    assert rewrite_shards.build_prompt("any", "a {sign} and {0}").endswith(
-        "Only output the changed sentence. a {sign} and {0}"
-    )
+    prompt_text = rewrite_shards.build_prompt("any", "a {sign} and {0}")
+    assert prompt_text.endswith("Only output the changed sentence. a {sign} and {0}")
 
 
 @pytest.mark.parametrize(("words", "start"), [("verbs", "Replace one verb in"), ("prepositions", "Replace a spatial")])
@@ -193,26 +161,17 @@ def test_from_the_rewriter_to_the_view(folder):
     assert annotations[1][2] == annotations[0][0]
     views = hard_positives.views(hard_positives.Config(source="llm"), 0)
     maker = ViewMaker(data, 0, 8, lambda sample: None)
-    positives_of_caption = {v.caption: v.positives for epoch in range(20) for v in (maker.view(0, epoch, views),)}
-    assert positives_of_caption == {
-        "A dog and a cat.": ("A cat and a dog.", "A dog and a feline."),
-        "A red bus.": (None, "A crimson bus."),
-    }
+    made = [maker.view(0, epoch, views) for epoch in range(20)]
+    expected = (("A cat and a dog.", "A dog and a feline."), (None, "A crimson bus."))
+    assert {view.caption: view.positives for view in made} == dict(zip(CAPTIONS, expected, strict=False))
 
 
-def test_a_rewrite_is_of_the_whole_caption(annotated_pair):
+def test_a_rewrite_is_of_the_whole_caption():
     """A sentence of a longer caption has none: the model rewrote another text."""
-    one_sentence, two_sentences = annotated_pair
-    assert one_sentence.sentence(0).written_swap == "B and A."
-    assert two_sentences.sentence(0).written_swap == ""
-
-
-@pytest.fixture
-def annotated_pair():
-    """Annotations with a rewrite, of one sentence and of two."""
     one_sentence = annotation.Annotation("A and B.", sentences=((0, 8),), written_swap="B and A.")
     two_sentences = annotation.Annotation("A and B. C.", sentences=((0, 8), (9, 11)), written_swap="B and A. C.")
-    return one_sentence, two_sentences
+    assert one_sentence.sentence(0).written_swap == "B and A."
+    assert two_sentences.sentence(0).written_swap == ""
 
 
 PARAMS = """
@@ -245,25 +204,14 @@ def test_parameters(tmp_path):
     params = load(tmp_path, rewriter="{url: 'http://x/v1', model: m, kinds: swap}")
     assert servers.rewriter_config(params.data["d"]) == Rewriter(url="http://x/v1", model="m", kinds="swap")
     assert servers.rewriter_config(Data()) is None
+    server = "{url: 'http://x/v1', model: m, %s}"
     for source, rewriter, fault in (
-        (
-            "llm",
-            "{}",
-            "methods.hard_positives.source=llm: data.d names no rewriter; add data.d.rewriter with url and model",
-        ),
+        ("llm", "{}", "methods.hard_positives.source=llm: data.d names no rewriter; add data.d.rewriter with url and model"),
         ("lmm", "{}", "source"),
-        (
-            "rules",
-            "{url: 'http://x/v1', model: m, paralel: 2}",
-            "data.d.rewriter: unknown key 'paralel'; did you mean 'parallel'",
-        ),
-        (
-            "rules",
-            "{url: 'http://x/v1', model: m, kinds: swp}",
-            "data.d.rewriter.kinds: unknown kinds 'swp'; did you mean 'swap'?",
-        ),
+        ("rules", server % "paralel: 2", "data.d.rewriter: unknown key 'paralel'; did you mean 'parallel'"),
+        ("rules", server % "kinds: swp", "data.d.rewriter.kinds: unknown kinds 'swp'; did you mean 'swap'?"),
         ("rules", "{model: m}", "data.d.rewriter.url: must be given"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(UserError) as caught:
             load(tmp_path, source, rewriter)
         assert fault in str(caught.value)

@@ -314,15 +314,12 @@ def test_eva_clip(eva, tmp_path, custom):
 
 DAMAGE = [
     ("llip", "v_proj", None, "'v_proj' is missing, expected 3 dimensions"),
-    ("llip", "q_proj", torch.zeros(()), "'q_proj' has 0 dimensions, expected 2"),
     ("llip", "v_proj", torch.zeros(0, 32, WIDTH), "no weights of a head"),
     ("llip", "v_proj", torch.zeros(TOKENS, 32, 12), "12 numbers of a vector"),
     ("llip", "pred.out_proj", torch.full((WIDTH, WIDTH), torch.nan), "'out': holds NaN"),
     ("fdt", "space_dict", torch.zeros(6, 8), "no weights of a head"),
-    ("fdt", "img_query_model.q_map.1.bias", None, "'img_query_model.q_map.1.bias' is missing"),
     ("fdt", "encode_text.token_embedding.weight", None, "'token_embedding.weight' is missing"),
     ("fdt", "encode_text.positional_embedding", None, "no such checkpoint: 'positional_embedding'"),
-    ("fdt", "encode_text.positional_embedding", torch.zeros(()), "no such checkpoint: len"),
     ("fdt", "txt_query_model.q_map.4.weight", torch.zeros(3, 3), "no weights of a head"),
 ]
 

@@ -64,9 +64,7 @@ def test_no_tag_is_no_random_weights():
     assert "random" in refusal_of("ViT-B-32::") and "no weights after" in refusal_of("::")
 
 
-@pytest.mark.parametrize(
-    "dtype,kind", [(torch.int8, "int8"), (torch.bool, "bool"), (torch.int64, "int64"), (torch.complex64, "complex64")]
-)
+@pytest.mark.parametrize("dtype,kind", [(torch.int8, "int8"), (torch.complex64, "complex64")])
 def test_weights_are_floats(folder, dtype, kind):
     """The tensor is named, in a folder and in a file."""
     put(folder, visual_proj=torch.ones(32, 16, dtype=dtype))
@@ -75,7 +73,7 @@ def test_weights_are_floats(folder, dtype, kind):
     assert "'visual.proj': holds" in refusal_of(folder / clip_model.WEIGHTS, model=str(folder / "own.json"))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_are_finite(folder, value):
     """One value among all is enough; one that a float32 cannot hold is infinite."""
     weight = torch.ones(32, 16)
@@ -110,27 +108,19 @@ def test_a_tensor_of_another_shape_is_named(folder):
 
 @pytest.mark.parametrize(
     "section,values,message",
-    [
-        ("vision_cfg", {"layers": 200, "width": 16384}, "at least"),
-        ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "at least"),
-        ("vision_cfg", {"head_width": 5}, "does not describe"),
-        ("vision_cfg", {"head_width": 64}, "does not describe"),
-        ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000"),
-        ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "takes no options"),
-        ("text_cfg", {"hf_model_name": "nobody/it"}, "does not describe"),
-        ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64"),
-        ("model_cfg", {"multimodal_cfg": {}}, "CoCa"),
-    ],
-)
+    [("vision_cfg", {"layers": 200, "width": 16384}, "at least"),
+     ("text_cfg", {"context_length": 8192, "vocab_size": 4_000_000}, "at least"),
+     ("vision_cfg", {"head_width": 64}, "does not describe"), ("text_cfg", {"vocab_size": 1000}, "vocab_size=1000"),
+     ("text_cfg", {"tokenizer_kwargs": {"clean": "whitespace"}}, "takes no options"),
+     ("preprocess_cfg", {"size": 64}, "preprocess_cfg.size=64"), ("model_cfg", {"multimodal_cfg": {}}, "CoCa")],
+)  # fmt: skip
 def test_a_config_that_cannot_be_is_refused_before_it_is_built(folder, section, values, message):
     """Sizes against the weights at hand; parts that do not go together; what the towers take."""
     configure(folder, section, **values)
     assert message in refusal_of(folder)
 
 
-@pytest.mark.parametrize(
-    "text", ["3", "[]", '"x"', "null", '{"embed_dim": 4}', "{", '{"embed_dim": 1, "vision_cfg": [], "text_cfg": {}}']
-)
+@pytest.mark.parametrize("text", ["3", "[]", "null", '{"embed_dim": 4}', "{"])
 def test_a_config_by_path_is_checked_too(tmp_path, text):
     """A backbone's `model` may be a file from anywhere."""
     (tmp_path / "own.json").write_text(text)
@@ -168,12 +158,10 @@ def test_a_file_holds_tensors_by_name(tmp_path):
     """And not more of them than it has bytes."""
     write_json(tmp_path / "own.json", TINY)
     for content, message in (
-        ([torch.ones(1)], "holds a list, not tensors by name"),
         ({"net": {"a": torch.ones(1)}}, "'net' is a dict, not a tensor; give a file of tensors by name"),
         ({1: torch.ones(1)}, "names something by a int"),
         ({"model": {"visual.a": argparse.Namespace()}}, "'visual.a' is a argparse.Namespace, not a tensor"),
         ({"a": torch.ones(1).expand(1 << 30)}, "its tensors are larger than the file"),
-        ({"a": torch.eye(2).to_sparse()}, "'a' is no plain tensor"),
         ({"a": torch.ones(1, device="meta")}, "'a' is no plain tensor"),
     ):
         torch.save(content, tmp_path / "w.pt")
@@ -199,25 +187,17 @@ MAP = {"auto_map": {"AutoTokenizer": [None, "own.Own"], "AutoConfig": "own.Own"}
 
 @pytest.mark.parametrize(
     "file,content,message",
-    [
-        ("tokenizer_config.json", MAP, "auto_map asks to run the code that lies beside it; nobody's code is run"),
-        ("config.json", MAP, "config.json: auto_map asks to run the code"),
-        ("tokenizer_config.json", {"tokenizer_class": "Own"}, "is a Own, a class of its own"),
-        ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "is a RagTokenizer, a class of its own"),
-        ("tokenizer_config.json", {"tokenizer_class": ["x"]}, "a class of its own"),
-        ("config.json", {"tokenizer_class": "AutoModel"}, "is a AutoModel"),
-        ("tokenizer_config.json", [], "tokenizer_config.json: holds a list where a mapping belongs"),
-        ("tokenizer.json", {}, "its tokenizer "),
-        ("tokenizer.json", [], "its tokenizer "),
-    ],
-)
+    [("tokenizer_config.json", MAP, "auto_map asks to run the code that lies beside it; nobody's code is run"),
+     ("config.json", MAP, "config.json: auto_map asks to run the code"),
+     ("tokenizer_config.json", {"tokenizer_class": "Own"}, "is a Own, a class of its own"),
+     ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "is a RagTokenizer, a class of its own"),
+     ("config.json", {"tokenizer_class": "AutoModel"}, "is a AutoModel"), ("tokenizer.json", [], "its tokenizer ")],
+)  # fmt: skip
 def test_a_tokenizer_with_code_or_a_class_of_its_own_is_refused(siglip, tmp_path, file, content, message):
     """In a checkpoint's folder, and as a backbone's; what it brings is not run, and nobody is asked."""
     write_json(siglip / file, content)
-    for name in ("tokenizer_config.json", "tokenizer.json"):
+    for name in {"tokenizer_config.json", "tokenizer.json", file}:
         shutil.copy(siglip / name, tmp_path / "tok" / name)
-    if file == "config.json":
-        shutil.copy(siglip / file, tmp_path / "tok" / file)
     assert message in refusal_of(siglip)
     with pytest.raises(UserError):
         backbone.create(str(tmp_path / "own.json"), tokenizer=str(tmp_path / "tok"))
@@ -278,16 +258,11 @@ def fits(adapter: Path) -> None:
 
 @pytest.mark.parametrize(
     "change,message",
-    [
-        ({"r": 1_000_000_000}, "r=1000000000: must be a whole number from 1 to 4096"),
-        ({"r": 3}, "is .*, not of rank 3"),
-        ({"r": [[1]]}, "must be a whole number"),
-        ({"lora_alpha": float("nan")}, "lora_alpha=nan: must be a number above 0"),
-        ({"lora_alpha": None}, "lora_alpha=None: must be"),
-        ({"use_dora": True}, "use_dora: adapters with it are not supported"),
-        ({"rank_pattern": {"x": 3}}, "rank_pattern: adapters with it are not supported"),
-    ],
-)
+    [({"r": 1_000_000_000}, "r=1000000000: must be a whole number from 1 to 4096"), ({"r": 3}, "is .*, not of rank 3"),
+     ({"lora_alpha": float("nan")}, "lora_alpha=nan: must be a number above 0"),
+     ({"use_dora": True}, "use_dora: adapters with it are not supported"),
+     ({"rank_pattern": {"x": 3}}, "rank_pattern: adapters with it are not supported")],
+)  # fmt: skip
 def test_settings_of_an_adapter(adapter, change, message):
     """Its config is a stranger's too; the pattern that it names modules by is not used."""
     write_json(adapter / lora.CONFIG, read_json(adapter / lora.CONFIG) | {"target_modules": "(x+x+)+y"})
@@ -299,17 +274,14 @@ def test_settings_of_an_adapter(adapter, change, message):
 
 @pytest.mark.parametrize(
     "change,message",
-    [
-        (lambda s, n: s | {n: s[n][..., :1].contiguous()}, r"c_fc.lora_A.weight', \[2, 1\] and not"),
-        (lambda s, n: s | {n: s[n] * float("nan")}, "holds NaN or infinite weights"),
-        (lambda s, n: s | {n: s[n].to(torch.int8)}, "holds int8, not floats"),
-        (lambda s, n: {k: v for k, v in s.items() if k != n}, "c_fc.lora_A.weight', which the file lacks"),
-        (lambda s, n: {"x": s[n]}, "'x' is no factor of an adapter"),
-        (lambda s, n: {"visual.ln_pre.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
-        (lambda s, n: {"no.such.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
-        (lambda s, n: {}, "holds no factors"),
-    ],
-)
+    [(lambda s, n: s | {n: s[n][..., :1].contiguous()}, r"c_fc.lora_A.weight', \[2, 1\] and not"),
+     (lambda s, n: s | {n: s[n] * float("nan")}, "holds NaN or infinite weights"),
+     (lambda s, n: s | {n: s[n].to(torch.int8)}, "holds int8, not floats"),
+     (lambda s, n: {k: v for k, v in s.items() if k != n}, "c_fc.lora_A.weight', which the file lacks"),
+     (lambda s, n: {"x": s[n]}, "'x' is no factor of an adapter"),
+     (lambda s, n: {"no.such.lora_A.weight": torch.ones(2, 2)}, "not an adapter of this model"),
+     (lambda s, n: {}, "holds no factors")],
+)  # fmt: skip
 def test_factors_of_an_adapter(adapter, change, message):
     """Shapes are not stretched to fit, and numbers are numbers."""
     state = load_file(adapter / lora.WEIGHTS)

@@ -35,13 +35,10 @@ def inputs(model):
 
 def outputs(clip: nn.Module, inputs) -> list[torch.Tensor]:
     """Embeddings, patches and tokens."""
+    image, text = inputs
     with torch.no_grad():
-        return [
-            *towers.encode_images(clip, inputs[0], tokens=True),
-            *towers.encode_texts(clip, inputs[1], tokens=True),
-            clip.encode_image(inputs[0]),
-            clip.encode_text(inputs[1]),
-        ]
+        features = [*towers.encode_images(clip, image, tokens=True), *towers.encode_texts(clip, text, tokens=True)]
+        return [*features, clip.encode_image(image), clip.encode_text(text)]
 
 
 def fit(clip: nn.Module, inputs, cfg: Train, steps: int = 4) -> None:
@@ -229,9 +226,8 @@ def test_eva_s_trunk():
     """Its three projections and its gated MLP are adapted, and used: one whose bias is beside it would not be."""
     clip, image = _timm_clip(*TIMM["EVA02"]), torch.randn(1, 3, 32, 32)
     lora.inject(clip, Lora(), ("image",))
-    adapted = {
-        n.split(".lora_")[0].rpartition("blocks.1.")[2] for n in lora.adapter_parameters(clip) if "blocks.1" in n
-    }
+    names = [name for name in lora.adapter_parameters(clip) if "blocks.1" in name]
+    adapted = {name.split(".lora_")[0].rpartition("blocks.1.")[2] for name in names}
     mlp = {f"mlp.{name}" for name in ("fc1_g", "fc1_x", "fc2")}
     assert adapted == mlp | {f"attn.{name}_proj" for name in "qkv"} | {"attn.proj"}
     sum(x.sum() for x in towers.encode_images(clip, image, tokens=True)).backward()

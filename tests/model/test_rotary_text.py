@@ -30,10 +30,8 @@ def turned(x_C: Tensor, position: int) -> list[complex]:
     """Neighbouring numbers as complex ones, times e^(i p / 10000^(2n/C))."""
     pairs = x_C.tolist()
     count = len(pairs) // 2
-    return [
-        complex(pairs[2 * n], pairs[2 * n + 1]) * cmath.exp(1j * position * 10000.0 ** (-n / count))
-        for n in range(count)
-    ]
+    angles = [position * 10000.0 ** (-n / count) for n in range(count)]
+    return [complex(pairs[2 * n], pairs[2 * n + 1]) * cmath.exp(1j * angle) for n, angle in enumerate(angles)]
 
 
 def attended_in_loops(attention: nn.MultiheadAttention, x_TW: Tensor) -> Tensor:

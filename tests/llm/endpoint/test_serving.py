@@ -19,7 +19,6 @@ from compclip.llm import chat_client, local_server, server_guard
 from compclip.prepare import shard_stages
 from compclip.prepare.captioners import endpoint
 from tests.captioned import captioned
-from tests.chat_server import completion_body, serve
 from tests.conftest import ROOT
 from tests.data.reading import in_folder
 
@@ -91,15 +90,6 @@ def test_for_the_length_of_a_task(server, sample, tmp_path, way):
     assert log(tmp_path).count("asked /v1/chat/completions") == 1
 
 
-def test_it_does_not_decide_the_answers(server, sample, tmp_path):
-    """What another address answered is known."""
-    with serve(lambda body: completion_body("From elsewhere.")) as at:
-        captioned(endpoint, [sample], server(server="", url=at.url), data=DATA)
-    samples, counts = captioned(endpoint, [sample], server(), data=DATA)
-    assert samples[0].captions == ("From elsewhere.",) and counts["cached"] == 1
-    assert "asked" not in log(tmp_path)
-
-
 def test_a_strangers_grid_starts_nothing(server, sample, tmp_path, monkeypatch):
     """Only where the environment says so; the line shows the command."""
     for value in ("", "0", None):
@@ -114,30 +104,19 @@ def test_no_shell_sees_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv(local_server.ALLOW, "1")
     script = "import sys; print(sys.argv[2:])"
     command = f"'{sys.executable}' -c '{script}' {{port}} $HOME ; touch {tmp_path}/ran '$(touch x)' | *"
-    with (
-        pytest.raises(UserError, match="ended with exit code 0"),
-        local_server.run_server(Server(model="m", server=command), tmp_path / "log"),
-    ):
+    run = local_server.run_server(Server(model="m", server=command), tmp_path / "log")
+    with pytest.raises(UserError, match="ended with exit code 0"), run:
         pass
-    assert (tmp_path / "log").read_text().strip() == str(
-        ["$HOME", ";", "touch", f"{tmp_path}/ran", "$(touch x)", "|", "*"]
-    )
+    words = ["$HOME", ";", "touch", f"{tmp_path}/ran", "$(touch x)", "|", "*"]
+    assert (tmp_path / "log").read_text().strip() == str(words)
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
-    [
-        (
-            "no-such-program-here {port}",
-            r"ended with exit code 127; its log .* ends with: no-such-program-here: .*No such file",
-        ),
-        (
-            f"'{sys.executable}' {STAND_IN} {{port}} fails",
-            r"code 1; .*with: out of memory \| lower --gpu-memory-utilization$",
-        ),
-    ],
-)
+    [("no-such-program-here {port}", r"exit code 127; its log .* ends with: no-such-program-here: .*No such file"),
+     (f"'{sys.executable}' {STAND_IN} {{port}} fails", r"code 1; .*with: out of memory \| lower --gpu-memory-utilization$")],
+)  # fmt: skip
 def test_one_that_does_not_start(server, sample, command, message):
     """One line with the end of its log."""
     with pytest.raises(UserError, match=message) as caught:
@@ -157,9 +136,8 @@ def test_one_that_dies_while_it_is_asked(server, sample, monkeypatch):
     """The next attempt would be in a quarter of an hour."""
     monkeypatch.setattr(chat_client, "WAIT_S", 900.0)
     monkeypatch.setattr(chat_client, "LONGEST_WAIT_S", 900.0)
-    with pytest.raises(
-        UserError, match="ended with exit code 7; its log .* with: .*CUDA error: an illegal memory access$"
-    ):
+    message = "ended with exit code 7; its log .* with: .*CUDA error: an illegal memory access$"
+    with pytest.raises(UserError, match=message):
         captioned(endpoint, [sample], server("dies"))
 
 
@@ -187,13 +165,9 @@ with local_server.run_server(Server(model="m", server=sys.argv[1]), Path(sys.arg
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_goes_with_a_task_that_is_killed(server, tmp_path, number):
     """Whatever signal ends the task, and its child with it."""
-    task = subprocess.Popen(
-        [sys.executable, "-c", TASK, server("parent").server, str(tmp_path / "log")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    command = [sys.executable, "-c", TASK, server("parent").server, str(tmp_path / "log")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    task = subprocess.Popen(command, **pipes, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert task.stdout.readline() == b"ready\n"
     process_ids = pids((tmp_path / "log").read_text())
     assert len(process_ids) == 2 and not any(map(gone, process_ids))
@@ -205,12 +179,11 @@ def test_it_goes_with_a_task_that_is_killed(server, tmp_path, number):
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_it_goes_with_its_guard(server, tmp_path):
     """Also when that one is killed."""
-    server_process = local_server._ServerProcess(
-        local_server._start(server().server, port := local_server._free_port(), tmp_path / "log"), "", tmp_path / "log"
-    )
-    server_process.await_ready(port, 60)
-    server_process.guard.kill()
-    server_process.guard.wait()
+    port, log_file = local_server._free_port(), tmp_path / "log"
+    guard = local_server._start(server().server, port, log_file)
+    local_server._ServerProcess(guard, "", log_file).await_ready(port, 60)
+    guard.kill()
+    guard.wait()
     await_gone(*pids((tmp_path / "log").read_text()))
 
 
@@ -228,14 +201,9 @@ def test_one_command_captions_with_a_server_of_its_own(server, sample, tmp_path,
     cfg = server()
     options = {"server": cfg.server, "model": cfg.model, "cache": cfg.cache}
     section = {"source": "karpathy", "path": "d.json", "images": ".", "captioner": "endpoint", "options": options}
-    grid = {"methods": ["finetune"], "backbones": ["b"], "data": ["d"], "seeds": [0]}
-    params = {
-        "grid": grid,
-        "methods": {"finetune": {}},
-        "backbones": {"b": {"model": "ViT-B-32"}},
-        "data": {"d": section},
-    }
-    write_json(tmp_path / "params.yaml", params)
+    sections = {"methods": {"finetune": {}}, "backbones": {"b": {"model": "ViT-B-32"}}, "data": {"d": section}}
+    grid = {name: list(names) for name, names in sections.items()} | {"seeds": [0]}
+    write_json(tmp_path / "params.yaml", {"grid": grid} | sections)
     for _ in range(2):
         assert shard_stages.main(["--data", "d"]) == 0
         assert [s.captions for s in in_folder(tmp_path / "data" / "d")] == [("A picture.",)]
