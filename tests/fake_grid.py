@@ -31,19 +31,9 @@ from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published
 
 SUGARCREPE = (
-    "add_obj",
-    "add_att",
-    "replace_obj",
-    "replace_att",
-    "replace_rel",
-    "swap_obj",
-    "swap_att",
-    "add",
-    "replace",
-    "swap",
-    "average",
-    "average_kinds",
-)
+    "add_obj", "add_att", "replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add", "replace",
+    "swap", "average", "average_kinds",
+)  # fmt: skip
 RECALLS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 SENTENCES = (*RECALLS, *(f"mean_recall_at_{k}" for k in (1, 5, 10)))
 METRICS = {

@@ -99,15 +99,9 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
     metrics = {m: sum(i["outcomes"]) / len(i["outcomes"]) for m, i in items.items()} | extra
     counts = {"records": n, "scored": n, "missing_image": 0}
     head = {
-        "benchmark": name,
-        "module": name,
-        "n": n,
-        **DECLARED[name],
-        "metrics": metrics,
-        "counts": counts,
-        "items": items,
-        "units": {},
-    }
+        "benchmark": name, "module": name, "n": n, **DECLARED[name], "metrics": metrics, "counts": counts,
+        "items": items, "units": {},
+    }  # fmt: skip
     write_json(run_folder.result_path(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 

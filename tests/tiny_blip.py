@@ -5,43 +5,17 @@ from pathlib import Path
 import torch
 
 WORDS = (
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "[DEC]",
-    "a",
-    "picture",
-    "of",
-    "dog",
-    "cat",
-    "red",
-    "blue",
-    "tree",
-    "on",
-    "under",
-    "the",
-    "grass",
-    "house",
-    "boat",
-    "runs",
-    "sleeps",
-    "with",
-    "hat",
-)
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "a", "picture", "of", "dog", "cat", "red", "blue", "tree",
+    "on", "under", "the", "grass", "house", "boat", "runs", "sleeps", "with", "hat",
+)  # fmt: skip
 
 
 def blip(folder: Path, transformers) -> Path:
     """Config, random weights, tokenizer and image processor."""
     width = {
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "projection_dim": 8,
-        "initializer_range": 1.0,
-    }
+        "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "projection_dim": 8, "initializer_range": 1.0,
+    }  # fmt: skip
     text = width | {
         "encoder_hidden_size": 16,
         "vocab_size": len(WORDS),
@@ -62,12 +36,9 @@ def blip(folder: Path, transformers) -> Path:
 
 ASKED = ("<pad>", "</s>", "<unk>", "<image>", "is", "there", "a", "red", "blue", "dog", "cat", "yes", "no", "tree")
 WIDTH = {
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
+    "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
     "initializer_range": 1.0,
-}
+}  # fmt: skip
 
 
 def instructblip(folder: Path, transformers) -> Path:

@@ -12,18 +12,10 @@ TEMPLATE = (
     "{{% if add_generation_prompt %}} ASSISTANT:{{% endif %}}"
 )
 TEXT = {
-    "vocab_size": len(WORDS),
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.6,
-    "pad_token_id": 0,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
+    "vocab_size": len(WORDS), "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.6,
+    "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,
+}  # fmt: skip
 
 
 def _tokenizer(transformers):
@@ -75,16 +67,9 @@ def qwen(folder: Path, transformers) -> Path:
     """Pictures of any size, more tokens for larger ones."""
     torch.manual_seed(0)
     vision = {
-        "depth": 2,
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_heads": 2,
-        "patch_size": 4,
-        "window_size": 16,
-        "fullatt_block_indexes": [1],
-        "out_hidden_size": 16,
-        "initializer_range": 0.6,
-    }
+        "depth": 2, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4, "window_size": 16,
+        "fullatt_block_indexes": [1], "out_hidden_size": 16, "initializer_range": 0.6,
+    }  # fmt: skip
     text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
     names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
     config = transformers.Qwen2_5_VLConfig(

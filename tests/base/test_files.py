@@ -101,17 +101,12 @@ def test_unknown_names_show_the_nearest():
     assert "known: clic, finetune" in str(unknown("method", "xyzzy", ["finetune", "clic"]))
 
 
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        ("[" * 50_000, "f.json: nested too deeply; fix or fetch"),
-        ('{"a":' * 50_000, "f.json: nested too deeply; fix or fetch"),
-        ("1" * 5000, "f.json: has a number of thousands of digits; fix"),
-        ('{\n"a": }', "f.json: not JSON at line 2: Expecting value; fix"),
-        ("", "f.json: not JSON at line 1: "),
-    ],
-    ids=lambda value: value[:30],
-)
+@pytest.mark.parametrize("text,message", [
+    ("[" * 50_000, "f.json: nested too deeply; fix or fetch"),
+    ('{"a":' * 50_000, "f.json: nested too deeply; fix or fetch"),
+    ("1" * 5000, "f.json: has a number of thousands of digits; fix"),
+    ('{\n"a": }', "f.json: not JSON at line 2: Expecting value; fix"), ("", "f.json: not JSON at line 1: "),
+], ids=lambda value: value[:30])  # fmt: skip
 def test_what_is_refused(text, message):
     """Depth and digits end in a line as a missing bracket does."""
     with pytest.raises(UserError, match=message):

@@ -14,24 +14,19 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).map(
 )  # in no other part of an address
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("postgresql://me:pw@db/mlflow", "postgresql://me:***@db/mlflow"),
-        ("postgresql://me:p/w@db:5432/mlflow", "postgresql://me:***@db:5432/mlflow"),
-        ("postgresql://me:p@w@db/mlflow", "postgresql://me:***@db/mlflow"),
-        ("postgresql://db/mlflow?user=me&password=pw&x=1", "postgresql://db/mlflow?user=me&password=***&x=1"),
-        ("postgresql://db/mlflow?p%61ssword=pw", "postgresql://db/mlflow?p%61ssword=***"),
-        ("postgresql://db/mlflow?password=p@w", "postgresql://***"),
-        ("http://token@tracker:5000", "http://***@tracker:5000"),
-        ("me:pw@db", "***"),
-        ("postgresql://me@db/mlflow", "postgresql://me@db/mlflow"),
-        ("http://tracker:5000/#/experiments", "http://tracker:5000/#/experiments"),
-        ("sqlite:////home/me@work/mlflow.db", "sqlite:////home/me@work/mlflow.db"),
-        ("sqlite:///mlflow/mlflow.db", "sqlite:///mlflow/mlflow.db"),
-        ("mlruns", "mlruns"),
-    ],
-)
+@pytest.mark.parametrize(("url", "expected"), [
+    ("postgresql://me:pw@db/mlflow", "postgresql://me:***@db/mlflow"),
+    ("postgresql://me:p/w@db:5432/mlflow", "postgresql://me:***@db:5432/mlflow"),
+    ("postgresql://me:p@w@db/mlflow", "postgresql://me:***@db/mlflow"),
+    ("postgresql://db/mlflow?user=me&password=pw&x=1", "postgresql://db/mlflow?user=me&password=***&x=1"),
+    ("postgresql://db/mlflow?p%61ssword=pw", "postgresql://db/mlflow?p%61ssword=***"),
+    ("postgresql://db/mlflow?password=p@w", "postgresql://***"),
+    ("http://token@tracker:5000", "http://***@tracker:5000"), ("me:pw@db", "***"),
+    ("postgresql://me@db/mlflow", "postgresql://me@db/mlflow"),
+    ("http://tracker:5000/#/experiments", "http://tracker:5000/#/experiments"),
+    ("sqlite:////home/me@work/mlflow.db", "sqlite:////home/me@work/mlflow.db"),
+    ("sqlite:///mlflow/mlflow.db", "sqlite:///mlflow/mlflow.db"), ("mlruns", "mlruns"),
+])  # fmt: skip
 def test_what_is_shown(url, expected):
     assert mask_url(url) == expected
 

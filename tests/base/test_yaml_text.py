@@ -75,16 +75,13 @@ def test_any_text(text):
         assert isinstance(plain_values, dict)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "d: {options: {url: 'http://u:${oc.env:SOME_KEY}@h/v1'}}",
-        "d: {options: {url: 'http://h/v1?key=${oc.env:SOME_KEY}'}}",
-        "key: ${oc.env:SOME_KEY,nothing}\nd: {options: {url: 'http://h/${key}'}}",
-        "d: {options: {url: ['${oc.env:SOME_URL}']}}",
-        "name: SOME_KEY\nd: {options: {url: 'http://${oc.env:SOME_KEY}/${name}'}}",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "d: {options: {url: 'http://u:${oc.env:SOME_KEY}@h/v1'}}",
+    "d: {options: {url: 'http://h/v1?key=${oc.env:SOME_KEY}'}}",
+    "key: ${oc.env:SOME_KEY,nothing}\nd: {options: {url: 'http://h/${key}'}}",
+    "d: {options: {url: ['${oc.env:SOME_URL}']}}",
+    "name: SOME_KEY\nd: {options: {url: 'http://${oc.env:SOME_KEY}/${name}'}}",
+])  # fmt: skip
 def test_no_variable_is_part_of_a_url(monkeypatch, text):
     """Directly or through another key: it would be written to config.yaml."""
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "SOME_KEY,SOME_URL")

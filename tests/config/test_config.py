@@ -20,72 +20,54 @@ def test_the_shipped_grid():
     assert config_grid.list_cells(params)[0].name == "pretrained-scenes-scenes-0"
 
 
-@pytest.mark.parametrize(
-    "override,message",
-    [
-        ("train.lrr=3", r"train: unknown key 'lrr'; did you mean 'lr'"),
-        ("trian.lr=3", r"unknown section 'trian'; did you mean 'train'\?"),
-        ("train.lr=fast", r"train.lr='fast': must be float"),
-        ("train.lr=-1", r"train.lr=-1: must be > 0"),
-        ("train.lr=nan", r"train.lr='nan': must be float"),
-        ("train.batch_size=1", r"train.batch_size=1: must be >= 2"),
-        ("train.beta2=1", r"train.beta2=1: must be < 1"),
-        ("train.warmup_steps=2.5", r"train.warmup_steps=2.5: must be int"),
-        ("train.precision=float23", r"train.precision: unknown precision 'float23'; did you mean 'float32'"),
-        ("methods.hard_positives.negatives_in_contrastive=yess", r"in_contrastive='yess': must be true or false"),
-        ("wise_ft.alphas=[0.25,0.0]", r"wise_ft.alphas=.*: must rise from 0 to 1"),
-        ("train.trainable=txet", r"unknown trainable 'txet'; did you mean 'text'\?"),
-        ("methods.fsc_clip.gama=1", r"methods.fsc_clip: unknown key 'gama'; did you mean 'gamma'\?"),
-        ("methods.fsc_clip.gamma=-1", r"methods.fsc_clip.gamma=-1.0: must be >= 0"),
-        ("methods.clip_fsc={}", r"unknown method 'clip_fsc'; did you mean"),
-        ("grid.methods=[negclp]", r"grid.methods: unknown method 'negclp'; did you mean 'negclip'"),
-        ("grid.methods=[fsc_clip.local]", r"methods.fsc_clip.variants: unknown variant 'local'"),
-        ("grid.methods=[]", r"grid.methods=\[\]: must name at least one"),
-        ("grid.seeds=[0,0]", r"grid.seeds=\[0, 0\]: must name each once; 0 stands twice"),
-        ("grid.seeds=[1.5]", r"grid.seeds.0=1.5: must be int"),
-        ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
-        ("grid.methods=[clic.]", r"methods.clic.variants: unknown variant ''"),
-        ("methods=3", r"methods=3: must be a mapping"),
-        ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
-        ("methods.clic.variants.a.lambda_con=3", r"methods.clic.variants.a: unknown key 'lambda_con'; did you mean"),
-        (
-            "methods.clic.per_data.scene.lambda_uni=3",
-            r"methods.clic.per_data: unknown data 'scene'; did you mean 'scenes'",
-        ),
-        (
-            "methods.clic.per_data.scenes.lambda_un=3",
-            r"methods.clic.per_data.scenes: unknown key 'lambda_un'; did you mean",
-        ),
-        ("methods.clic.per_data.scenes.train.lr=0", r"methods.clic.per_data.scenes.train.lr=0: must be > 0"),
-        ("methods.clic.lambda_uni=big", r"methods.clic.lambda_uni='big': must be float; the default is 1.0"),
-        ("backbones=[1]", r"override 'backbones=\[1\]': "),
-        ("backbones.scenes.model=", r"backbones.scenes.model: must be given"),
-        (
-            "evaluate.benchmarks=[retrieval,retrieval]",
-            r"evaluate.benchmarks=.*: must name each once; 'retrieval' stands twice",
-        ),
-        ("train.micro_batch=-5", r"train.micro_batch=-5: must be >= 0"),
-        ("train.lr=???", r"override 'train.lr=\?\?\?': \?\?\? is no value; give one"),
-        ("scenes.seed=-1", r"scenes.seed=-1: must be >= 0"),
-        ("grid.seeds=[0,4294967296]", r"grid.seeds.1=4294967296: must be < 4294967296"),
-        (
-            "backbones.scenes.activation=relu",
-            r"backbones.scenes.activation: unknown activation 'relu'; did you mean 'gelu'",
-        ),
-        ("data.scenes.limit=-1", r"data.scenes.limit=-1: must be >= 0"),
-        ("train.lr=${nope}", r"train.lr: Interpolation key 'nope' not found"),
-        ("evaluate.benchmarks=[sugarcrap]", r"unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
-        ("benchmarks.retrieval.benchmark=retreival", r"unknown benchmark 'retreival'; did you mean 'retrieval'\?"),
-        ("data.scenes.source=karpaty", r"unknown source 'karpaty'; did you mean 'karpathy'\?"),
-        ("benchmarks.sugarcrepe.images=''", r"benchmarks.sugarcrepe.images: must be given"),
-        ("data.scenes.captioner=blip", r"'blip'; known: coca, endpoint, hf, none, scenes"),
-        ("data.scenes.path=''", r"data.scenes.path: must be given"),
-        ("scenes.records=0", r"yaml: scenes.records=0: must be > 0"),
-        ("train", r"override 'train': must be key=value"),
-        ("benchmarks.retrieval.options.cleen=clic", r"benchmarks.retrieval.options: unknown key 'cleen'; did you mean"),
-        ("benchmarks.sugarcrepe.options.clean=clic", r"benchmarks.sugarcrepe.options: benchmark 'sugarcrepe' has no"),
-    ],
-)
+@pytest.mark.parametrize("override,message", [
+    ("train.lrr=3", r"train: unknown key 'lrr'; did you mean 'lr'"),
+    ("trian.lr=3", r"unknown section 'trian'; did you mean 'train'\?"),
+    ("train.lr=fast", r"train.lr='fast': must be float"), ("train.lr=-1", r"train.lr=-1: must be > 0"),
+    ("train.lr=nan", r"train.lr='nan': must be float"), ("train.batch_size=1", r"train.batch_size=1: must be >= 2"),
+    ("train.beta2=1", r"train.beta2=1: must be < 1"),
+    ("train.warmup_steps=2.5", r"train.warmup_steps=2.5: must be int"),
+    ("train.precision=float23", r"train.precision: unknown precision 'float23'; did you mean 'float32'"),
+    ("methods.hard_positives.negatives_in_contrastive=yess", r"in_contrastive='yess': must be true or false"),
+    ("wise_ft.alphas=[0.25,0.0]", r"wise_ft.alphas=.*: must rise from 0 to 1"),
+    ("train.trainable=txet", r"unknown trainable 'txet'; did you mean 'text'\?"),
+    ("methods.fsc_clip.gama=1", r"methods.fsc_clip: unknown key 'gama'; did you mean 'gamma'\?"),
+    ("methods.fsc_clip.gamma=-1", r"methods.fsc_clip.gamma=-1.0: must be >= 0"),
+    ("methods.clip_fsc={}", r"unknown method 'clip_fsc'; did you mean"),
+    ("grid.methods=[negclp]", r"grid.methods: unknown method 'negclp'; did you mean 'negclip'"),
+    ("grid.methods=[fsc_clip.local]", r"methods.fsc_clip.variants: unknown variant 'local'"),
+    ("grid.methods=[]", r"grid.methods=\[\]: must name at least one"),
+    ("grid.seeds=[0,0]", r"grid.seeds=\[0, 0\]: must name each once; 0 stands twice"),
+    ("grid.seeds=[1.5]", r"grid.seeds.0=1.5: must be int"),
+    ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
+    ("grid.methods=[clic.]", r"methods.clic.variants: unknown variant ''"),
+    ("methods=3", r"methods=3: must be a mapping"),
+    ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
+    ("methods.clic.variants.a.lambda_con=3", r"methods.clic.variants.a: unknown key 'lambda_con'; did you mean"),
+    ("methods.clic.per_data.scene.lambda_uni=3", r"methods.clic.per_data: unknown data 'scene'; did you mean 'scenes'"),
+    ("methods.clic.per_data.scenes.lambda_un=3", r"methods.clic.per_data.scenes: unknown key 'lambda_un'; did you mean"),
+    ("methods.clic.per_data.scenes.train.lr=0", r"methods.clic.per_data.scenes.train.lr=0: must be > 0"),
+    ("methods.clic.lambda_uni=big", r"methods.clic.lambda_uni='big': must be float; the default is 1.0"),
+    ("backbones=[1]", r"override 'backbones=\[1\]': "),
+    ("backbones.scenes.model=", r"backbones.scenes.model: must be given"),
+    ("evaluate.benchmarks=[retrieval,retrieval]", r"evaluate.benchmarks=.*: must name each once; 'retrieval' stands twice"),
+    ("train.micro_batch=-5", r"train.micro_batch=-5: must be >= 0"),
+    ("train.lr=???", r"override 'train.lr=\?\?\?': \?\?\? is no value; give one"),
+    ("scenes.seed=-1", r"scenes.seed=-1: must be >= 0"),
+    ("grid.seeds=[0,4294967296]", r"grid.seeds.1=4294967296: must be < 4294967296"),
+    ("backbones.scenes.activation=relu", r"backbones.scenes.activation: unknown activation 'relu'; did you mean 'gelu'"),
+    ("data.scenes.limit=-1", r"data.scenes.limit=-1: must be >= 0"),
+    ("train.lr=${nope}", r"train.lr: Interpolation key 'nope' not found"),
+    ("evaluate.benchmarks=[sugarcrap]", r"unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
+    ("benchmarks.retrieval.benchmark=retreival", r"unknown benchmark 'retreival'; did you mean 'retrieval'\?"),
+    ("data.scenes.source=karpaty", r"unknown source 'karpaty'; did you mean 'karpathy'\?"),
+    ("benchmarks.sugarcrepe.images=''", r"benchmarks.sugarcrepe.images: must be given"),
+    ("data.scenes.captioner=blip", r"'blip'; known: coca, endpoint, hf, none, scenes"),
+    ("data.scenes.path=''", r"data.scenes.path: must be given"),
+    ("scenes.records=0", r"yaml: scenes.records=0: must be > 0"), ("train", r"override 'train': must be key=value"),
+    ("benchmarks.retrieval.options.cleen=clic", r"benchmarks.retrieval.options: unknown key 'cleen'; did you mean"),
+    ("benchmarks.sugarcrepe.options.clean=clic", r"benchmarks.sugarcrepe.options: benchmark 'sugarcrepe' has no"),
+])  # fmt: skip
 def test_mistakes(override, message):
     """Each mistake names the file, the key, the value and what would be right, in one line."""
     with pytest.raises(UserError, match=message) as error:
@@ -101,15 +83,12 @@ TOGETHER = [
     ("grid.methods=[negclip]", r"wise_ft.methods: fsc_clip is not in grid.methods"),
     ("report.columns=[sugarcrap/add]", r"'sugarcrap/add', .*unknown benchmark 'sugarcrap'; did you mean 'sugarcrepe'"),
     ("report.columns=[sugarcrepe]", r"report.columns: unknown column 'sugarcrepe'; did you mean 'sugarcrepe/"),
-    (
-        "report.columns=[sugarcrepe/swp]",
-        r"report.columns: unknown column 'sugarcrepe/swp'; did you mean 'sugarcrepe/swap'",
-    ),
+    ("report.columns=[sugarcrepe/swp]", r"report.columns: unknown column 'sugarcrepe/swp'; did you mean 'sugarcrepe/swap'"),
     ("report.columns=[sugarcrepe/swp/unseen_pairs]", r"unknown column 'sugarcrepe/swp/unseen_pairs'; did you mean"),
     ("report.columns=[retrieval/mean_recall_at_7]", r"unknown column 'retrieval/mean_recall_at_7'; did you mean"),
     ("report.columns=[zeroshot/top_2]", r"unknown column 'zeroshot/top_2'; did you mean"),
     ("evaluate.benchmarks=[retrieval]", r"report.columns: 'sugarcrepe/add', in evaluate.benchmarks: unknown benchmark"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("override,message", TOGETHER)
@@ -126,12 +105,9 @@ def test_cells_have_names_of_their_own():
     """Two places of the grid never share a folder, and no name leaves runs/."""
     sets = [
         "data.c={source: coco, path: p, images: i, captioner: none}",
-        "data.b-c={source: coco, path: p, images: i, captioner: none}",
-        "backbones.a.model=x",
-        "backbones.a-b.model=x",
-        "grid.methods=[clic]",
-        "grid.seeds=[0]",
-    ]
+        "data.b-c={source: coco, path: p, images: i, captioner: none}", "backbones.a.model=x",
+        "backbones.a-b.model=x", "grid.methods=[clic]", "grid.seeds=[0]",
+    ]  # fmt: skip
     assert (
         len(config_grid.list_cells(read.load_params(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"]))) == 2
     )
@@ -141,20 +117,13 @@ def test_cells_have_names_of_their_own():
         read.load_params(PARAMS, [*sets, "backbones.org/vit.model=x", "grid.backbones=[org/vit]", "grid.data=[c]"])
 
 
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        ("grid: [", "not YAML"),
-        ("a: b: c\n", "not YAML: .*line 1"),
-        ("grid: {}\ngrid: {}\n", "duplicate key grid"),
-        ("- a\n- b\n", "must be a mapping"),
-        ("3\n", "must be a mapping"),
-        ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be a list"),
-        ("", r"grid.methods=\[\]: must name at least one"),
-        ("train:\n  lr: ???\n", r"train.lr=\?\?\?: must be given"),
-        ("train: {lr: '???'}\n", r"train.lr=\?\?\?: must be given"),
-    ],
-)
+@pytest.mark.parametrize("text,message", [
+    ("grid: [", "not YAML"), ("a: b: c\n", "not YAML: .*line 1"), ("grid: {}\ngrid: {}\n", "duplicate key grid"),
+    ("- a\n- b\n", "must be a mapping"), ("3\n", "must be a mapping"),
+    ("grid: {seeds: {a: 1}}\n", r"grid.seeds=\{'a': 1\}: must be a list"),
+    ("", r"grid.methods=\[\]: must name at least one"), ("train:\n  lr: ???\n", r"train.lr=\?\?\?: must be given"),
+    ("train: {lr: '???'}\n", r"train.lr=\?\?\?: must be given"),
+])  # fmt: skip
 def test_broken_files(tmp_path, text, message):
     """YAML errors name the file."""
     (tmp_path / "p.yaml").write_text(text)
@@ -193,12 +162,10 @@ def test_variants_overlay_their_method():
 
 
 PER_DATA = [
-    "data.other={source: coco, path: p, images: i, captioner: none}",
-    "grid.data=[scenes,other]",
+    "data.other={source: coco, path: p, images: i, captioner: none}", "grid.data=[scenes,other]",
     "methods.clic.per_data.other={lambda_cont: 1.0, train: {epochs: 5}}",
-    "methods.clic.variants.few={lambda_s_neg: 0, train: {epochs: 2}}",
-    "grid.methods=[clic,clic.few]",
-]
+    "methods.clic.variants.few={lambda_s_neg: 0, train: {epochs: 2}}", "grid.methods=[clic,clic.few]",
+]  # fmt: skip
 
 
 def test_a_data_set_can_have_its_own_values():
@@ -232,11 +199,8 @@ def test_the_plan_sees_what_holds_on_one_data_set(tmp_path):
 def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, seed):
     """Written and read again, a run is equal in every number."""
     overrides = [
-        f"train.lr={lr!r}",
-        f"train.epochs={epochs!r}",
-        f"methods.fsc_clip.gamma={gamma!r}",
-        f"grid.seeds=[{seed}]",
-    ]
+        f"train.lr={lr!r}", f"train.epochs={epochs!r}", f"methods.fsc_clip.gamma={gamma!r}", f"grid.seeds=[{seed}]",
+    ]  # fmt: skip
     run = config_grid.resolve(read.load_params(PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
     path = tmp_path_factory.mktemp("c") / "config.yaml"
     path.write_text(config_grid.run_to_yaml(run))
@@ -254,18 +218,11 @@ def test_a_constant_is_in_the_key_and_may_be_set_to_its_own_value_alone():
         read.load_params(PARAMS, ["methods.negclip.nearest=4"])
 
 
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        ("", "config.yaml: cell.method: must be given"),
-        ("cell: 3\n", "config.yaml: cell=3: must be a mapping"),
-        ("cell: {method: clipp, backbone: a, data: b, seed: 0}\n", "unknown method 'clipp'"),
-        (
-            "cell: {method: clic, backbone: a, data: b, seed: 0}\ntrain: {lr: 0}\n",
-            "config.yaml: train.lr=0: must be > 0",
-        ),
-    ],
-)
+@pytest.mark.parametrize("text,message", [
+    ("", "config.yaml: cell.method: must be given"), ("cell: 3\n", "config.yaml: cell=3: must be a mapping"),
+    ("cell: {method: clipp, backbone: a, data: b, seed: 0}\n", "unknown method 'clipp'"),
+    ("cell: {method: clic, backbone: a, data: b, seed: 0}\ntrain: {lr: 0}\n", "config.yaml: train.lr=0: must be > 0"),
+])  # fmt: skip
 def test_config_yaml_of_others(tmp_path, text, message):
     """A config.yaml that is no run's, or has an impossible value, is a named mistake."""
     (tmp_path / "config.yaml").write_text(text)

@@ -228,16 +228,9 @@ def test_backbones_are_open_clip_s(name):
 
 
 CLIC = {
-    "lr": 1e-6,
-    "lr_start": 1e-7,
-    "lr_end": 1e-8,
-    "warmup_fraction": 0.2,
-    "batch_size": 800,
-    "beta1": 0.9,
-    "beta2": 0.98,
-    "eps": 1e-8,
-    "weight_decay": 0.1,
-}
+    "lr": 1e-6, "lr_start": 1e-7, "lr_end": 1e-8, "warmup_fraction": 0.2, "batch_size": 800, "beta1": 0.9,
+    "beta2": 0.98, "eps": 1e-8, "weight_decay": 0.1,
+}  # fmt: skip
 CROPS = {"augment": "random_resized_crop", "augment_scale": [0.9, 1.0]}
 FSC = CROPS | {"lr": 5e-6, "epochs": 5, "batch_size": 256, "warmup_steps": 50, "weight_decay": 0.1}
 ADAPTER = {"rank": 4, "alpha": 1.0, "targets": ["attention", "mlp", "patch"], "patch": "matrix"}
@@ -282,15 +275,12 @@ def test_numbers_are_the_papers(grid, cell, train, method):
     assert {key: method_values[key] for key in method} == method
 
 
-@pytest.mark.parametrize(
-    ("grid", "data", "expected"),
-    [
-        ("fsc_clip_main", "ms_coco_100k", {"captions_each": 1, "relatives": True}),
-        ("fsc_clip_main", "cc3m_100k", {"captions_each": 0, "relatives": True}),
-        ("clic_table1", "redcaps", {"openings": "clic"}),
-        ("clic_table1", "laion", {"openings": "usual", "relatives": False}),
-    ],
-)
+@pytest.mark.parametrize(("grid", "data", "expected"), [
+    ("fsc_clip_main", "ms_coco_100k", {"captions_each": 1, "relatives": True}),
+    ("fsc_clip_main", "cc3m_100k", {"captions_each": 0, "relatives": True}),
+    ("clic_table1", "redcaps", {"openings": "clic"}),
+    ("clic_table1", "laion", {"openings": "usual", "relatives": False}),
+])  # fmt: skip
 def test_data_are_made_as_the_authors_made_them(grid, data, expected):
     section = asdict(load(grid).data[data])
     assert {key: section[key] for key in expected} == expected

@@ -34,11 +34,9 @@ from tests.tiny_project import PARAMS, environment
 
 BAD = "y$(touch X)"
 TABLES = {
-    "data": "{source: karpathy, path: a, images: b, captioner: none}",
-    "backbones": "{model: tiny.json}",
-    "benchmarks": "{benchmark: sugarcrepe, path: a, images: b}",
-    "methods": "{}",
-}
+    "data": "{source: karpathy, path: a, images: b, captioner: none}", "backbones": "{model: tiny.json}",
+    "benchmarks": "{benchmark: sugarcrepe, path: a, images: b}", "methods": "{}",
+}  # fmt: skip
 RULE = "must be letters, digits and _ . [+] -, begin with none of"
 
 
@@ -101,14 +99,10 @@ def test_what_dvc_hands_to_a_shell_stands_in_the_file(params, text, monkeypatch)
         read.load_params(params)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{benchmark: sugarcrepe, path: '${oc.env:ROOT}/x', images: i}",
-        "{benchmark: sugarcrepe, path: p, images: '${data.scenes.images}'}",
-        "'${benchmarks.sugarcrepe}'",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "{benchmark: sugarcrepe, path: '${oc.env:ROOT}/x', images: i}",
+    "{benchmark: sugarcrepe, path: p, images: '${data.scenes.images}'}", "'${benchmarks.sugarcrepe}'",
+])  # fmt: skip
 def test_what_dvc_takes_for_a_path_stands_in_the_file(params, text, monkeypatch):
     """DVC would look for a file of the name `${oc.env:ROOT}/x`."""
     monkeypatch.setenv("COMPCLIP_ALLOW_ENV", "ROOT")
@@ -140,10 +134,8 @@ def test_commands_of_dvc_yaml_name_nothing():
 
 
 COMMANDS = {
-    "--data": shard_stages.main,
-    "--backbone": model_command.main,
-    "--study": sweep_command.main,
-}
+    "--data": shard_stages.main, "--backbone": model_command.main, "--study": sweep_command.main,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["../../x", "a\nb"])

@@ -87,13 +87,9 @@ def upgrade_package(package: Path, project: Path) -> None:
 def test_an_upgrade_overwrites_nothing_that_was_edited(project, package, capsys):
     upgrade_package(package, project)
     expected = {
-        "dvc.yaml": "changed",
-        "experiments/claims.yaml": "changed",
-        "experiments/grids/next.yaml": "new",
-        "experiments/studies/fsc_joint.yaml": "removed",
-        "slurm/a100.yaml": "removed",
-        "slurm/cpu.yaml": "edited",
-    }
+        "dvc.yaml": "changed", "experiments/claims.yaml": "changed", "experiments/grids/next.yaml": "new",
+        "experiments/studies/fsc_joint.yaml": "removed", "slurm/a100.yaml": "removed", "slurm/cpu.yaml": "edited",
+    }  # fmt: skip
     assert list_changes(package, project) == expected
     assert begin_project.main([str(project), "--update"]) == 0
     assert {n: c for n, c in expected.items() if c in ("edited", "removed")} == list_changes(package, project)

@@ -19,13 +19,8 @@ GPU = {"processes": 2, "peak_device_memory_mib": 900}
 def run(method="clic", backbone="vit", data="coco", **train) -> dict:
     """A resolved run."""
     schedule = {
-        "batch_size": 32,
-        "precision": "bf16",
-        "micro_batch": 0,
-        "trainable": "all",
-        "max_steps": 0,
-        "epochs": 2.0,
-    }
+        "batch_size": 32, "precision": "bf16", "micro_batch": 0, "trainable": "all", "max_steps": 0, "epochs": 2.0,
+    }  # fmt: skip
     return {"cell": {"method": method, "backbone": backbone, "data": data, "seed": 0}, "train": schedule | train}
 
 

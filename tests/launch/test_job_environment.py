@@ -5,17 +5,10 @@ import os
 from compclip.launch import slurm
 
 SHELL = {
-    "PATH": "/bin",
-    "COMPCLIP_STORE": "/a store",
-    "COMPCLIP_GPUS": "1",
-    "COMPCLIP_STORAGE": "postgresql://me:word@host/db",
-    "COMPCLIP_ALLOW_ENV": "DATA_ROOT,KEY@https://k",
-    "DATA_ROOT": "/data",
-    "KEY": "sk-1",
-    "CHAT": "https://chat/secret",
-    "PYTHONPATH": "/mine",
-    "RANK": "1",
-}
+    "PATH": "/bin", "COMPCLIP_STORE": "/a store", "COMPCLIP_GPUS": "1",
+    "COMPCLIP_STORAGE": "postgresql://me:word@host/db", "COMPCLIP_ALLOW_ENV": "DATA_ROOT,KEY@https://k",
+    "DATA_ROOT": "/data", "KEY": "sk-1", "CHAT": "https://chat/secret", "PYTHONPATH": "/mine", "RANK": "1",
+}  # fmt: skip
 
 
 def test_the_script_sets_what_a_job_needs_and_no_secret():

@@ -63,13 +63,10 @@ def test_damaged_weights_are_named_dropped_and_made_again(weights, capsys):
     assert runs_command.main(["check"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("pattern", "where"),
-    [
-        ("store/*/scores/*/sugarcrepe.json", "scores"),
-        ("data/scenes/shards/00000.arrow", "not the shard that its manifest lists"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "where"), [
+    ("store/*/scores/*/sugarcrepe.json", "scores"),
+    ("data/scenes/shards/00000.arrow", "not the shard that its manifest lists"),
+])  # fmt: skip
 def test_other_files_are_named(here_finished, pattern, where, capsys):
     path = next(iter(sorted(here_finished.glob(pattern))))
     damage(path, at=len(path.read_bytes()) // 2)

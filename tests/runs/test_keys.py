@@ -129,11 +129,9 @@ def test_names_are_no_part_of_a_key(here):
     shutil.copytree("models/tiny", "models/twin")
     shutil.copytree("data/scenes", "data/twin")
     overrides = [
-        "backbones.twin={model: elsewhere.json}",
-        "data.twin={source: coco, path: x, images: y, captioner: none}",
-        "grid.backbones=[tiny,twin]",
-        "grid.data=[scenes,twin]",
-    ]
+        "backbones.twin={model: elsewhere.json}", "data.twin={source: coco, path: x, images: y, captioner: none}",
+        "grid.backbones=[tiny,twin]", "grid.data=[scenes,twin]",
+    ]  # fmt: skip
     keys_of_twins = {at(f"finetune-{b}-{d}-0", *overrides).key for b in ("tiny", "twin") for d in ("scenes", "twin")}
     assert keys_of_twins == {at(cell("finetune")).key}
 

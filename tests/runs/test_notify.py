@@ -74,18 +74,12 @@ def test_a_server_that_refuses(hook, capsys):
     assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: HTTP 503\n"
 
 
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        (None, "it is not set"),
-        ("", "it is not set"),
-        (f"example.org/{SECRET}", "it holds no URL"),
-        (f"file:///{SECRET}", "it holds no URL"),
-        (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
-        (f"http://[::1/{SECRET}", "ValueError"),
-        (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "$HOOK: holds a line break"),
-    ],
-)
+@pytest.mark.parametrize(("url", "why"), [
+    (None, "it is not set"), ("", "it is not set"), (f"example.org/{SECRET}", "it holds no URL"),
+    (f"file:///{SECRET}", "it holds no URL"), (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
+    (f"http://[::1/{SECRET}", "ValueError"),
+    (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "$HOOK: holds a line break"),
+])  # fmt: skip
 def test_a_url_that_is_none(monkeypatch, capsys, url, why):
     """The variable is named, what it holds is not shown."""
     monkeypatch.delenv("HOOK", raising=False)
@@ -106,14 +100,10 @@ def test_a_server_that_says_nothing(monkeypatch, capsys):
     assert re.search(r"not posted to \$HOOK: Timeout\w*\n", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (f"https://example.org/{SECRET}", "is a URL, which is a secret; put it into an environment variable"),
-        (f"$HOOK{SECRET}", "names no environment variable"),
-        ("2HOOK", "names no environment variable"),
-    ],
-)
+@pytest.mark.parametrize(("value", "why"), [
+    (f"https://example.org/{SECRET}", "is a URL, which is a secret; put it into an environment variable"),
+    (f"$HOOK{SECRET}", "names no environment variable"), ("2HOOK", "names no environment variable"),
+])  # fmt: skip
 def test_a_profile_names_a_variable(tmp_path, value, why):
     """Never the URL; a value that is wrong may be one and is not repeated."""
     write_atomic(tmp_path / "p.yaml", f"executor: local\nnotify: {value}\n")

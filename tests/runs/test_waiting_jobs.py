@@ -22,21 +22,15 @@ def slurm(monkeypatch):
     cluster._warn_once.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("reason", "helps"),
-    [
-        ("JobHeldUser", "`scontrol release 12`"),
-        ("job requeued in held state", "`scontrol release 12`"),
-        ("launch failed requeued held", "`scontrol show job 12`"),
-        ("PartitionDown", "partition main is down, its nodes: 2 drained, 1 idle"),
-        (DRAINED, "2 drained, 1 idle: `sinfo --list-reasons`"),
-        ("ReqNodeNotAvail, UnavailableNodes:n1", "`sinfo --list-reasons`"),
-        ("PartitionTimeLimit", "`scontrol show partition`"),
-        ("QOSMaxCpuPerJobLimit", "`sacctmgr show qos`"),
-        ("AssocMaxWallDurationPerJobLimit", "`sacctmgr show qos`"),
-        ("AssocGrpCPUMinutesLimit", "`sshare`"),
-    ],
-)
+@pytest.mark.parametrize(("reason", "helps"), [
+    ("JobHeldUser", "`scontrol release 12`"), ("job requeued in held state", "`scontrol release 12`"),
+    ("launch failed requeued held", "`scontrol show job 12`"),
+    ("PartitionDown", "partition main is down, its nodes: 2 drained, 1 idle"),
+    (DRAINED, "2 drained, 1 idle: `sinfo --list-reasons`"),
+    ("ReqNodeNotAvail, UnavailableNodes:n1", "`sinfo --list-reasons`"),
+    ("PartitionTimeLimit", "`scontrol show partition`"), ("QOSMaxCpuPerJobLimit", "`sacctmgr show qos`"),
+    ("AssocMaxWallDurationPerJobLimit", "`sacctmgr show qos`"), ("AssocGrpCPUMinutesLimit", "`sshare`"),
+])  # fmt: skip
 def test_what_never_ends_by_itself_has_a_command_that_helps(reason, helps):
     """In one line, with the job, or its whole array, and SLURM's own word."""
     (line,) = cluster.list_advice([(reason, "job 12_3"), (reason, "job 12_4 and 5 more")])

@@ -30,14 +30,8 @@ def parse(**changes) -> study_declaration.Study:
 def test_the_papers_studies_are_there():
     """Those of the papers' own parameters, and one of two objectives."""
     expected_names = {
-        "fsc_gamma",
-        "fsc_lambda",
-        "fsc_epsilon",
-        "fsc_joint",
-        "clic_lambda",
-        "c2lip_lambda",
-        "hard_positives_mix",
-    }
+        "fsc_gamma", "fsc_lambda", "fsc_epsilon", "fsc_joint", "clic_lambda", "c2lip_lambda", "hard_positives_mix",
+    }  # fmt: skip
     assert expected_names <= set(SHIPPED)
     assert any(len(study_declaration.load_study(n, ROOT / "experiments/studies").objectives) == 2 for n in SHIPPED)
 
@@ -152,14 +146,9 @@ def trial(number: int, *values: float, state: str = "complete") -> dict:
 
 TWO = [{"column": "sugarcrepe/swap"}, {"column": "retrieval/loss", "direction": "minimize"}]
 POINTS = [
-    trial(0, 0.5, 0.5),
-    trial(1, 0.6, 0.6),
-    trial(2, 0.6, 0.5),
-    trial(3, 0.4, 0.1),
-    trial(4, 0.4, 0.2),
-    trial(5, 0.6, 0.5),
-    trial(6, state="failed"),
-]
+    trial(0, 0.5, 0.5), trial(1, 0.6, 0.6), trial(2, 0.6, 0.5), trial(3, 0.4, 0.1), trial(4, 0.4, 0.2),
+    trial(5, 0.6, 0.5), trial(6, state="failed"),
+]  # fmt: skip
 
 
 def test_front_and_choice_by_hand():
@@ -230,13 +219,8 @@ def test_means_of_the_report_are_objectives(tmp_path):
     for name, (kind, metrics) in KINDS.items():
         headline = [metric for metric in metrics if metric != "swap"]
         document = {
-            "benchmark": name,
-            "kind": kind,
-            "lower": [],
-            "scores": [],
-            "headline": headline,
-            "metrics": metrics,
-        }
+            "benchmark": name, "kind": kind, "lower": [], "scores": [], "headline": headline, "metrics": metrics,
+        }  # fmt: skip
         write_json(tmp_path / f"{name}.json", document)
     (tmp_path / "params.yaml").write_text(
         PARAMS.replace("{sugarcrepe: {path: s, images: t}, retrieval: {path: r, images: t}}",

@@ -37,12 +37,8 @@ def rungs(gamma: float, *values: float) -> RunFolder:
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
 DOMINATED = {
-    "pruner": "dominated",
-    "objectives": TWO,
-    "startup_trials": 2,
-    "space": {"gamma": {"float": [0, 5]}},
-    "paper": [],
-}
+    "pruner": "dominated", "objectives": TWO, "startup_trials": 2, "space": {"gamma": {"float": [0, 5]}}, "paper": [],
+}  # fmt: skip
 SCORES = [(0.5, 0.5), (0.6, 0.4), (0.7, 0.6), (0.4, 0.5), (0.4, 0.1), (0.55, 0.45)]  # of six trials at the first rung
 
 

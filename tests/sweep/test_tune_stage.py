@@ -155,16 +155,13 @@ def test_without_widenings_the_edge_is_noted(project, monkeypatch):
     assert "gamma" in document["edges"] and document["values"]["gamma"] >= 5
 
 
-@pytest.mark.parametrize(
-    ("dimension", "best", "tried", "first"),
-    [
-        ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0], {"float": [100.0, 1000.0], "log": True}),
-        ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0, 30.0], None),
-        ({"float": [0.0, 1.0], "log": False}, 0.4, [0.5], {"float": [-0.5, 0.0], "log": False}),
-        ({"int": [1, 4], "log": False}, 4, [2], {"int": [4, 6], "log": False}),
-        ({"categorical": ["a", "b"]}, "b", ["a"], None),
-    ],
-)
+@pytest.mark.parametrize(("dimension", "best", "tried", "first"), [
+    ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0], {"float": [100.0, 1000.0], "log": True}),
+    ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0, 30.0], None),
+    ({"float": [0.0, 1.0], "log": False}, 0.4, [0.5], {"float": [-0.5, 0.0], "log": False}),
+    ({"int": [1, 4], "log": False}, 4, [2], {"int": [4, 6], "log": False}),
+    ({"categorical": ["a", "b"]}, "b", ["a"], None),
+])  # fmt: skip
 def test_where_an_edge_is_and_what_lies_beyond_it(dimension, best, tried, first):
     """The best value is at an edge where nothing beyond it was tried; a range goes on by half of its length."""
     side = tune_stage.find_edge(dimension, best, [best, *tried])
@@ -216,18 +213,15 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
     assert document["space"]["gamma"] == document["request"]["searches"][1]["space"]["gamma"]  # not widened untried
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        ("split: test", "tune: unknown key 'split'"),
-        ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
-        ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
-        ("space: {train.lrr: {factor: [1, 2]}}", "tune.space: unknown parameter 'train.lrr'; did you mean 'train.lr'"),
-        ("space: {fsc_clip.gama: {factor: [1, 2]}}", "unknown parameter 'fsc_clip.gama'; did you mean"),
-        ("space: {train.lr: {factor: [2, 1]}}", "must rise"),
-        ("space: {train.lr: {}}", "must have one of factor, float, int, categorical"),
-    ],
-)
+@pytest.mark.parametrize(("edit", "message"), [
+    ("split: test", "tune: unknown key 'split'"),
+    ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
+    ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
+    ("space: {train.lrr: {factor: [1, 2]}}", "tune.space: unknown parameter 'train.lrr'; did you mean 'train.lr'"),
+    ("space: {fsc_clip.gama: {factor: [1, 2]}}", "unknown parameter 'fsc_clip.gama'; did you mean"),
+    ("space: {train.lr: {factor: [2, 1]}}", "must rise"),
+    ("space: {train.lr: {}}", "must have one of factor, float, int, categorical"),
+])  # fmt: skip
 def test_a_leak_or_a_slip_is_one_line_and_exit_2(project, capsys, monkeypatch, edit, message):
     """Test items choose nothing, and neither does the luck of a seed that the report shows."""
     key = edit.partition(":")[0]
