@@ -201,8 +201,5 @@ def test_a_reference_is_another_method_of_the_grid(project, reference, message):
 
 
 def test_every_declared_part_of_the_schedule_is_a_value_of_it():
-    for name, schedule_part in ablate.ablation_parts.list_parts(ablate.Train).items():
-        assert (
-            getattr(validation.load_section(ablate.Train, {name: schedule_part.off}, "train"), name)
-            == schedule_part.off
-        )
+    for name, part in ablate.ablation_parts.list_parts(ablate.Train).items():
+        assert getattr(validation.load_section(ablate.Train, {name: part.off}, "train"), name) == part.off
