@@ -96,15 +96,7 @@ def make(params: sections.Params, root: Path) -> Path:
                         "scores": sorted({*hard_positives.SCORES} & {*metrics}),
                         "headline": list(load_module(module).headline)}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
-            write_json(
-                run_folder.result_path(place.results, name),
-                {
-                    "benchmark": name,
-                    "n": 10,
-                    **declared,
-                    "metrics": values,
-                    "counts": {"records": 10, "scored": 10},
-                    "fingerprint": f"official {name}",
-                },
-            )
+            result = {"benchmark": name, "n": 10, **declared, "metrics": values,
+                      "counts": {"records": 10, "scored": 10}, "fingerprint": f"official {name}"}  # fmt: skip
+            write_json(run_folder.result_path(place.results, name), result)
     return root

@@ -19,12 +19,7 @@ OFFICIAL = OfficialBenchmarks({name: (name * 2,) for name in BENCHMARKS})  # as 
 DECLARED = {
     "sugarcrepe": {"kind": COMPOSITION, "lower": [], "scores": [], "headline": []},
     "hard_positives": {"kind": COMPOSITION, "lower": ["brittleness"], "scores": ["mean_score"], "headline": []},
-    "retrieval": {
-        "kind": RETRIEVAL,
-        "lower": [],
-        "scores": [],
-        "headline": ["i2t_recall_at_1", "t2i_recall_at_1"],
-    },  # fmt: skip
+    "retrieval": {"kind": RETRIEVAL, "lower": [], "scores": [], "headline": ["i2t_recall_at_1", "t2i_recall_at_1"]},
 }
 
 # (method, seed) -> metric -> bits; the pretrained model is the same under both seeds
