@@ -47,23 +47,12 @@ B, L, END = 6, 12, 59
 SHAPE = {"embed_dim": 16, "vision_cfg": {"image_size": 32, "patch_size": 16, "width": 32, "layers": 1, "head_width": 16},
          "text_cfg": {"context_length": L, "vocab_size": 60, "width": 16, "heads": 1, "layers": 1}}  # fmt: skip
 SMALL = {
-    "codebook_clip": {"codes": 8, "code_width": 4},
-    "superclip": {"vocabulary": 60},
-    "flair": {"texts": 3},
+    "codebook_clip": {"codes": 8, "code_width": 4}, "superclip": {"vocabulary": 60}, "flair": {"texts": 3},
     "fineclip": {"regions": 2},
-    "fg_clip": {
-        "contrast": "sigmoid",
-        "regions": 2,
-        "region_negatives": 2,
-        "lambda_hard": 0.3,
-        "lambda_rank": 0.2,
-        "lambda_texts": 0.1,
-        "map_regions": True,
-        "init_scale": 5.0,
-    },
-    "il_clip": {"codes": 8, "code_width": 4},
-    "llip": {"tokens": 3},
-}
+    "fg_clip": {"contrast": "sigmoid", "regions": 2, "region_negatives": 2, "lambda_hard": 0.3, "lambda_rank": 0.2,
+                "lambda_texts": 0.1, "map_regions": True, "init_scale": 5.0},
+    "il_clip": {"codes": 8, "code_width": 4}, "llip": {"tokens": 3},
+}  # fmt: skip
 # Every method with its defaults, smaller heads, and what some have beside them.
 CASES = [*((name, SMALL.get(name, {}), 0) for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS),
          ("clic", {}, 1), ("fsc_clip", {"lambda_global": 0.0, "attention": "softmax"}, 0),
@@ -161,11 +150,9 @@ def batch(views: Views) -> Batch:
     span = torch.tensor([[1, 3]] * 4 + [[2, 5]] * 4)[: len(owner)]
     concepts = _texts(g, len(owner)) if views.concepts == "encoded" else torch.zeros(0, L, dtype=torch.long)
     texts = {
-        CAPTION: TextBlock(text),
-        NEGATIVE: TextBlock(_texts(g, B, K), mask),
-        POSITIVE: TextBlock(_texts(g, B, P), positive_mask),
-        CONCEPT: TextBlock(concepts),
-    }
+        CAPTION: TextBlock(text), NEGATIVE: TextBlock(_texts(g, B, K), mask),
+        POSITIVE: TextBlock(_texts(g, B, P), positive_mask), CONCEPT: TextBlock(concepts),
+    }  # fmt: skip
     counts = tuple(owner.bincount(minlength=B).tolist())
     full_batch = Batch(image_B3HW=image, texts=texts, concepts=Concepts(span, owner, counts))
     if views.target:

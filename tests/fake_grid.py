@@ -31,19 +31,9 @@ from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL
 from compclip.runs.run_folder import Published
 
 SUGARCREPE = (
-    "add_obj",
-    "add_att",
-    "replace_obj",
-    "replace_att",
-    "replace_rel",
-    "swap_obj",
-    "swap_att",
-    "add",
-    "replace",
-    "swap",
-    "average",
-    "average_kinds",
-)
+    "add_obj", "add_att", "replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add", "replace",
+    "swap", "average", "average_kinds",
+)  # fmt: skip
 RECALLS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 SENTENCES = (*RECALLS, *(f"mean_recall_at_{k}" for k in (1, 5, 10)))
 METRICS = {
@@ -106,15 +96,7 @@ def make(params: sections.Params, root: Path) -> Path:
                         "scores": sorted({*hard_positives.SCORES} & {*metrics}),
                         "headline": list(load_module(module).headline)}  # fmt: skip
             values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
-            write_json(
-                run_folder.result_path(place.results, name),
-                {
-                    "benchmark": name,
-                    "n": 10,
-                    **declared,
-                    "metrics": values,
-                    "counts": {"records": 10, "scored": 10},
-                    "fingerprint": f"official {name}",
-                },
-            )
+            result = {"benchmark": name, "n": 10, **declared, "metrics": values,
+                      "counts": {"records": 10, "scored": 10}, "fingerprint": f"official {name}"}  # fmt: skip
+            write_json(run_folder.result_path(place.results, name), result)
     return root

@@ -19,12 +19,7 @@ OFFICIAL = OfficialBenchmarks({name: (name * 2,) for name in BENCHMARKS})  # as 
 DECLARED = {
     "sugarcrepe": {"kind": COMPOSITION, "lower": [], "scores": [], "headline": []},
     "hard_positives": {"kind": COMPOSITION, "lower": ["brittleness"], "scores": ["mean_score"], "headline": []},
-    "retrieval": {
-        "kind": RETRIEVAL,
-        "lower": [],
-        "scores": [],
-        "headline": ["i2t_recall_at_1", "t2i_recall_at_1"],
-    },  # fmt: skip
+    "retrieval": {"kind": RETRIEVAL, "lower": [], "scores": [], "headline": ["i2t_recall_at_1", "t2i_recall_at_1"]},
 }
 
 # (method, seed) -> metric -> bits; the pretrained model is the same under both seeds
@@ -99,15 +94,9 @@ def _result(path: Path, name: str, items: dict, extra: dict, means: dict, n: int
     metrics = {m: sum(i["outcomes"]) / len(i["outcomes"]) for m, i in items.items()} | extra
     counts = {"records": n, "scored": n, "missing_image": 0}
     head = {
-        "benchmark": name,
-        "module": name,
-        "n": n,
-        **DECLARED[name],
-        "metrics": metrics,
-        "counts": counts,
-        "items": items,
-        "units": {},
-    }
+        "benchmark": name, "module": name, "n": n, **DECLARED[name], "metrics": metrics, "counts": counts,
+        "items": items, "units": {},
+    }  # fmt: skip
     write_json(run_folder.result_path(path, name), head | {"means": means, "fingerprint": name * 2, "seconds": 1.5})
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from compclip.base.files import write_atomic
 from compclip.config.grid import Run
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
@@ -60,13 +61,8 @@ os.replace(os.path.join(folder, "scored.tmp"), os.path.join(folder, "scored.json
 
 def make(root: Path) -> Path:
     """Parameters, the study `s`, and files in the places of data and backbone, which run keys are made of."""
-    for name, text in (
-        ("params.yaml", PARAMS),
-        ("experiments/studies/s.yaml", STUDY),
-        ("models/tiny/weights", "w"),
-    ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    for name, text in (("params.yaml", PARAMS), ("experiments/studies/s.yaml", STUDY), ("models/tiny/weights", "w")):
+        write_atomic(root / name, text)
     fake_store.write_data(root)
     return root
 

@@ -19,12 +19,10 @@ def prepared(
     """The samples, whose captions are `annotations`, in shards of `size`."""
     listed = []
     for number, low in enumerate(range(0, len(samples), size)):
-        listed.append(
-            _shard(folder, shard_writer.shard_name(number), samples[low : low + size], annotations[low : low + size])
-        )
-    shard_writer.write_noun_index(
-        folder / NOUNS_FILE, [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
-    )
+        rows = slice(low, low + size)
+        listed.append(_shard(folder, shard_writer.shard_name(number), samples[rows], annotations[rows]))
+    paths = [folder / shard_files.SHARDS / f"{shard.name}.arrow" for shard in listed]
+    shard_writer.write_noun_index(folder / NOUNS_FILE, paths)
     shard_writer.write_manifest(folder / shard_files.MANIFEST, Manifest(tuple(listed)))
     return PreparedDataset(folder)
 
@@ -33,10 +31,8 @@ def _shard(folder: Path, name: str, samples: Sequence[Sample], annotations: Sequ
     columns, flat = AnnotationColumns(), [a for sample_annotations in annotations for a in sample_annotations]
     for annotation in flat:
         columns.add(_fill_token_fields(annotation))
-    path, caption_counts = (
-        folder / shard_files.SHARDS / f"{name}.arrow",
-        [len(sample_annotations) for sample_annotations in annotations],
-    )
+    path = folder / shard_files.SHARDS / f"{name}.arrow"
+    caption_counts = [len(sample_annotations) for sample_annotations in annotations]
     kinds = sorted({kind for annotation in flat for kind in annotation.stored})
     texts = {kind: [annotation.stored.get(kind, ()) for annotation in flat] for kind in kinds}
     shard_writer.write_batch(path, annotate_shards.build_batch(samples, caption_counts, columns, texts))

@@ -12,18 +12,10 @@ TEMPLATE = (
     "{{% if add_generation_prompt %}} ASSISTANT:{{% endif %}}"
 )
 TEXT = {
-    "vocab_size": len(WORDS),
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.6,
-    "pad_token_id": 0,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
+    "vocab_size": len(WORDS), "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.6,
+    "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,
+}  # fmt: skip
 
 
 def _tokenizer(transformers):
@@ -32,32 +24,21 @@ def _tokenizer(transformers):
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
+        tokenizer_object=words, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>",
         additional_special_tokens=list(SPECIAL[4:]),
-    )
+    )  # fmt: skip
 
 
 def llava(folder: Path, transformers) -> Path:
     """Pictures of one size, four tokens each."""
     torch.manual_seed(0)
     vision = transformers.CLIPVisionConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        image_size=16,
-        patch_size=8,
+        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=8,
         initializer_range=1.0,
-    )
-    config = transformers.LlavaConfig(
-        vision_config=vision,
-        text_config=transformers.LlamaConfig(**TEXT),
-        image_token_index=WORDS.index("<|image_pad|>"),
-    )
+    )  # fmt: skip
+    text = transformers.LlamaConfig(**TEXT)
+    place = WORDS.index("<|image_pad|>")
+    config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=place)
     transformers.LlavaForConditionalGeneration(config).save_pretrained(folder)
     transformers.LlavaProcessor(
         transformers.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}),
@@ -75,16 +56,9 @@ def qwen(folder: Path, transformers) -> Path:
     """Pictures of any size, more tokens for larger ones."""
     torch.manual_seed(0)
     vision = {
-        "depth": 2,
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_heads": 2,
-        "patch_size": 4,
-        "window_size": 16,
-        "fullatt_block_indexes": [1],
-        "out_hidden_size": 16,
-        "initializer_range": 0.6,
-    }
+        "depth": 2, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4, "window_size": 16,
+        "fullatt_block_indexes": [1], "out_hidden_size": 16, "initializer_range": 0.6,
+    }  # fmt: skip
     text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
     names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
     config = transformers.Qwen2_5_VLConfig(

@@ -7,23 +7,8 @@ import torch
 
 SIGNS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
-    "a",
-    "dog",
-    "cat",
-    "red",
-    "big",
-    "runs",
-    "sleeps",
-    "on",
-    "under",
-    "the",
-    "grass",
-    "##s",
-    "##ing",
-    ".",
-    ",",
-    "7",
-)
+    "a", "dog", "cat", "red", "big", "runs", "sleeps", "on", "under", "the", "grass", "##s", "##ing", ".", ",", "7",
+)  # fmt: skip
 
 
 def bert(folder: Path, transformers: Any) -> None:

@@ -155,11 +155,9 @@ def outcome(root: Path, name: str) -> dict:
     folder = trained(root, name)
     result = json.loads((results(root, name) / "sugarcrepe.json").read_text())
     return {
-        "weights": fingerprint(folder / "checkpoint" / WEIGHTS),
-        "config": (folder / "config.yaml").read_text(),
-        "log": steps(folder / "metrics.jsonl"),
-        "results": {k: v for k, v in result.items() if k != "seconds"},
-    }
+        "weights": fingerprint(folder / "checkpoint" / WEIGHTS), "config": (folder / "config.yaml").read_text(),
+        "log": steps(folder / "metrics.jsonl"), "results": {k: v for k, v in result.items() if k != "seconds"},
+    }  # fmt: skip
 
 
 def steps(path: Path) -> list[dict]:

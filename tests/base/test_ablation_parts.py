@@ -27,18 +27,10 @@ def test_what_is_declared_stands_at_the_field():
     assert (Made().near, Made().rewrites) == (1.0, "both")
 
 
-@pytest.mark.parametrize(
-    ("values", "out"),
-    [
-        ({}, []),
-        ({"near": 0}, ["near"]),
-        ({"near": 0, "far": 0}, ["near", "far", "focus"]),
-        ({"focus": 0.0}, ["focus"]),
-        ({"weight": 0.0}, ["rewrites"]),
-        ({"rewrites": "none"}, ["rewrites"]),
-        ({"plain": "y+x"}, []),
-        ({"plain": "y+xx"}, ["deep"]),
-    ],
-)
+@pytest.mark.parametrize(("values", "out"), [
+    ({}, []), ({"near": 0}, ["near"]), ({"near": 0, "far": 0}, ["near", "far", "focus"]), ({"focus": 0.0}, ["focus"]),
+    ({"weight": 0.0}, ["rewrites"]), ({"rewrites": "none"}, ["rewrites"]), ({"plain": "y+x"}, []),
+    ({"plain": "y+xx"}, ["deep"]),
+])  # fmt: skip
 def test_a_part_is_out_by_itself_or_with_all_that_it_is_a_part_of(values, out):
     assert [name for name in ablation_parts.list_parts(Made) if ablation_parts.is_left_out(Made(**values), name)] == out

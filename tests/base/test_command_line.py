@@ -18,15 +18,11 @@ def make_parser() -> CommandParser:
     return parser
 
 
-@pytest.mark.parametrize(
-    ("argv", "text"),
-    [
-        (["--step-s=1", "y", "a"], "compclip x: unrecognized arguments: --step-s=1; did you mean --steps? "),
-        (["--steps", "many"], "compclip x: argument --steps: invalid int value: 'many'; "),
-        (["y"], "compclip x y: the following arguments are required: name; "),
-        (["z"], "compclip x: argument "),
-    ],
-)
+@pytest.mark.parametrize(("argv", "text"), [
+    (["--step-s=1", "y", "a"], "compclip x: unrecognized arguments: --step-s=1; did you mean --steps? "),
+    (["--steps", "many"], "compclip x: argument --steps: invalid int value: 'many'; "),
+    (["y"], "compclip x y: the following arguments are required: name; "), (["z"], "compclip x: argument "),
+])  # fmt: skip
 def test_a_wrong_call_is_one_line(argv, text, capsys):
     with pytest.raises(SystemExit) as exit_info:
         make_parser().parse_args(argv)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from compclip.base import files
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import UserError, entry
 
 
 def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
@@ -24,22 +24,19 @@ def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_unreadable_json(tmp_path):
-    """Invalid UTF-8 and broken JSON name the file and the place."""
-    path = tmp_path / "x.json"
-    for raw, message in ((b"\xff\xfe{}", "not UTF-8 at byte 0"), (b'{"a": }', "not JSON at line 1")):
-        path.write_bytes(raw)
-        with pytest.raises(UserError, match=f"x.json: {message}"):
-            files.read_json(path)
-
-
-def test_a_pipe_is_given_to_no_library(tmp_path):
-    """A file and a missing one are theirs to open or to name."""
+def test_what_cannot_be_read(tmp_path):
+    """Invalid UTF-8 names the file and the place; a NUL, a long name and a folder are no file."""
+    (tmp_path / "x.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(UserError, match="x.json: not UTF-8 at byte 0"):
+        files.read_json(tmp_path / "x.json")
+    for name in ("a\0b", "x" * 300, "."):
+        with pytest.raises(UserError, match="give the path of an existing file"):
+            files.read_bytes(tmp_path / name)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="pipe: not a regular file"):
-        files.check_regular(tmp_path / "pipe")
-    (tmp_path / "file").touch()
-    for name in ("file", "none"):
+    for read in (files.read_bytes, files.check_regular):
+        with pytest.raises(UserError, match="pipe: not a regular file"):
+            read(tmp_path / "pipe")
+    for name in ("x.json", "none"):  # which a library is to open or to name
         assert files.check_regular(tmp_path / name) == f"{tmp_path}/{name}"
 
 
@@ -95,34 +92,16 @@ def test_user_errors_are_one_line_and_code_two(capsys):
     assert capsys.readouterr().err == "error: params.yaml: train.lr=-1: must be > 0\n"
 
 
-def test_unknown_names_show_the_nearest():
-    """A misspelt name comes with what was probably meant."""
-    assert "did you mean 'negclip'" in str(unknown("method", "negclp", ["negclip", "clic", "finetune"]))
-    assert "known: clic, finetune" in str(unknown("method", "xyzzy", ["finetune", "clic"]))
-
-
-@pytest.mark.parametrize(
-    "text,message",
-    [
-        ("[" * 50_000, "f.json: nested too deeply; fix or fetch"),
-        ('{"a":' * 50_000, "f.json: nested too deeply; fix or fetch"),
-        ("1" * 5000, "f.json: has a number of thousands of digits; fix"),
-        ('{\n"a": }', "f.json: not JSON at line 2: Expecting value; fix"),
-        ("", "f.json: not JSON at line 1: "),
-    ],
-    ids=lambda value: value[:30],
-)
+@pytest.mark.parametrize("text,message", [
+    ("[" * 50_000, "f.json: nested too deeply; fix or fetch"),
+    ('{"a":' * 50_000, "f.json: nested too deeply; fix or fetch"),
+    ("1" * 5000, "f.json: has a number of thousands of digits; fix"),
+    ('{\n"a": }', "f.json: not JSON at line 2: Expecting value; fix"), ("", "f.json: not JSON at line 1: "),
+], ids=lambda value: value[:30])  # fmt: skip
 def test_what_is_refused(text, message):
     """Depth and digits end in a line as a missing bracket does."""
     with pytest.raises(UserError, match=message):
         files.parse_json(text, "f.json")
-
-
-@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "."])
-def test_names_that_no_file_has(tmp_path, name):
-    """A NUL, a name beyond the file system's, a folder."""
-    with pytest.raises(UserError, match="give the path of an existing file"):
-        files.read_bytes(tmp_path / name)
 
 
 def test_two_writers_of_one_file(tmp_path):

@@ -92,11 +92,8 @@ def test_what_stood_there_gives_way(tree, tmp_path, source, old):
     target, aside = tmp_path / "target", tmp_path / "aside"
     aside.mkdir()
     (aside / "kept.txt").write_text("kept")
-    {
-        "folder": lambda: (target / "x").mkdir(parents=True),
-        "file": target.touch,
-        "link": lambda: target.symlink_to(aside),
-    }[old]()
+    make = {"folder": lambda: (target / "x").mkdir(parents=True), "file": target.touch}
+    make.get(old, lambda: target.symlink_to(aside))()
     links.link_or_copy(tree / source, target)
     assert target.is_dir() == (source == ".") and not target.is_symlink()
     assert files(aside) == {"kept.txt": "kept"}

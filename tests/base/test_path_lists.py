@@ -6,18 +6,11 @@ from compclip.base.errors import UserError
 from compclip.base.path_lists import expand_paths, join_paths
 
 
-@pytest.mark.parametrize(
-    "text, paths",
-    [
-        ("data/x.csv", ["data/x.csv"]),
-        ("{08..11}.tar", ["08.tar", "09.tar", "10.tar", "11.tar"]),
-        ("{8..11}.tar", ["8.tar", "9.tar", "10.tar", "11.tar"]),
-        ("{a,b}/{0..1}", ["a/0", "a/1", "b/0", "b/1"]),
-        ("a::b::a", ["a", "b"]),
-        ("none/*.csv", ["none/*.csv"]),
-        ("odd {name} {}", ["odd {name} {}"]),
-    ],
-)
+@pytest.mark.parametrize("text, paths", [
+    ("data/x.csv", ["data/x.csv"]), ("{08..11}.tar", ["08.tar", "09.tar", "10.tar", "11.tar"]),
+    ("{8..11}.tar", ["8.tar", "9.tar", "10.tar", "11.tar"]), ("{a,b}/{0..1}", ["a/0", "a/1", "b/0", "b/1"]),
+    ("a::b::a", ["a", "b"]), ("none/*.csv", ["none/*.csv"]), ("odd {name} {}", ["odd {name} {}"]),
+])  # fmt: skip
 def test_what_a_text_means(text, paths):
     assert expand_paths(text) == paths
 

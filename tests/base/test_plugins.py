@@ -23,12 +23,10 @@ from tests.tiny_project import at, steps, trained
 
 EXAMPLE = ROOT / "tests" / "example_plugin"
 GIVEN = {
-    plugins.METHODS: ("margin", "margin_clip.method"),
-    plugins.BENCHMARKS: ("couples", "margin_clip.benchmark"),
-    plugins.SOURCES: ("tabbed", "margin_clip.source"),
-    plugins.CAPTIONERS: ("prefixed", "margin_clip.captioner"),
+    plugins.METHODS: ("margin", "margin_clip.method"), plugins.BENCHMARKS: ("couples", "margin_clip.benchmark"),
+    plugins.SOURCES: ("tabbed", "margin_clip.source"), plugins.CAPTIONERS: ("prefixed", "margin_clip.captioner"),
     plugins.SAMPLERS: ("gaussian", "margin_clip.sampler"),
-}
+}  # fmt: skip
 GOOD = """
 from dataclasses import dataclass
 
@@ -167,19 +165,13 @@ def test_its_source_and_captioner_prepare_data(installed, on_path, tmp_path, mon
     assert (counts["malformed_lines"], counts["prefixed"]) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "text,names",
-    [
-        ("import nowhere_to_be_found", "ModuleNotFoundError: .*'nowhere_to_be_found'"),
-        ("def f(:", "SyntaxError: "),
-        ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
-        ("import sys; sys.exit('gone')", "SystemExit: gone"),
-        ("", "TRAINS .*Config .*views .*loss"),
-        (GOOD.replace("def loss", "def lost"), "no loss"),
-        (GOOD.replace("@dataclass(frozen=True)", ""), "Config"),
-        (GOOD.replace("int = 3", "int"), "Config.width"),
-    ],
-)
+@pytest.mark.parametrize("text,names", [
+    ("import nowhere_to_be_found", "ModuleNotFoundError: .*'nowhere_to_be_found'"), ("def f(:", "SyntaxError: "),
+    ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
+    ("import sys; sys.exit('gone')", "SystemExit: gone"), ("", "TRAINS .*Config .*views .*loss"),
+    (GOOD.replace("def loss", "def lost"), "no loss"), (GOOD.replace("@dataclass(frozen=True)", ""), "Config"),
+    (GOOD.replace("int = 3", "int"), "Config.width"),
+])  # fmt: skip
 def test_a_module_that_fails(text, names, on_path, tmp_path):
     """One line that names the plug-in, its module and what is wrong, in whatever command names it."""
     package(tmp_path, "broken-pack", {"broken": "broken_module"}, broken_module=text)
@@ -189,15 +181,12 @@ def test_a_module_that_fails(text, names, on_path, tmp_path):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "text,override,message",
-    [
-        (GOOD, "methods.quoted.width=-1", r"methods.quoted.width=-1: must be >= 0"),
-        (GOOD, "methods.quoted.width=far", r"methods.quoted.width='far': must be int; the default is 3"),
-        (GOOD.replace("int", "set[int]").replace("3", "frozenset()"), "methods.quoted={}", "quoted_module.Config: "),
-        (GOOD.replace("int = 3", "'Undefined' = 3"), "methods.quoted={}", r"methods.quoted: quoted_module.Config: "),
-    ],
-)
+@pytest.mark.parametrize("text,override,message", [
+    (GOOD, "methods.quoted.width=-1", r"methods.quoted.width=-1: must be >= 0"),
+    (GOOD, "methods.quoted.width=far", r"methods.quoted.width='far': must be int; the default is 3"),
+    (GOOD.replace("int", "set[int]").replace("3", "frozenset()"), "methods.quoted={}", "quoted_module.Config: "),
+    (GOOD.replace("int = 3", "'Undefined' = 3"), "methods.quoted={}", r"methods.quoted: quoted_module.Config: "),
+])  # fmt: skip
 def test_a_config_that_knows_nothing_of_our_errors(text, override, message, on_path, tmp_path):
     """Its ValueErrors, and types that YAML has not, are one line too."""
     package(tmp_path, "quoted-pack", {"quoted": "quoted_module"}, quoted_module=text)
@@ -228,13 +217,10 @@ def test_a_package_that_is_on_the_path_twice(on_path, tmp_path):
     assert plugins.load_plugin(plugins.METHODS, "same").Config().width == 3
 
 
-@pytest.mark.parametrize(
-    "point,module,message",
-    [
-        ("my-method", "odd_module", r"odd-pack: a name is a letter, then letters, digits and _"),
-        ("odd", "odd_module:Config", r"odd-pack: 'odd_module:Config' is no module's name"),
-    ],
-)
+@pytest.mark.parametrize("point,module,message", [
+    ("my-method", "odd_module", r"odd-pack: a name is a letter, then letters, digits and _"),
+    ("odd", "odd_module:Config", r"odd-pack: 'odd_module:Config' is no module's name"),
+])  # fmt: skip
 def test_an_entry_point_that_cannot_be_meant(point, module, message, on_path, tmp_path):
     """A name that no params.yaml can hold, or an object of a module: said when it is named, in nobody else's way."""
     package(tmp_path, "odd-pack", {point: module}, odd_module=GOOD)

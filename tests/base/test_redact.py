@@ -38,15 +38,11 @@ def test_what_looks_like_a_secret(text, redacted):
     assert str(UserError(text)) == redacted
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "params.yaml: override 'x': must be key=value, as train.lr=1e-5",
-        "http://localhost:8000/v1: status 404 for model 'm'",
-        "task-sk-1: unknown key 'tokens=3'; did you mean 'token'?",
-        "a.jpg@1x, sqlite:///mlflow/mlflow.db",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "params.yaml: override 'x': must be key=value, as train.lr=1e-5",
+    "http://localhost:8000/v1: status 404 for model 'm'", "task-sk-1: unknown key 'tokens=3'; did you mean 'token'?",
+    "a.jpg@1x, sqlite:///mlflow/mlflow.db",
+])  # fmt: skip
 def test_what_does_not(text):
     assert redact_secrets(text) == text
 

@@ -161,19 +161,16 @@ def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
     assert grid.resolve(params, "fsc_clip-scenes-scenes-0").method.epsilon == 0.5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["fsc"], r"unknown method 'fsc'; did you mean '.*fsc_clip'"),
-        (["fsc_clip.scr"], r"methods.fsc_clip.variants: unknown variant 'scr'"),
-        (["finetune"], r"method 'finetune': declares no part to leave out; name another method"),
-        (["pretrained"], r"method 'pretrained': declares no part"),
-        (["negclip"], r"method 'negclip': left out already: .*hard_images"),
-        (["degla"], r"params.yaml: methods.degla: reads texts.negative, which data.scenes has not"),
-        (["clic", "train.lr"], r"override 'train.lr': must be key=value"),
-        (["clic", "--params", "no.yaml"], r"no.yaml: no such file"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["fsc"], r"unknown method 'fsc'; did you mean '.*fsc_clip'"),
+    (["fsc_clip.scr"], r"methods.fsc_clip.variants: unknown variant 'scr'"),
+    (["finetune"], r"method 'finetune': declares no part to leave out; name another method"),
+    (["pretrained"], r"method 'pretrained': declares no part"),
+    (["negclip"], r"method 'negclip': left out already: .*hard_images"),
+    (["degla"], r"params.yaml: methods.degla: reads texts.negative, which data.scenes has not"),
+    (["clic", "train.lr"], r"override 'train.lr': must be key=value"),
+    (["clic", "--params", "no.yaml"], r"no.yaml: no such file"),
+])  # fmt: skip
 def test_what_cannot_be_ablated_is_told_and_nothing_written(project, arguments, message):
     with pytest.raises(UserError, match=message):
         config_command.main(["ablate", *arguments])
@@ -193,13 +190,10 @@ def test_a_file_that_is_there_stays(project):
             config_command.main(["ablate", "c2lip", "--out", name])
 
 
-@pytest.mark.parametrize(
-    ("reference", "message"),
-    [
-        ("clik", r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"),
-        ("pretrained", r"report.reference=pretrained: all are compared with it anyway; name another"),
-    ],
-)
+@pytest.mark.parametrize(("reference", "message"), [
+    ("clik", r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"),
+    ("pretrained", r"report.reference=pretrained: all are compared with it anyway; name another"),
+])  # fmt: skip
 def test_a_reference_is_another_method_of_the_grid(project, reference, message):
     with pytest.raises(UserError, match=message):
         config_command.main(["check", f"report.reference={reference}"])
@@ -207,8 +201,5 @@ def test_a_reference_is_another_method_of_the_grid(project, reference, message):
 
 
 def test_every_declared_part_of_the_schedule_is_a_value_of_it():
-    for name, schedule_part in ablate.ablation_parts.list_parts(ablate.Train).items():
-        assert (
-            getattr(validation.load_section(ablate.Train, {name: schedule_part.off}, "train"), name)
-            == schedule_part.off
-        )
+    for name, part in ablate.ablation_parts.list_parts(ablate.Train).items():
+        assert getattr(validation.load_section(ablate.Train, {name: part.off}, "train"), name) == part.off

@@ -25,21 +25,9 @@ STUDY = {
 }  # fmt: skip
 PROFILE = {f.name: None for f in fields(profiles.Profile)} | {"options": {"nice": "5"}, "setup": ["module load x"]}
 ODD = [
-    "",
-    "???",
-    "${",
-    "${grid.seeds}",
-    "${nope}",
-    "1e400",
-    "nan",
-    "inf",
-    "../x",
-    "$(x)",
-    "\0",
-    "a\nb",
-    "true",
+    "", "???", "${", "${grid.seeds}", "${nope}", "1e400", "nan", "inf", "../x", "$(x)", "\0", "a\nb", "true",
     "1" * 5000,
-]
+]  # fmt: skip
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.just(10**400) | st.floats() | st.text(max_size=5)
     | st.sampled_from(ODD) | st.binary(max_size=2) | st.dates()

@@ -26,14 +26,10 @@ def test_pages_are_written_from_the_grids():
 
 
 @pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
-def test_a_head_names_the_page_of_its_table(grid):
+def test_every_comment_is_read(grid):
+    """Those behind a key whose values stand below it as well; the head names the page of its table."""
     (page,) = [page for page in PAGES if grid in as_released.list_grids(page)]
     assert f" experiments/grids/{page.path.name} has " in grid.read_text()
-
-
-@pytest.mark.parametrize("grid", RELEASED, ids=lambda path: path.stem)
-def test_every_comment_is_read(grid):
-    """Those behind a key whose values stand below it as well."""
     comments = [line.partition("  # ")[2] for line in grid.read_text().splitlines() if line.startswith("  ")]
     theirs = [comment.partition(" | ")[0] for comment in comments if " | " in comment]
     assert [value.theirs for value in as_released.read_values(grid)] == theirs

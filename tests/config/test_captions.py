@@ -83,11 +83,7 @@ def test_which_stages_a_key_concerns(params):
 
     def planned(*overrides: str) -> dict:
         documents = plan.build_documents(read.load_params(params, overrides))
-        return {
-            f"{stage}/{item}": document
-            for stage, item, document in documents
-            if stage in ("recaption", "rewrite", "annotate")
-        }
+        return {f"{s}/{item}": document for s, item, document in documents if s in ("recaption", "rewrite", "annotate")}
 
     original = planned()
     for override, stages in (

@@ -21,16 +21,10 @@ def memory(monkeypatch, tmp_path):
     return lambda size: limit.write_text(str(size))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "least"),
-    [
-        ([], 12 * WEIGHTS + 4 * 64 * KEPT),
-        (["train.micro_batch=8"], 12 * WEIGHTS + 4 * 8 * KEPT),
-        (["train.checkpoint_activations=true"], 12 * WEIGHTS),
-        (["train.trainable=none"], 4 * WEIGHTS),
-    ],
-    ids=["all", "parts", "recomputed", "frozen"],
-)
+@pytest.mark.parametrize(("overrides", "least"), [
+    ([], 12 * WEIGHTS + 4 * 64 * KEPT), (["train.micro_batch=8"], 12 * WEIGHTS + 4 * 8 * KEPT),
+    (["train.checkpoint_activations=true"], 12 * WEIGHTS), (["train.trainable=none"], 4 * WEIGHTS),
+], ids=["all", "parts", "recomputed", "frozen"])  # fmt: skip
 def test_the_bound_is_weights_moments_and_activations(memory, capsys, overrides, least):
     for size, is_warned in ((least, False), (least - 1, True)):
         memory(size)

@@ -1,7 +1,6 @@
 """The plan: an edit of a module or of a parameter changes exactly the plan files of what it can change."""
 
-import shutil
-from pathlib import Path
+from collections import Counter
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,7 +9,7 @@ from compclip.base import code_hash
 from compclip.config import plan, read, training_code
 from compclip.config.sections import Params
 from tests.conftest import ROOT
-from tests.pipeline.test_layers import PACKAGE, find_owner, imports, modules
+from tests.pipeline.test_layers import PACKAGE
 
 PARAMS = ROOT / "params.yaml"
 EVERY = [  # a stage of each kind, and plug-ins of each kind
@@ -35,84 +34,33 @@ def original_documents() -> dict[str, dict]:
     return documents(read.load_params(PARAMS, EVERY))
 
 
-def reached(entries: tuple[str, ...], without: tuple[str, ...] = ()) -> set[str]:
-    """The modules of the package that importing these may run, worked out without `compclip.base.code_hash`."""
-    module_paths, reached_modules = modules(), {"__init__"}
-    left_out = [
-        name for name in module_paths if any(f"compclip.{name}.".startswith(f"{excluded}.") for excluded in without)
-    ]
-    module_paths = {name: path for name, path in module_paths.items() if name not in left_out}
-    ahead = [entry.removeprefix("compclip.") for entry in entries]
-    while ahead:
-        name = ahead.pop()
-        if name not in reached_modules and name in module_paths:
-            reached_modules.add(name)
-            ahead += [target for i in imports(module_paths[name], types=False) if (target := find_owner(i, modules()))]
-            ahead.append(name.rpartition(".")[0])
-    return reached_modules
-
-
-@pytest.fixture
-def scratch(tmp_path, monkeypatch) -> dict[str, Path]:
-    """A copy of the package, in which the closure of code is looked for: its modules and their files."""
-    copy = shutil.copytree(PACKAGE, tmp_path / "compclip", ignore=shutil.ignore_patterns("__pycache__", "*.j2"))
-    files = {name: copy / path.relative_to(PACKAGE) for name, path in modules().items()}
-    files["__init__"] = copy / "__init__.py"
-    by_name = {"compclip" if name == "__init__" else f"compclip.{name}": file for name, file in files.items()}
-    monkeypatch.setattr(code_hash, "_file", by_name.get)
-    return files
-
-
-COUNTED = ("__init__", "base.errors", "methods.clic", "launch.slurm", "__main__", "runs.run_table")
-
-
-@pytest.mark.parametrize("every", [100, pytest.param(1, marks=pytest.mark.long)])
-def test_an_edit_of_a_module_changes_what_imports_it(scratch, monkeypatch, every):
-    """Each module in turn, against a transitive analysis of its own: exactly those files, and for most modules not all.
-
-    Every hundredth, and those of which the number of files is known.
-    """
+def test_an_edit_of_a_module_changes_what_imports_it(monkeypatch):
+    """By the modules of each document's code, which tests/base/test_code_hash.py compares with what importing runs."""
     with monkeypatch.context() as patch:
         patch.setattr(plan, "_hash_entries", lambda *entries: (entries, ()))
         patch.setattr(
             training_code, "hash_training_code", lambda m: (training_code.entries(m), training_code.left_out(m))
         )
-        hashed_entries = {
-            name: document["code"]
-            for name, document in documents(read.load_params(PARAMS, [*EVERY, "tune.trials=2"])).items()
-        }
-    assert {name.partition("/")[0] for name in hashed_entries} == plan.ENTRIES.keys()
-
-    def digest(hashed: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
-        return code_hash.hash_code(*hashed[0], without=hashed[1])
-
-    expected = {hashed: reached(*hashed) for hashed in set(hashed_entries.values())}
-    original_digests = {hashed: digest(hashed) for hashed in expected}
-    counts = {}
-    for name in sorted({*list(scratch)[::every], *COUNTED}):
-        file = scratch[name]
-        text = file.read_bytes()
-        file.write_bytes(text + b"\nEDITED = 1\n")
-        stale = {hashed for hashed in expected if digest(hashed) != original_digests[hashed]}
-        file.write_bytes(text)
-        assert stale == {hashed for hashed, reached_modules in expected.items() if name in reached_modules}, name
-        counts[name] = sum(hashed in stale for hashed in hashed_entries.values())
-    assert counts["__init__"] == len(hashed_entries) == counts["base.errors"] + len(METHODS)
-    assert counts["methods.clic"] == 2  # its training, and the report, which judges claims on methods
-    assert counts["launch.slurm"] == 1  # tune, which sends trials
-    assert counts["__main__"] == 0
-    assert counts["runs.run_table"] == 2  # track, which shows the runs under way, and tune, whose studies go to it
+        planned = documents(read.load_params(PARAMS, [*EVERY, "tune.trials=2"]))
+    assert {name.partition("/")[0] for name in planned} == plan.ENTRIES.keys()
+    counts = Counter()
+    for entries, without in (document["code"] for document in planned.values()):
+        counts.update(list(code_hash.find_modules(*entries, without=without)))
+    assert counts["compclip"] == len(planned) == counts["compclip.base.errors"] + len(METHODS)
+    assert counts["compclip.methods.clic"] == 2  # its training, and the report, which judges claims on methods
+    assert counts["compclip.launch.slurm"] == 1  # tune, which sends trials
+    assert counts["compclip.__main__"] == 0
+    assert counts["compclip.runs.run_table"] == 2  # track, which shows runs under way, and tune, whose studies go to it
 
 
 def test_the_plan_has_the_digest_of_its_entries(original_documents):
     """What the test above takes for granted."""
-    documents_of_plan = original_documents
-    assert documents_of_plan["train/clic"]["code"] == training_code.hash_training_code("clic")
-    assert documents_of_plan["benchmark/valse"]["code"] == code_hash.hash_code(
+    assert original_documents["train/clic"]["code"] == training_code.hash_training_code("clic")
+    assert original_documents["benchmark/valse"]["code"] == code_hash.hash_code(
         "compclip.evaluate.benchmark_module", "compclip.benchmarks.valse"
     )
     sources = ("compclip.prepare.sources.flickr8k", "compclip.prepare.captioners.endpoint")
-    assert documents_of_plan["recaption/other"]["code"] == code_hash.hash_code(
+    assert original_documents["recaption/other"]["code"] == code_hash.hash_code(
         "compclip.prepare.recaption_shards", *sources
     )
 
@@ -124,6 +72,7 @@ EDITS = [
     ("train.lr=1e-4", [m for m in METHODS if m != "train/clic"]),  # which has a rate of its own
     ("methods.clic.lambda_uni=0.5", ["train/clic"]),
     ("methods.fsc_clip.train.epochs=2", ["train/fsc_clip"]),
+    ("methods.clic.per_data.other={lambda_cont: 1.0}", ["train/clic"]),
     ("methods.fsc_clip.variants.x={gamma: 1}", []),
     ("backbones.scenes.activation=gelu", ["backbone/scenes", *METHODS]),
     ("data.other.limit=7", ["recaption/other", *METHODS]),

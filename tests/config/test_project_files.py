@@ -48,28 +48,19 @@ def test_a_new_project_is_whole(project, package):
     assert subprocess.run(["git", "rev-parse"], cwd=project).returncode == 0
 
 
-def test_without_a_grid_it_is_the_default(package, tmp_path):
-    assert begin_project.main([str(tmp_path / "other")]) == 0
-    assert read.load_params(tmp_path / "other" / "params.yaml") == read.load_params(ROOT / "params.yaml")
-
-
 def test_in_a_folder_of_a_repository(package, tmp_path):
-    """No repository of git inside of another one."""
+    """No repository of git inside of another one; without a grid it is the default."""
     subprocess.run(["git", "init", "--quiet", str(tmp_path / "team")], check=True)
     assert begin_project.main([str(tmp_path / "team" / "clip")]) == 0
     assert not (tmp_path / "team/clip/.git").exists()
     assert (tmp_path / "team/clip/.dvc/config").exists()
+    assert read.load_params(tmp_path / "team/clip/params.yaml") == read.load_params(ROOT / "params.yaml")
 
 
 def test_an_unknown_grid_writes_nothing(package, tmp_path):
     with pytest.raises(UserError, match="unknown grid 'tyr'; did you mean 'try'"):
         begin_project.main([str(tmp_path / "none"), "--grid", "tyr"])
     assert not (tmp_path / "none").exists()
-
-
-def test_every_shipped_grid_can_be_begun_with(package):
-    for file in (package / "experiments/grids").glob("*.yaml"):
-        assert project_files._find_grid(package, file.stem) == file
 
 
 def upgrade_package(package: Path, project: Path) -> None:
@@ -87,13 +78,9 @@ def upgrade_package(package: Path, project: Path) -> None:
 def test_an_upgrade_overwrites_nothing_that_was_edited(project, package, capsys):
     upgrade_package(package, project)
     expected = {
-        "dvc.yaml": "changed",
-        "experiments/claims.yaml": "changed",
-        "experiments/grids/next.yaml": "new",
-        "experiments/studies/fsc_joint.yaml": "removed",
-        "slurm/a100.yaml": "removed",
-        "slurm/cpu.yaml": "edited",
-    }
+        "dvc.yaml": "changed", "experiments/claims.yaml": "changed", "experiments/grids/next.yaml": "new",
+        "experiments/studies/fsc_joint.yaml": "removed", "slurm/a100.yaml": "removed", "slurm/cpu.yaml": "edited",
+    }  # fmt: skip
     assert list_changes(package, project) == expected
     assert begin_project.main([str(project), "--update"]) == 0
     assert {n: c for n, c in expected.items() if c in ("edited", "removed")} == list_changes(package, project)

@@ -19,15 +19,21 @@ def repository(tmp_path, monkeypatch):
     """A git repository with params.yaml committed and another grid beside it."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(PARAMS, tmp_path / "params.yaml")
-    other_grid = (tmp_path / "params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [7]")
-    (tmp_path / "other.yaml").write_text(other_grid)
-    for command in (
-        ["init", "-q"],
-        ["add", "params.yaml"],
-        ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "params"],
-    ):
-        subprocess.run(["git", *command], check=True)
+    (tmp_path / "other.yaml").write_text(PARAMS.read_text().replace("seeds: [0, 1]", "seeds: [7]"))
+    for command in (["init", "-q"], ["add", "params.yaml"], ["commit", "-qm", "params"]):
+        git(*command)
     return tmp_path
+
+
+def git(*arguments):
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments], check=True, capture_output=True
+    )
+
+
+def edit():
+    path = Path("params.yaml")
+    path.write_text(path.read_text() + "# mine\n")
 
 
 def test_use_checks_first(repository):
@@ -52,34 +58,17 @@ def test_use_switches_back_and_forth(repository):
         config_command.main(["use", "third.yaml"])
 
 
-def git(*arguments):
-    subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments], check=True, capture_output=True
-    )
-
-
 STATES = {  # what was done with params.yaml, and whether something would be lost
     "committed": ([], False),
-    "edited": ([lambda: edit()], True),
-    "staged": ([lambda: edit(), lambda: git("add", "params.yaml")], True),
-    "edited and committed": ([lambda: edit(), lambda: git("commit", "-qam", "mine")], False),
+    "edited": ([edit], True),
+    "staged": ([edit, lambda: git("add", "params.yaml")], True),
+    "edited and committed": ([edit, lambda: git("commit", "-qam", "mine")], False),
     "untracked": ([lambda: git("rm", "-q", "--cached", "params.yaml"), lambda: git("commit", "-qm", "gone")], True),
-    "ignored": (
-        [
-            lambda: git("rm", "-q", "--cached", "params.yaml"),
-            lambda: Path(".gitignore").write_text("*\n"),
-            lambda: git("commit", "-qm", "gone"),
-        ],
-        True,
-    ),
+    "ignored": ([lambda: git("rm", "-q", "--cached", "params.yaml"), lambda: Path(".gitignore").write_text("*\n"),
+                 lambda: git("commit", "-qm", "gone")], True),
     "no repository": ([lambda: shutil.rmtree(".git")], True),
     "not there": ([lambda: Path("params.yaml").unlink()], False),
-}
-
-
-def edit():
-    path = Path("params.yaml")
-    path.write_text(path.read_text() + "# mine\n")
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", STATES)

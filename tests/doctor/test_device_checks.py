@@ -46,9 +46,8 @@ def test_every_check_of_a_cpu(tmp_path, monkeypatch, capsys):
         assert {f"gradients fsc_clip {precision}", f"2 processes fsc_clip {precision}"} <= set(names)
     (path,) = home.glob("compclip-doctor-*.json")
     report = json.loads(path.read_text())
-    assert [row["result"].partition(":")[0] for row in report["checks"]].count(OK) == len(
-        names
-    ) - 3  # the heads, the step, the last line
+    results = [row["result"].partition(":")[0] for row in report["checks"]]
+    assert results.count(OK) == len(names) - 3  # the heads, the step, the last line
     assert report["environment"]["packages"]["torch"] and report["environment"]["cards"] == []
     assert user not in path.read_text() and str(tmp_path) not in path.read_text()
 
@@ -86,16 +85,14 @@ def test_a_loss_that_raises_leaves_the_others_alone(monkeypatch):
     assert "illegal memory access" in rows[0].reason
 
 
-def test_processes_that_do_not_answer_are_ended():
-    job = {"methods": ["finetune"], "device": "cpu", "model_cfg": TINY}
-    (row,) = gradient_accuracy.run_processes(job, 2, seconds=0.01)
-    assert row.state == FAILED and "no answer" in row.reason
-
-
-def test_a_process_that_fails_says_why():
-    job = {"methods": ["fine"], "device": "cpu", "model_cfg": TINY}
-    (row,) = gradient_accuracy.run_processes(job, 1)
-    assert row.state == FAILED and "unknown method 'fine'" in row.reason
+@pytest.mark.parametrize(
+    ("method", "count", "seconds", "reason"),
+    [("finetune", 2, 0.01, "no answer"), ("fine", 1, 300, "unknown method 'fine'")],
+)
+def test_processes_that_fail_or_do_not_answer(method, count, seconds, reason):
+    job = {"methods": [method], "device": "cpu", "model_cfg": TINY}
+    (row,) = gradient_accuracy.run_processes(job, count, seconds=seconds)
+    assert row.state == FAILED and reason in row.reason
 
 
 def test_an_error_is_a_row():

@@ -8,7 +8,6 @@ from compclip.launch import __main__ as launch_command
 from compclip.launch import estimate
 from compclip.launch.estimate import FinishedCost
 from compclip.launch.profiles import Profile
-from compclip.runs import run_store
 from tests import fake_store
 
 # 100 steps of 32 pictures at 64 a second on two GPUs: a step costs a device-second; 20 more went elsewhere.
@@ -19,13 +18,8 @@ GPU = {"processes": 2, "peak_device_memory_mib": 900}
 def run(method="clic", backbone="vit", data="coco", **train) -> dict:
     """A resolved run."""
     schedule = {
-        "batch_size": 32,
-        "precision": "bf16",
-        "micro_batch": 0,
-        "trainable": "all",
-        "max_steps": 0,
-        "epochs": 2.0,
-    }
+        "batch_size": 32, "precision": "bf16", "micro_batch": 0, "trainable": "all", "max_steps": 0, "epochs": 2.0,
+    }  # fmt: skip
     return {"cell": {"method": method, "backbone": backbone, "data": data, "seed": 0}, "train": schedule | train}
 
 
@@ -77,7 +71,6 @@ def test_the_median():
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project with a grid of two seeds, in the current folder."""
-    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     monkeypatch.chdir(fake_store.project(tmp_path))
     return tmp_path
 

@@ -1,21 +1,19 @@
-"""What a cluster's job has in its environment, and what is in its script."""
+"""What a job takes from the shell that starts it, on a cluster and on this machine, and what is in its script."""
 
 import os
 
+from compclip.base import environment_variables
 from compclip.launch import slurm
 
 SHELL = {
-    "PATH": "/bin",
-    "COMPCLIP_STORE": "/a store",
-    "COMPCLIP_GPUS": "1",
-    "COMPCLIP_STORAGE": "postgresql://me:word@host/db",
-    "COMPCLIP_ALLOW_ENV": "DATA_ROOT,KEY@https://k",
-    "DATA_ROOT": "/data",
-    "KEY": "sk-1",
-    "CHAT": "https://chat/secret",
-    "PYTHONPATH": "/mine",
-    "RANK": "1",
-}
+    "PATH": "/bin", "COMPCLIP_STORE": "/a store", "COMPCLIP_GPUS": "1",
+    "COMPCLIP_STORAGE": "postgresql://me:word@host/db", "COMPCLIP_ALLOW_ENV": "DATA_ROOT,KEY@https://k",
+    "DATA_ROOT": "/data", "KEY": "sk-1", "CHAT": "https://chat/secret", "PYTHONPATH": "/mine", "RANK": "1",
+}  # fmt: skip
+PLACE = ("SLURM_MEM_PER_CPU", "SLURM_CPU_BIND", "SLURMD_NODENAME", "SRUN_DEBUG", "SUBMITIT_EXECUTOR", "PMI_RANK", "PMIX_ID",
+         "PMI2_X", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+         "ROLE_WORLD_SIZE", "ROLE_NAME", "TORCHELASTIC_RUN_ID")  # fmt: skip
+OTHERS = ("PATH", "SBATCH_ACCOUNT", "SLURM_CONF", "SLURM_CLUSTERS", "COMPCLIP_STORE", "RANKS", "MY_RANK", "LOCALE")
 
 
 def test_the_script_sets_what_a_job_needs_and_no_secret():
@@ -67,3 +65,17 @@ def test_the_process_has_its_own_environment_again(monkeypatch):
     with slurm.exchange(other):
         assert dict(os.environ) == other
     assert dict(os.environ) == before
+
+
+def test_an_enclosing_job_s_place_is_left_out():
+    """Its variables go, all others stay, also those by which the cluster is reached, and what a grid may read."""
+    environment = dict.fromkeys((*PLACE, *OTHERS), "1")
+    assert environment_variables.without_place(environment) == dict.fromkeys(OTHERS, "1")
+    environment = {"LOCAL_SCRATCH": "/s", "LOCAL_RANK": "1", "COMPCLIP_ALLOW_ENV": "LOCAL_SCRATCH"}
+    assert set(environment_variables.without_place(environment)) == {"LOCAL_SCRATCH", "COMPCLIP_ALLOW_ENV"}
+
+
+def test_questions_are_not_filtered():
+    """SQUEUE_STATES=RUNNING would hide jobs that wait."""
+    environment = dict.fromkeys(("SQUEUE_STATES", "SCANCEL_INTERACTIVE", "SLURM_TIME_FORMAT", "SLURM_CONF"), "1")
+    assert environment_variables.without_defaults(environment) == {"SLURM_CONF": "1"}

@@ -46,12 +46,19 @@ def runs() -> list[StoredRun]:
     return launch_command.locate_runs(read.load_params("params.yaml"), Path("."))
 
 
-def edit(old: str, new: str) -> str:
-    """Change params.yaml; gives what it said before."""
+def edit(old: str, new: str) -> None:
+    """Change params.yaml."""
     original = Path("params.yaml").read_text()
     assert old in original
     Path("params.yaml").write_text(original.replace(old, new))
-    return original
+
+
+@pytest.fixture
+def one_run(here) -> StoredRun:
+    """The only run of a grid of one cell."""
+    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
+    [stored_run] = runs()
+    return stored_run
 
 
 def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
@@ -68,9 +75,8 @@ def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
     assert "3 runs: 3 finished, 0 on their way, 0 to send" in capsys.readouterr().out
 
 
-def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
+def test_the_driver_dies_and_the_next_attaches(one_run, monkeypatch, capsys):
     """SIGKILL to the driver leaves its job; a second driver waits for that one, and starts no other for its key."""
-    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
     with monkeypatch.context() as patch:
         held_driver = functools.partial(LocalRunDriver, module="tests.held_job")
         patch.setattr(launch_command, "LocalRunDriver", held_driver)
@@ -80,23 +86,20 @@ def test_the_driver_dies_and_the_next_attaches(here, monkeypatch, capsys):
         launch_command.main([LOCAL])
     os.kill(first, signal.SIGKILL)
     assert tiny_project.ended(first) == -signal.SIGKILL
-    [stored_run] = runs()
-    pid = runs_jobs.find_worker(stored_run.folder).record["pid"]
+    pid = runs_jobs.find_worker(one_run.folder).record["pid"]
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
     assert launch_command.main([LOCAL]) == 0
     output = capsys.readouterr().out
     assert "1 run: 0 finished, 1 on their way, 0 to send" in output
     assert f"{CELLS[1]}: attached to process {pid}\n" in output
-    assert [r["step"] for r in steps(stored_run.folder.final.metrics)] == list(range(1, 11))
-    assert len(list(stored_run.folder.lives.glob("*.json"))) == 1
+    assert [r["step"] for r in steps(one_run.folder.final.metrics)] == list(range(1, 11))
+    assert len(list(one_run.folder.lives.glob("*.json"))) == 1
 
 
-def test_a_run_that_another_machine_holds(here, capsys):
+def test_a_run_that_another_machine_holds(one_run, capsys):
     """`launch` says of it what `status` says: it is under way, and only who works there can stop it."""
-    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
-    [stored_run] = runs()
-    stored_run.folder.path.mkdir(parents=True)
-    foreign_lease = claim(stored_run.folder, "elsewhere")
+    one_run.folder.path.mkdir(parents=True)
+    foreign_lease = claim(one_run.folder, "elsewhere")
     assert foreign_lease.take()
     assert launch_command.main([LOCAL, "--dry-run"]) == 0
     assert "1 run: 0 finished, 1 on their way, 0 to send" in capsys.readouterr().out
@@ -107,18 +110,16 @@ def test_a_run_that_another_machine_holds(here, capsys):
     assert foreign_lease.beat()
 
 
-def test_a_number_that_another_job_has_now(here, monkeypatch, capsys):
+def test_a_number_that_another_job_has_now(one_run, monkeypatch, capsys):
     """The run is to be sent; `cancel` forgets the record and ends nobody's job."""
-    edit("methods: [pretrained, finetune, fsc_clip]", "methods: [finetune]")
     commands = []
     fake_slurm.install(monkeypatch, fake_slurm.row("5", name="interactive"), commands)
-    [stored_run] = runs()
-    write_json(stored_run.folder.job, fake_slurm.record("5", module=runs_jobs.SCORES))
+    write_json(one_run.folder.job, fake_slurm.record("5", module=runs_jobs.SCORES))
     assert launch_command.main([LOCAL, "--dry-run"]) == 0
     assert "1 run: 0 finished, 0 on their way, 1 to send" in capsys.readouterr().out
     assert launch_command.main([LOCAL, "cancel"]) == 0
     assert "0 jobs stopped, 1 that were over forgotten" in capsys.readouterr().out
-    assert not stored_run.folder.job.exists() and {words[0] for words in commands} == {"squeue"}
+    assert not one_run.folder.job.exists() and {words[0] for words in commands} == {"squeue"}
 
 
 def test_cancel_stops_and_forgets(here, capsys, monkeypatch):

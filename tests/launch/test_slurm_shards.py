@@ -31,13 +31,9 @@ SERVER = f"'{sys.executable}' -S -I {STAND_IN} {{port}}"
 OPTIONS = {"server": SERVER, "model": "m", "cache": "cache/answers.sqlite"}
 REGIONS = {"file": "regions.jsonl", "on": "key", "column": "regions"}
 DATA = {
-    "source": "webdataset",
-    "path": "tars",
-    "images": "tars",
-    "captioner": "endpoint",
-    "options": OPTIONS,
+    "source": "webdataset", "path": "tars", "images": "tars", "captioner": "endpoint", "options": OPTIONS,
     "regions": REGIONS,
-}
+}  # fmt: skip
 PROFILE = "{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, array_limit: 2}"
 
 

@@ -3,7 +3,6 @@
 import json
 import math
 
-import open_clip
 import pytest
 
 from compclip.config import read
@@ -20,21 +19,6 @@ def test_c2lip_on_vit_s_32(shared_data, tmp_path):
     assert math.isfinite(row.first_loss) and math.isfinite(row.last_loss) and row.first_loss != row.last_loss
     assert row.scored == 12 and 0 <= row.metric <= 1 and row.peak_gib > 0.5
     assert method in architectures.table([row])
-
-
-@pytest.mark.parametrize("name", architectures.SHORTENED)
-def test_a_short_model_is_the_whole_one_but_for_its_depth(name):
-    """Widths, sizes and pooling are open_clip's."""
-    source = open_clip.get_model_config(name if name != "ViT-L-14-CLIPS" else "ViT-L-14-CLIPA")
-    short_config = architectures.config(name)
-    vision_cfg, text_cfg = short_config["vision_cfg"], short_config["text_cfg"]
-    changed_keys = ("layers", "timm_model_name", "vocab_size", "context_length")
-    for tower in ("vision_cfg", "text_cfg"):
-        kept_keys = [key for key in source[tower] if key not in changed_keys and not key.startswith("tokenizer_")]
-        assert all(short_config[tower][key] == source[tower][key] for key in kept_keys)
-    assert text_cfg["layers"] == 1 and short_config["embed_dim"] == source["embed_dim"]
-    assert vision_cfg.get("layers") == 1 or vision_cfg["timm_model_name"].endswith("_short")
-    assert (text_cfg["vocab_size"] == architectures.WORDS) == ("hf_tokenizer_name" in source["text_cfg"])
 
 
 def test_its_data_have_what_every_method_asks(tmp_path):

@@ -7,7 +7,6 @@ from pathlib import Path
 from compclip.base.errors import UserError
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz.reader import Reader
-from tests.fuzz.readers import every
 
 
 def test_no_input_traces_back_hangs_or_leaves_its_folder(capsys):
@@ -36,11 +35,3 @@ def test_each_kind_of_end_is_told_apart(tmp_path):
     tries = fuzz.Tries(tmp_path, readers, deadline_s=0.2)
     assert [tries.one(kind, 1).kind for kind in WAYS] == list(WAYS)
     assert tries.one("refused", 2).message == "a: b; repair it"
-
-
-def test_the_same_number_is_the_same_input(tmp_path):
-    """On any day, whatever was tried before."""
-    readers = [reader for reader in every() if reader.name == "list:jsonl"]
-    first_tries, second_tries = (fuzz.Tries(tmp_path / name, readers) for name in "ab")
-    forwards = [first_tries.one("list:jsonl", number) for number in (1, 2, 3)]
-    assert forwards == [second_tries.one("list:jsonl", number) for number in (3, 2, 1)][::-1]

@@ -32,13 +32,10 @@ SECONDS = 60  # of a command that would wait for a pipe forever
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch) -> list[StoredRun]:
+def grid(made_project, tmp_path, monkeypatch) -> list[StoredRun]:
     """Two finished runs that no grid names, in a store of several projects: the first one is attacked."""
-    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
     monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
-    stored_runs = [
-        fake_store.finish(stored_run) for stored_run in fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")
-    ]
+    stored_runs = list(map(fake_store.finish, fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")))
     for stored_run in stored_runs:
         life = {"started": 1.7e9, "devices": 1, "host": "a", "pid": 1, "seconds": 1, "project": str(Path.cwd())}
         write_json(stored_run.folder.lives / "a.json", life)
@@ -167,9 +164,8 @@ def test_a_pipe_blocks_nobody(grid, words, names):
     for path in paths:
         path.unlink(missing_ok=True)
         os.mkfifo(path)
-    process = subprocess.run(
-        [sys.executable, "-m", "compclip", *words], capture_output=True, text=True, env=environment(), timeout=SECONDS
-    )
+    command = [sys.executable, "-m", "compclip", *words]
+    process = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=SECONDS)
     assert process.returncode == 0, process.stderr
     assert all(f"{path}: is a pipe" in process.stdout + process.stderr for path in paths)
 

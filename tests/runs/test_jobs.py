@@ -79,37 +79,25 @@ def go() -> None:
     Path("go").touch()
 
 
-def test_killed_and_sent_again_ends_with_the_same_bits(here, serial):
-    """A job that a cluster's signal stopped says so, and a second one goes on from the step that it saved."""
+@pytest.mark.parametrize(
+    ("how", "reason", "step"),
+    [(signal.SIGUSR1, "stopped by a signal after step 4 of 10", 4), (signal.SIGKILL, "killed by SIGKILL", 2)],
+)
+def test_killed_and_begun_again_ends_with_the_same_bits(here, serial, how, reason, step):
+    """A cluster's signal leaves time to save a step more. A dead job is forgotten: a second one, or the stage, goes on."""
     stored_run = at(cell("fsc_clip"))
-    job = killed(stored_run, signal.SIGUSR1)
-    assert "stopped by a signal after step 4 of 10" in job.reason()
-    assert [p.name for p in stored_run.folder.checkpoints()][-1] == "step_00000004.safetensors"
-    assert jobs.find_worker(stored_run.folder) is None
-    again = submit(stored_run)
-    assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
-    collect(cell("fsc_clip"))
-    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
-
-
-def test_a_dead_process_of_this_machine_is_no_obstacle(here, serial):
-    """A local job that was killed is forgotten: the stage trains here, from its last checkpoint."""
-    stored_run = at(cell("fsc_clip"))
-    job = killed(stored_run, signal.SIGKILL)
-    assert "killed by SIGKILL" in job.reason()
-    assert [p.name for p in stored_run.folder.checkpoints()] == ["step_00000002.safetensors"]
-    collect(cell("fsc_clip"))
-    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
-
-
-def killed(stored_run: StoredRun, how: signal.Signals) -> jobs.LocalJob:
-    """The job of a run that a signal reached in its fourth step."""
     job = submit(stored_run, "tests.held_job")
     wait_for(lambda: Path("held").exists())
     os.kill(job.record["pid"], how)
     go()
-    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED
-    return job
+    assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED and reason in job.reason()
+    assert stored_run.folder.checkpoints()[-1].name == f"step_{step:08}.safetensors"
+    assert jobs.find_worker(stored_run.folder) is None
+    if how == signal.SIGUSR1:
+        again = submit(stored_run)
+        assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
+    collect(cell("fsc_clip"))
+    assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
 
 
 def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch):
@@ -266,24 +254,19 @@ def answer(monkeypatch, **answers: tuple[int, str, str]) -> None:
     monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers[c[0]]))
 
 
-@pytest.mark.parametrize(("sacct_output", "reason"), ACCOUNTS)
-def test_what_the_accounts_say(monkeypatch, sacct_output, reason):
-    """SLURM's states in plain words."""
+LOGS = ["slurmstepd-vm: error: StepId=3.0 exceeded memory limit (839446528 > 52428800), being killed",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0", "srun: error: n1: task 0: Out Of Memory"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sacct_output", "log", "reason"),
+    [*((output, "memory in use: 5 GiB", reason) for output, reason in ACCOUNTS),
+     *(("FAILED|0:9|vm\n", log, "out of memory") for log in LOGS)],
+)  # fmt: skip
+def test_what_accounts_and_log_say(monkeypatch, sacct_output, log, reason):
+    """SLURM's states in plain words; memory that is enforced without control groups is accounted as a kill."""
     answer(monkeypatch, sacct=(0, sacct_output, ""))
-    assert cluster.explain_end(make_job("5").identity).startswith(reason)
-
-
-def test_memory_that_only_the_log_tells_of(monkeypatch):
-    """Enforced without control groups it is accounted as a kill; a job that only speaks of memory is not meant."""
-    answer(monkeypatch, sacct=(0, "FAILED|0:9|vm\n", ""))
-    job = make_job("3").identity
-    for line in (
-        "slurmstepd-vm: error: StepId=3.0 exceeded memory limit (839446528 > 52428800), being killed",
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0",
-        "srun: error: n1: task 0: Out Of Memory",
-    ):
-        assert cluster.explain_end(job, line).startswith("out of memory")
-    assert cluster.explain_end(job, "memory in use: 5 GiB").startswith("failed")
+    assert cluster.explain_end(make_job("5").identity, log).startswith(reason)
 
 
 def test_without_accounts_the_controller_is_asked(monkeypatch):

@@ -187,20 +187,3 @@ def _leave_lease(run: RunFolder, earlier_state: str) -> None:
         assert earlier.take()
         if earlier_state == "given back":
             earlier.close()
-
-
-def test_two_holders_would_be_seen(tmp_path, monkeypatch, rng):
-    """The test above finds it where a lease that another one has made since is taken away."""
-    make, holder_counts = Lease._make, []
-
-    def careless(self: Lease, number: int) -> bool:
-        lock._unlink(self.folder.lease(number))
-        return make(self, number)
-
-    monkeypatch.setattr(Lease, "_make", careless)
-    monkeypatch.setattr(Lease, "beat", lambda self: True)
-    for number in range(40):
-        run = RunFolder(tmp_path / str(number))
-        run.path.mkdir()
-        holder_counts += contend(run, rng.integers(0, 6, 100).tolist(), ["a", "b"], 1)
-    assert max(holder_counts) == 2

@@ -13,7 +13,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.launch import __main__ as launch_command
 from compclip.launch import profiles, slurm
-from compclip.runs import jobs, notify, run_store
+from compclip.runs import jobs, notify
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
 from tests import fake_store
@@ -54,17 +54,13 @@ def test_what_is_posted(hook, tmp_path):
     """A line for people, the same as numbers, every failure with its reason; the project by its folder."""
     news = News("launch ended: 1 of 2 runs done", {"runs": 2, "failed": 1}, {"clic-a-b-0": "out of memory"})
     assert notify.post("HOOK", news, tmp_path / "thesis")
-    assert (hook.paths, hook.bodies) == (
-        [f"/{SECRET}"],
-        [
-            {
-                "text": "[thesis] launch ended: 1 of 2 runs done\nclic-a-b-0: out of memory",
-                "project": "thesis",
-                "counts": {"runs": 2, "failed": 1},
-                "failures": [{"name": "clic-a-b-0", "reason": "out of memory"}],
-            }
-        ],
-    )
+    body = {
+        "text": "[thesis] launch ended: 1 of 2 runs done\nclic-a-b-0: out of memory",
+        "project": "thesis",
+        "counts": {"runs": 2, "failed": 1},
+        "failures": [{"name": "clic-a-b-0", "reason": "out of memory"}],
+    }
+    assert (hook.paths, hook.bodies) == ([f"/{SECRET}"], [body])
 
 
 def test_a_server_that_refuses(hook, capsys):
@@ -74,23 +70,14 @@ def test_a_server_that_refuses(hook, capsys):
     assert capsys.readouterr().err == "warning: ended: not posted to $HOOK: HTTP 503\n"
 
 
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        (None, "it is not set"),
-        ("", "it is not set"),
-        (f"example.org/{SECRET}", "it holds no URL"),
-        (f"file:///{SECRET}", "it holds no URL"),
-        (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
-        (f"http://[::1/{SECRET}", "ValueError"),
-        (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "$HOOK: holds a line break"),
-    ],
-)
+@pytest.mark.parametrize(("url", "why"), [
+    ("", "it is not set"), (f"file:///{SECRET}", "it holds no URL"), (f"http://127.0.0.1:port/{SECRET}", "InvalidURL"),
+    (f"http://[::1/{SECRET}", "ValueError"),
+    (f"http://127.0.0.1/{SECRET}\nhttp://127.0.0.1/{SECRET}", "$HOOK: holds a line break"),
+])  # fmt: skip
 def test_a_url_that_is_none(monkeypatch, capsys, url, why):
     """The variable is named, what it holds is not shown."""
-    monkeypatch.delenv("HOOK", raising=False)
-    if url is not None:
-        monkeypatch.setenv("HOOK", url)
+    monkeypatch.setenv("HOOK", url)
     assert not notify.post("HOOK", News("ended"))
     err = capsys.readouterr().err
     assert err.startswith(f"warning: ended: not posted to $HOOK: {why}") and err.count("\n") == 1
@@ -106,14 +93,10 @@ def test_a_server_that_says_nothing(monkeypatch, capsys):
     assert re.search(r"not posted to \$HOOK: Timeout\w*\n", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (f"https://example.org/{SECRET}", "is a URL, which is a secret; put it into an environment variable"),
-        (f"$HOOK{SECRET}", "names no environment variable"),
-        ("2HOOK", "names no environment variable"),
-    ],
-)
+@pytest.mark.parametrize(("value", "why"), [
+    (f"https://example.org/{SECRET}", "is a URL, which is a secret; put it into an environment variable"),
+    (f"$HOOK{SECRET}", "names no environment variable"), ("2HOOK", "names no environment variable"),
+])  # fmt: skip
 def test_a_profile_names_a_variable(tmp_path, value, why):
     """Never the URL; a value that is wrong may be one and is not repeated."""
     write_atomic(tmp_path / "p.yaml", f"executor: local\nnotify: {value}\n")
@@ -127,7 +110,6 @@ def test_a_profile_names_a_variable(tmp_path, value, why):
 @pytest.fixture
 def stored_run(tmp_path, monkeypatch) -> StoredRun:
     """A run whose job left a last line, in a project in the current folder."""
-    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     monkeypatch.chdir(fake_store.project(tmp_path / "thesis"))
     first_run = fake_store.runs(Path("."))[0]
     jobs.write_inputs(first_run, "params.yaml")

@@ -16,20 +16,19 @@ from tests import fake_store
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch) -> list[StoredRun]:
-    """The two finished runs of a grid, the first one published, in the current folder."""
-    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.delenv(run_store.VARIABLE, raising=False)
-    return [
-        fake_store.finish(stored_run, 36 * (i + 1), publish=i == 0)
-        for i, stored_run in enumerate(fake_store.runs(Path(".")))
-    ]
+def grid(made_project) -> list[StoredRun]:
+    """The two finished runs of a grid, the first one published."""
+    first, second = fake_store.runs(Path("."))
+    return [fake_store.finish(first, 36, publish=True), fake_store.finish(second, 72)]
 
 
 @pytest.fixture
 def spare(grid) -> StoredRun:
     """A finished run that no grid names."""
     return fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0], days=3)
+
+
+GC = ("gc", "--keep-grids", "params.yaml")
 
 
 def run_command(capsys, *argv: str) -> str:
@@ -104,13 +103,13 @@ def test_states(grid, spare):
 def test_what_is_not_used_goes(grid, spare, capsys):
     """gc lists it first and touches nothing; then the same goes, and nothing else."""
     original_files = everything()
-    dry_output = run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
+    dry_output = run_command(capsys, *GC, "--dry-run")
     assert everything() == original_files
     assert f"would remove {spare.key}" in dry_output and dry_output.count("would remove") == 1
-    removal_output = run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    removal_output = run_command(capsys, *GC)
     assert removal_output == dry_output.replace("would remove", "removed")
     assert sorted(p.name for p in Path("store").iterdir()) == sorted(stored_run.key for stored_run in grid)
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert "0 runs" in run_command(capsys, *GC)
 
 
 def test_a_grid_that_is_named_keeps_its_runs(grid, spare, capsys):
@@ -122,13 +121,13 @@ def test_a_grid_that_is_named_keeps_its_runs(grid, spare, capsys):
     assert f"removed {grid[0].key}" in out and spare.folder.finished and grid[1].folder.finished
 
 
-@pytest.mark.parametrize("named", [{"trials": [{"number": 0}], "reference": None}, {"trials": [], "reference": {}}])
-def test_a_study_keeps_its_runs(grid, spare, capsys, named):
+@pytest.mark.parametrize("kind", ["trial", "reference"])
+def test_a_study_keeps_its_runs(grid, spare, capsys, kind):
     """Its trials, and the pretrained model it compares with."""
-    for user in named["trials"] or [named["reference"]]:
-        user["run_key"] = spare.key
-    write_json("studies/gamma/trials.json", named)
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    user = {"number": 0, "run_key": spare.key}
+    document = {"trials": [user], "reference": None} if kind == "trial" else {"trials": [], "reference": user}
+    write_json("studies/gamma/trials.json", document)
+    assert "0 runs" in run_command(capsys, *GC)
     assert "used by gamma" in refused("remove", spare.key)
 
 
@@ -136,21 +135,21 @@ def test_mlflow_keeps_its_runs(grid, spare, capsys):
     """By the run that is published under the cell's name."""
     write_json("mlflow/synced.json", {grid[0].cell.name: "a hash", "fsc_clip.v0-tiny-scenes-7": "another"})
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("seeds: [0, 1]", "seeds: [1]"))
-    assert f"removed {spare.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert f"removed {spare.key}" in run_command(capsys, *GC)
     assert grid[0].folder.finished
     assert f"MLflow: {grid[0].cell.name}" in refused("remove", grid[0].key)
     shutil.rmtree("runs")
-    assert f"removed {grid[0].key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert f"removed {grid[0].key}" in run_command(capsys, *GC)
 
 
 def test_a_kept_run_stays(grid, spare, capsys):
     """Until the mark is taken away."""
     run_command(capsys, "keep", spare.key)
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert "0 runs" in run_command(capsys, *GC)
     assert "marked by `runs keep`" in refused("remove", spare.key)
     assert "done   kept" in run_command(capsys)
     run_command(capsys, "keep", "--undo", spare.key)
-    assert f"removed {spare.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert f"removed {spare.key}" in run_command(capsys, *GC)
 
 
 def test_remove_refuses_what_is_used(grid, spare, capsys):
@@ -171,13 +170,15 @@ def test_remove_refuses_what_is_used(grid, spare, capsys):
 
 def test_a_live_run_is_never_removed(grid, spare, capsys):
     """By its lock or by its job, with --force as well."""
+
+    def is_refused() -> bool:
+        return f"process {os.getpid()} is scoring" in refused("remove", "--force", spare.key)
+
     with lock.hold(spare.folder):
-        assert f"process {os.getpid()} is scoring" in refused("remove", "--force", spare.key)
-        assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+        assert is_refused() and "0 runs" in run_command(capsys, *GC)
     record = {"kind": "local", "module": jobs.TRAINS, "host": os.uname().nodename, "pid": os.getpid()}
     write_json(spare.folder.job, {**record, "started": jobs.read_start_time(os.getpid())})
-    assert f"process {os.getpid()} is scoring" in refused("remove", "--force", spare.key)
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    assert is_refused() and "0 runs" in run_command(capsys, *GC)
 
 
 def test_a_run_that_is_taken_up_meanwhile_stays(grid, spare, capsys):
@@ -194,7 +195,7 @@ def test_a_grid_whose_data_are_not_here_keeps_what_may_be_its(grid, spare, capsy
     """The grid is named; a run that asks for the same training stays, one that asks for another goes."""
     shutil.move(gone, "aside")
     known_free = fake_store.finish(grid[0])
-    assert command.main(["gc", "--keep-grids", "params.yaml"]) == 0
+    assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
     assert "params.yaml: 2 cells not judged (" in err and "what may be theirs stays" in err
     assert f"removed {spare.key}" in out and out.count("removed") == 1
@@ -218,17 +219,17 @@ def _lived_in(stored_run: StoredRun, project: Path) -> None:
 
 def test_gc_of_a_shared_store_takes_its_own_alone(team, tmp_path, capsys):
     """A run that another project worked on, or published, which leaves a note there, stays, unless --shared."""
-    assert "would remove" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
+    assert "would remove" in run_command(capsys, *GC, "--dry-run")
     _lived_in(team, Path("/elsewhere"))
-    assert command.main(["gc", "--keep-grids", "params.yaml"]) == 0
+    assert command.main([*GC]) == 0
     out, err = capsys.readouterr()
     assert "0 runs" in out and "1 run," in err and "--shared removes them" in err
     _lived_in(team, Path.cwd())
     foreign_run = fake_store.runs(fake_store.project(tmp_path / "other"), "params.yaml", "train.lr=0.5")[0]
     assert foreign_run.folder.path == team.folder.path
     foreign_run.publish()
-    assert "0 runs" in run_command(capsys, "gc", "--keep-grids", "params.yaml")
-    assert f"removed {team.key}" in run_command(capsys, "gc", "--keep-grids", "params.yaml", "--shared")
+    assert "0 runs" in run_command(capsys, *GC)
+    assert f"removed {team.key}" in run_command(capsys, *GC, "--shared")
 
 
 def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
@@ -236,7 +237,7 @@ def test_a_removal_that_was_killed_is_finished(grid, spare, capsys):
     aside = Path("store") / f".removed-{spare.key}.1"
     os.rename(spare.folder.path, aside)
     assert spare.key not in run_command(capsys)
-    run_command(capsys, "gc", "--keep-grids", "params.yaml", "--dry-run")
+    run_command(capsys, *GC, "--dry-run")
     assert aside.exists()
-    run_command(capsys, "gc", "--keep-grids", "params.yaml")
+    run_command(capsys, *GC)
     assert not aside.exists()

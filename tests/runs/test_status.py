@@ -49,15 +49,6 @@ def test_a_run_from_nothing_to_published(here):
     assert page.splitlines()[-2:] == [f"  {state}: {status.MEANINGS[state]}" for state in ("stale", "published")]
 
 
-def test_a_run_that_dvc_trains_is_shown(here):
-    """No job, but someone holds the run key."""
-    stored_run = at(cell("finetune"))
-    with lock.hold(stored_run.folder):
-        row = rows()[cell("finetune")]
-    assert (row.state, row.job.startswith("process ")) == ("running", True)
-    assert rows()[cell("finetune")].state == "stale"
-
-
 def test_trials_of_sweeps_and_older_folders(here):
     """A trial is called by its study and number; a folder of earlier code is only counted."""
     stored_run = at(cell("finetune"), *["train.lr=2e-3"])
@@ -96,9 +87,8 @@ def test_a_live_run_of_neither_grid_nor_study_is_shown(here):
         listed_runs, older = run_table.list_runs("params.yaml")
         live_rows = [run_table.make_row(listed_run) for listed_run in listed_runs[3:]]
     assert older == 0
-    assert {row.name: row.state for row in live_rows} == dict.fromkeys(
-        (cell("finetune"), unnamed_folder.key), "running"
-    )
+    states = {row.name: row.state for row in live_rows}
+    assert states == {cell("finetune"): "running", unnamed_folder.key: "running"}
 
 
 @pytest.mark.parametrize(
@@ -118,15 +108,11 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     assert (run_progress.step, run_progress.steps) == (3, fine_tuning.total_steps(cfg.run.train, per_epoch))
 
 
-def test_a_trained_run_is_being_scored(here_finished):
-    """Someone holds the key of a run whose training is finished."""
-    with lock.hold(at(cell("pretrained")).folder):
-        assert rows()[cell("pretrained")].state == "scoring"
-
-
 def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
-    """It is trained, with the count of its results, and not stopped; in runs/ or not."""
+    """It is trained, with the count of its results, and not stopped; in runs/ or not; scoring while somebody holds it."""
     name, stored_run = cell("pretrained"), at(cell("pretrained"))
+    with lock.hold(stored_run.folder):
+        assert rows()[name].state == "scoring"
     assert (rows()[name].state, rows()[name].scored) == ("published", (1, 1))
     shutil.rmtree("results")
     stored_run.folder.scored.unlink(missing_ok=True)

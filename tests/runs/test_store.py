@@ -40,10 +40,8 @@ def team(project, tmp_path_factory) -> tuple[Path, list[Path]]:
             tiny_project.plan()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", ForkedPopen)
-        started = [
-            subprocess.Popen(TRAIN, cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            for root in roots
-        ]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        started = [subprocess.Popen(TRAIN, cwd=root, env=env, text=True, **pipes) for root in roots]
     outputs = [process.communicate(timeout=300)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     return folder / "store", roots
@@ -101,16 +99,8 @@ def test_a_third_checkout_trains_nothing(team, project, tmp_path, monkeypatch, c
     )
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch) -> Path:
-    """A project without data, in the current folder."""
-    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.delenv(run_store.VARIABLE, raising=False)
-    return tmp_path / "p"
-
-
 @pytest.mark.parametrize("store_path", ["store", "../team", "./x"])
-def test_a_relative_store_is_refused(here, monkeypatch, store_path):
+def test_a_relative_store_is_refused(made_project, monkeypatch, store_path):
     """It would be another one in every folder."""
     monkeypatch.setenv(run_store.VARIABLE, store_path)
     with pytest.raises(UserError, match=f"COMPCLIP_STORE='{store_path}': must be an absolute path"):
@@ -127,7 +117,7 @@ def elsewhere(tmp_path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_store_on_another_file_system(here, elsewhere, monkeypatch, capfd):
+def test_a_store_on_another_file_system(made_project, elsewhere, monkeypatch, capfd):
     """Published files are copies, which is said once; they are whole, and belong to the checkout alone."""
     monkeypatch.setenv(run_store.VARIABLE, str(elsewhere))
     monkeypatch.setattr(links, "_noted_pairs", set())
@@ -139,8 +129,10 @@ def test_a_store_on_another_file_system(here, elsewhere, monkeypatch, capfd):
     assert capfd.readouterr().err.count("files cannot be linked") == 1
 
 
-def test_results_are_shared_as_runs_are(here, tmp_path, monkeypatch):
-    """Linked, and only to be read."""
+def test_results_are_shared_as_runs_are(made_project, tmp_path, monkeypatch):
+    """Linked, and only to be read; an own store stays as it is: nobody else has its files, and DVC protects its own."""
+    own_run = fake_store.finish(fake_store.runs(Path("."))[0], publish=True)
+    assert own_run.folder.final.weights.stat().st_mode & stat.S_IWUSR and not own_run.folder.users.exists()
     monkeypatch.setenv(run_store.VARIABLE, str(tmp_path / "team"))
     stored_run = fake_store.finish(fake_store.runs(Path("."))[0])
     result_store.publish_link(stored_run.folder.results, stored_run.cell, Path("."))
@@ -149,14 +141,7 @@ def test_results_are_shared_as_runs_are(here, tmp_path, monkeypatch):
     assert not result.stat().st_mode & links.WRITABLE
 
 
-def test_an_own_store_stays_as_it_is(here):
-    """Nobody else has its files; DVC protects what it keeps."""
-    stored_run = fake_store.finish(fake_store.runs(Path("."))[0], publish=True)
-    assert stored_run.folder.final.weights.stat().st_mode & stat.S_IWUSR
-    assert not stored_run.folder.users.exists()
-
-
-def test_published_runs_come_back_into_an_empty_store(here, tmp_path, monkeypatch):
+def test_published_runs_come_back_into_an_empty_store(made_project, tmp_path, monkeypatch):
     """A checkout with finished runs joins a team: its runs are the store's by their keys, without training."""
     [first, second] = fake_store.runs(Path("."))
     fake_store.finish(first, publish=True)

@@ -1,4 +1,11 @@
-"""Who works on a run: a job that is this one and no other, whoever sent it, or a process that holds the run."""
+"""Who works on a run: a job that is this one and no other, whoever sent it, or a process that holds the run.
+
+And SLURM's reasons why a job waits: which never end by themselves, and what helps.
+"""
+
+import os
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +15,8 @@ from compclip.runs import cluster, jobs
 from tests import fake_slurm
 from tests.fake_slurm import NAME, SUBMITTED, record, row
 from tests.runs.machines import claim
+
+DRAINED = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +36,22 @@ def test_a_number_is_not_a_job(run, monkeypatch, queue, state):
     fake_slurm.install(monkeypatch, queue)
     assert jobs.find_job(run).state() == state
     assert (jobs.find_worker(run) is None) == (state == jobs.FAILED)
+
+
+@pytest.mark.parametrize("change", [
+    {"pid": -1}, {"pid": 1}, {"pid": "7"}, {"pid": True}, {"kind": []}, {"kind": "slurm", "id": "7", "log": ""},
+    record("--user=x"), record("7", user="--me"), record("7", user="you,me"), record("7", name="another-job"),
+    record("7", cluster="all,here"),
+])  # fmt: skip
+def test_a_job_that_is_none_is_never_stopped(run, change):
+    """A process -1 would be every process of the user's."""
+    note = {"kind": "local", "host": os.uname().nodename, "pid": 7, "started": "", "module": jobs.SCORES}
+    write_json(run.scored, {})
+    write_json(run.job, note)
+    assert jobs.find_job(run).state() == jobs.DONE
+    write_json(run.job, note | change)
+    with pytest.raises(UserError, match="job.json: not what was noted of a job; remove it when no such job runs"):
+        jobs.find_job(run)
 
 
 def test_a_colleague_s_job_is_live(run, monkeypatch):
@@ -104,3 +129,51 @@ def test_a_process_that_no_job_is_known_of(run, monkeypatch):
     assert worker.state() == jobs.DONE
     with jobs.hold_idle(run):
         pass
+
+
+# --- why a job waits
+
+
+@pytest.fixture
+def down_partition(monkeypatch) -> None:
+    """A partition that is down, with three nodes; what was said before is forgotten."""
+    answers = {"squeue": "main\n", "sinfo": "down|2 drained\ndown|1 idle\n"}
+    monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, 0, answers[c[0]], ""))
+    cluster.explain_wait.cache_clear()
+    cluster._warn_once.cache_clear()
+
+
+@pytest.mark.parametrize(("reason", "helps"), [
+    ("JobHeldUser", "`scontrol release 12`"), ("job requeued in held state", "`scontrol release 12`"),
+    ("launch failed requeued held", "`scontrol show job 12`"),
+    ("PartitionDown", "partition main is down, its nodes: 2 drained, 1 idle"),
+    (DRAINED, "2 drained, 1 idle: `sinfo --list-reasons`"),
+    ("ReqNodeNotAvail, UnavailableNodes:n1", "`sinfo --list-reasons`"),
+    ("PartitionTimeLimit", "`scontrol show partition`"), ("QOSMaxCpuPerJobLimit", "`sacctmgr show qos`"),
+    ("AssocMaxWallDurationPerJobLimit", "`sacctmgr show qos`"), ("AssocGrpCPUMinutesLimit", "`sshare`"),
+])  # fmt: skip
+def test_what_never_ends_by_itself_has_a_command_that_helps(down_partition, reason, helps):
+    """In one line, with the job, or its whole array, and SLURM's own word."""
+    (line,) = cluster.list_advice([(reason, "job 12_3"), (reason, "job 12_4 and 5 more")])
+    assert line.startswith(f"job 12 waits, {reason}: ") and helps in line
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["", "None", "Priority", "Resources", "BeginTime", "JobArrayTaskLimit", "QOSMaxJobsPerUserLimit", "PartitionConfig",
+     "AssocGrpCPURunMinutesLimit", "AssocGrpCpuLimit", "Dependency", "Reservation"],
+)  # fmt: skip
+def test_what_time_helps_has_none(down_partition, reason):
+    """Other jobs end, and this one starts."""
+    assert cluster.list_advice([(reason, "job 12_3")]) == []
+
+
+def test_whoever_waits_is_told_once(down_partition, run, monkeypatch, capsys):
+    """However often the job is looked at."""
+    states = [("PENDING", "JobHeldUser")] * 3 + [("RUNNING", "None")]
+    answers = iter([fake_slurm.queued(state)._replace(reason=reason) for state, reason in states] + [None])
+    monkeypatch.setattr(cluster, "queue", lambda *_: SimpleNamespace(find=lambda *_: next(answers)))
+    job = jobs.SlurmJob(run, record("12_3"))
+    jobs.wait_for_job(job, lambda: None, poll_s=0)
+    assert capsys.readouterr().err.count("scontrol release 12") == 1
+    assert job.waits_by == ""

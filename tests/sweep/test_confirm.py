@@ -51,19 +51,16 @@ def test_the_grid_trains_the_very_trials_under_new_seeds(folder):
     """Method and training of each variant are those of its trial; the study's and the grid's seeds are left out."""
     narrow = ["train.max_steps=3", "evaluate.benchmarks=[sugarcrepe]"]
     declaration = study(overrides=narrow, seed=2)
-    Path("out.yaml").write_text(
-        confirmation.confirmation_grid(declaration, Path("params.yaml"), ["train.lr=0.5"], TRIALS, 5)
-    )
+    text = confirmation.confirmation_grid(declaration, Path("params.yaml"), ["train.lr=0.5"], TRIALS, 5)
+    Path("out.yaml").write_text(text)
     params = read.load_params("out.yaml", together=True)
     assert params.grid.methods == ["pretrained", "hard_positives", "fsc_clip.trial1", "fsc_clip.trial7"]
     assert params.grid.seeds == [1, 3, 4, 5, 6] and params.evaluate.benchmarks == ["sugarcrepe", "retrieval"]
     for trial in TRIALS:
         overrides = ["train.lr=0.5", *study_declaration.trial_overrides(declaration, trial["params"], params.methods)]
         expected_run = study_declaration.trial_run(declaration, read.load_params("params.yaml", overrides))
-        assert grid.method_config(params, f"fsc_clip.trial{trial['number']}", "scenes") == (
-            expected_run.method,
-            expected_run.train,
-        )
+        settings = grid.method_config(params, f"fsc_clip.trial{trial['number']}", "scenes")
+        assert settings == (expected_run.method, expected_run.train)
 
 
 def test_a_study_of_a_variant_and_of_training_parameters(folder):
@@ -147,9 +144,8 @@ def test_what_the_study_did_not_evaluate_decides_nothing(folder):
 def test_a_mean_is_of_the_benchmarks_that_the_study_evaluated(folder):
     """A set of classes that only the confirmation has is no part of its General; as an objective it would be a half."""
     finished_run = run("fsc_clip.trial1", 1, 0.6, 0.4)
-    recalls = replace(
-        finished_run.results["retrieval"], metrics={"i2t_recall_at_1": 0.4, "t2i_recall_at_1": 0.2}, items={}
-    )
+    numbers = {"i2t_recall_at_1": 0.4, "t2i_recall_at_1": 0.2}
+    recalls = replace(finished_run.results["retrieval"], metrics=numbers, items={})
     classes = {
         name: Result(name, "zeroshot", CLASSIFICATION, {"top_1": share}, headline=("top_1",))
         for name, share in (("symbols", 0.9), ("colours", 0.1))
@@ -170,10 +166,8 @@ def judge_gaps(gaps, with_items=True) -> tuple[dict, str]:
     if not with_items:
         pairs = [(bare(ours, 0.5 + gap[ours.cell.seed]), bare(theirs, 0.5)) for ours, theirs in pairs]
     params = read.load_params("params.yaml", [f"grid.seeds={list(gap)}"])
-    document = confirmation.judge_front(
-        study(objectives=["sugarcrepe/swap"]), params, [r for pair in pairs for r in pair]
-    )
-    (pair,) = document["pairs"]
+    runs = [run for pair in pairs for run in pair]
+    (pair,) = confirmation.judge_front(study(objectives=["sugarcrepe/swap"]), params, runs)["pairs"]
     return pair["objectives"][0], f"{pair['verdict']}: {study_page.format_difference(pair['objectives'][0])}"
 
 
@@ -183,12 +177,8 @@ def test_the_interval_by_hand(folder):
     half = student_quantile(399) * math.sqrt(0.1 * 0.9 / 399)
     assert (objective["difference"], objective["std"]) == (pytest.approx(0.1), pytest.approx(0, abs=1e-9))
     assert objective["interval"] == pytest.approx({"estimate": 0.1, "low": 0.1 - half, "high": 0.1 + half, "items": N})
-    assert (objective["seeds"], objective["over"], objective["better"], objective["why"]) == (
-        4,
-        "seeds and items",
-        True,
-        "",
-    )
+    facts = [objective[name] for name in ("seeds", "over", "better", "why")]
+    assert facts == [4, "seeds and items", True, ""]
     assert text == "dominates: +10.0 ± 0.0 [+7.0, +13.0]"
 
 
@@ -222,25 +212,18 @@ def test_too_few_seeds_show_their_interval_and_why_it_decides_nothing(folder):
 def test_the_commands_from_a_front_to_its_verdict(folder, monkeypatch, capsys):
     """Trials, the grid of their front, runs of that grid, verdicts beside the study and on its page."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    for name in (
-        "base_key",
-        "make_sender",
-        "StudyDriver",
-        "record_in_mlflow",
-    ):  # put back what the made sweep leaves in their places
+    for name in ("base_key", "make_sender", "StudyDriver", "record_in_mlflow"):  # put back what the made sweep changes
         monkeypatch.setattr(sweep_command, name, getattr(sweep_command, name))
-    path = folder / "experiments/studies/s.yaml"
-    path.write_text(
-        fake_sweep.STUDY.replace("objectives: [sugarcrepe/swap]", "objectives: [sugarcrepe/swap, retrieval/i2t]")
-    )
+    text = fake_sweep.STUDY.replace("objectives: [sugarcrepe/swap]", "objectives: [sugarcrepe/swap, retrieval/i2t]")
+    (folder / "experiments/studies/s.yaml").write_text(text)
     assert fake_sweep.main(["--study", "s", "--trials", "6", "-j", "2"]) == 0
     front = json.loads(Path("studies/s/trials.json").read_text())["front"]
     assert sweep_command.main(["--study", "s", "--confirm", "out.yaml", "--seeds", "4"]) == 0
     params = read.load_params("out.yaml")
     assert params.grid.methods[2:] == [f"fsc_clip.trial{number}" for number in front]
-    runs = [
-        rename(run(m, s, 0.6 if "trial" in m else 0.5, 0.5), m) for m in params.grid.methods for s in params.grid.seeds
-    ]
+    runs = []
+    for method in params.grid.methods:
+        runs += [rename(run(method, seed, 0.6 if "trial" in method else 0.5, 0.5)) for seed in params.grid.seeds]
     monkeypatch.setattr(sweep_command, "collect_runs", lambda cells, benchmarks, root: (runs, []))
     assert sweep_command.main(["--study", "s", "--verdict", "out.yaml"]) == 0
     document = json.loads(Path("studies/s/confirmation.json").read_text())
@@ -264,7 +247,7 @@ def test_the_page_has_a_line_of_signs_for_each_method():
     assert study_page.SIGNS.keys() == set(confirmation.VERDICTS)
 
 
-def rename(finished_run: FinishedRun, method: str) -> FinishedRun:
+def rename(finished_run: FinishedRun) -> FinishedRun:
     """The run with the study's second metric in place of the loss."""
     old = finished_run.results["retrieval"]
     new = replace(old, metrics={"i2t": old.metrics["loss"]}, lower=frozenset(), items={"i2t": old.items["loss"]})

@@ -44,19 +44,14 @@ def test_a_trial_that_somebody_else_told_stays_as_it_was_told(folder, capsys, st
 
 
 def test_a_trial_that_was_told_before_its_rung_was_noted(folder):
-    """The pruner's notes are changes of a trial as well."""
+    """The pruner's notes are changes of a trial as well; a ValueError of a trial that still runs is a mistake."""
     asking = driver(pruner="dominated")
     trial = asking.opened.ask()
+    with pytest.raises(ValueError, match="mine"):
+        asking._unless_told(trial, lambda: float("mine"), 0.0)
     asking.opened.tell(trial.number, state=TrialState.FAIL)
     assert asking._unless_told(trial, lambda: trial.set_user_attr(NOTED, {"1": [0.5]}), True)
     assert states() == ["failed"]
-
-
-def test_other_mistakes_are_not_taken_for_told(folder):
-    """A ValueError of a trial that still runs is one."""
-    asking = driver()
-    with pytest.raises(ValueError, match="mine"):
-        asking._unless_told(asking.opened.ask(), lambda: float("mine"), 0.0)
 
 
 def foreign_trial(name: str) -> int:

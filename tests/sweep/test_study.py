@@ -30,14 +30,8 @@ def parse(**changes) -> study_declaration.Study:
 def test_the_papers_studies_are_there():
     """Those of the papers' own parameters, and one of two objectives."""
     expected_names = {
-        "fsc_gamma",
-        "fsc_lambda",
-        "fsc_epsilon",
-        "fsc_joint",
-        "clic_lambda",
-        "c2lip_lambda",
-        "hard_positives_mix",
-    }
+        "fsc_gamma", "fsc_lambda", "fsc_epsilon", "fsc_joint", "clic_lambda", "c2lip_lambda", "hard_positives_mix",
+    }  # fmt: skip
     assert expected_names <= set(SHIPPED)
     assert any(len(study_declaration.load_study(n, ROOT / "experiments/studies").objectives) == 2 for n in SHIPPED)
 
@@ -53,10 +47,8 @@ def test_shipped_studies_fit_the_grid(name, monkeypatch):
         tried = read.load_params(study.params, study_declaration.trial_overrides(study, values, params.methods))
         trial_run = study_declaration.trial_run(study, tried)
         for key, value in values.items():
-            config, key = (
-                (trial_run.train, key.removeprefix("train.")) if key.startswith("train.") else (trial_run.method, key)
-            )
-            assert getattr(config, key) == value
+            config = trial_run.train if key.startswith("train.") else trial_run.method
+            assert getattr(config, key.removeprefix("train.")) == value
 
 
 def test_every_draw_of_the_hybrid_study_is_a_valid_method():
@@ -152,14 +144,9 @@ def trial(number: int, *values: float, state: str = "complete") -> dict:
 
 TWO = [{"column": "sugarcrepe/swap"}, {"column": "retrieval/loss", "direction": "minimize"}]
 POINTS = [
-    trial(0, 0.5, 0.5),
-    trial(1, 0.6, 0.6),
-    trial(2, 0.6, 0.5),
-    trial(3, 0.4, 0.1),
-    trial(4, 0.4, 0.2),
-    trial(5, 0.6, 0.5),
-    trial(6, state="failed"),
-]
+    trial(0, 0.5, 0.5), trial(1, 0.6, 0.6), trial(2, 0.6, 0.5), trial(3, 0.4, 0.1), trial(4, 0.4, 0.2),
+    trial(5, 0.6, 0.5), trial(6, state="failed"),
+]  # fmt: skip
 
 
 def test_front_and_choice_by_hand():
@@ -183,9 +170,8 @@ def test_best_yaml_is_a_grid(tmp_path, monkeypatch):
     })  # fmt: skip
     values = {"lambda_s_neg": 0.123456789012345, "hard_positives": "none", "train.lr": 1e-6}
     best_trial = trial(3, 0.75) | {"params": values}
-    (tmp_path / "best.yaml").write_text(
-        study_results.best_yaml(study, tmp_path / "params.yaml", best_trial, "sugarcrepe/swap 75.00 %")
-    )
+    text = study_results.best_yaml(study, tmp_path / "params.yaml", best_trial, "sugarcrepe/swap 75.00 %")
+    (tmp_path / "best.yaml").write_text(text)
     read.use_grid("best.yaml", force=True)
     cell = grid.resolve(read.load_params("params.yaml"), "hard_positives-tiny-scenes-0")
     assert (cell.method.lambda_s_neg, cell.method.hard_positives) == (0.123456789012345, "none")
@@ -230,13 +216,8 @@ def test_means_of_the_report_are_objectives(tmp_path):
     for name, (kind, metrics) in KINDS.items():
         headline = [metric for metric in metrics if metric != "swap"]
         document = {
-            "benchmark": name,
-            "kind": kind,
-            "lower": [],
-            "scores": [],
-            "headline": headline,
-            "metrics": metrics,
-        }
+            "benchmark": name, "kind": kind, "lower": [], "scores": [], "headline": headline, "metrics": metrics,
+        }  # fmt: skip
         write_json(tmp_path / f"{name}.json", document)
     (tmp_path / "params.yaml").write_text(
         PARAMS.replace("{sugarcrepe: {path: s, images: t}, retrieval: {path: r, images: t}}",
@@ -259,16 +240,21 @@ def test_means_of_the_report_are_objectives(tmp_path):
 
 
 def test_page_is_self_contained():
-    """Every trial, the paper's mark, both slices of each parameter, the front; no script, nothing fetched."""
+    """Every trial, the paper's mark, both slices of each parameter, the front; no script, no markup of a failure's text,
+    nothing fetched; without a finished trial nothing is drawn."""
     study = parse(objectives=TWO)
     reference = {"run_key": "r", "folder": "f", "values": [0.5, 0.5]}
-    text = study_page.format_page(study_results.study_to_json(study, POINTS, reference))
+    points = [*POINTS[:6], POINTS[6] | {"reason": "<b>loss</b>"}]
+    text = study_page.format_page(study_results.study_to_json(study, points, reference))
+    assert "&lt;b&gt;loss" in text and "<b>loss" not in text
     assert all(f"<code>k{n}</code>" in text for n in range(7)) and "the paper&#39;s values" in text
     assert 'aria-label="Pareto front"' in text
     assert 'aria-label="sugarcrepe/swap against gamma"' in text
     assert "<script" not in text and "http" not in text.replace("http-equiv", "")
     assert "None" not in text
     assert "sugarcrepe/swap 40.00 % (pretrained 50.00)" in text and "<th>sugarcrepe/swap (%)</th>" in text
+    empty = study_page.format_page(study_results.study_to_json(parse(), [trial(0, state="running")], None))
+    assert "1 running" in empty and "<svg" not in empty
 
 
 def test_a_cosine_is_not_shown_in_percent():
@@ -280,15 +266,3 @@ def test_a_cosine_is_not_shown_in_percent():
     assert document["trials"][0]["values"] == [0.25, 0.5]
     page = study_page.format_page(document)
     assert "<td>0.2500</td><td>50.00</td>" in page and "sugarcrepe/swap (a cosine)" in page
-
-
-def test_page_without_a_finished_trial():
-    """Nothing to draw yet."""
-    text = study_page.format_page(study_results.study_to_json(parse(), [trial(0, state="running")], None))
-    assert "1 running" in text and "<svg" not in text
-
-
-def test_page_escapes():
-    """A failure's text is no markup."""
-    failed = trial(0, state="failed") | {"reason": "<b>loss</b>"}
-    assert "<b>loss" not in study_page.format_page(study_results.study_to_json(parse(), [failed], None))

@@ -24,14 +24,10 @@ from compclip.sweep.study_driver import open_study
 from tests import fake_sweep
 from tests.driven_sweep import Here, drawn, driver, forget, project, states, study, trials  # noqa: F401
 
+SAMPLERS = [name for name in plugins.list_plugins(plugins.SAMPLERS) if name != "tpe"]
 
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        pytest.param(name, marks=[pytest.mark.long] if name != "tpe" else [])
-        for name in plugins.list_plugins(plugins.SAMPLERS)
-    ],
-)
+
+@pytest.mark.parametrize("sampler", ["tpe", *(pytest.param(name, marks=pytest.mark.long) for name in SAMPLERS)])
 def test_a_restart_gives_the_same_trials(folder, sampler):
     """7 trials in one go equal 7 trials of three drivers; the first are the paper's."""
     driver(sampler=sampler, startup_trials=4).drive(7)

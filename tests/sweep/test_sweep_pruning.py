@@ -25,35 +25,26 @@ PRUNING = {"pruner": "dominated", "startup_trials": 1, "space": {"gamma": {"floa
            "paper": [{"gamma": 1.0}, {"gamma": 5.0}]}  # fmt: skip
 
 
-def rungs(gamma: float, *values: float) -> RunFolder:
+def rungs(gamma: float, *metrics: dict[str, float], declared: dict = PRUNING) -> RunFolder:
     """Write a trial's scores at the rungs, and half a line behind them; gives its folder."""
-    declaration = study(**PRUNING)
+    declaration = study(**declared)
     params = read.load_params("params.yaml", study_declaration.trial_overrides(declaration, {"gamma": gamma}, {}))
     folder = run_store.locate_run(study_declaration.trial_run(declaration, params)).folder
-    lines = [json.dumps({"step": i + 1, "metrics": {"sugarcrepe/swap": v}}) + "\n" for i, v in enumerate(values)]
+    lines = [json.dumps({"step": step, "metrics": values}) + "\n" for step, values in enumerate(metrics, 1)]
     write_atomic(folder.intermediate, "".join(lines) + '{"step": 9')
     return folder
 
 
 TWO = ["sugarcrepe/swap", {"column": "retrieval/loss", "direction": "minimize"}]
 DOMINATED = {
-    "pruner": "dominated",
-    "objectives": TWO,
-    "startup_trials": 2,
-    "space": {"gamma": {"float": [0, 5]}},
-    "paper": [],
-}
+    "pruner": "dominated", "objectives": TWO, "startup_trials": 2, "space": {"gamma": {"float": [0, 5]}}, "paper": [],
+}  # fmt: skip
 SCORES = [(0.5, 0.5), (0.6, 0.4), (0.7, 0.6), (0.4, 0.5), (0.4, 0.1), (0.55, 0.45)]  # of six trials at the first rung
 
 
 def at_rung(gamma: float, swap: float, loss: float) -> RunFolder:
     """A run with scores of both objectives at a rung; gives its folder."""
-    declaration = study(**DOMINATED)
-    params = read.load_params("params.yaml", study_declaration.trial_overrides(declaration, {"gamma": gamma}, {}))
-    folder = run_store.locate_run(study_declaration.trial_run(declaration, params)).folder
-    metrics = {"sugarcrepe/swap": swap, "retrieval/loss": loss}
-    write_atomic(folder.intermediate, json.dumps({"step": 1, "metrics": metrics}) + "\n")
-    return folder
+    return rungs(gamma, {"sugarcrepe/swap": swap, "retrieval/loss": loss}, declared=DOMINATED)
 
 
 def finished_at(*gammas: float) -> None:
@@ -128,19 +119,17 @@ def test_a_trial_of_the_front_is_never_stopped(point, other_points, better):
     assert sampling_and_pruning.should_stop(declaration, point, other_points) == (2 * len(ahead) >= len(other_points))
     if not ahead:
         assert not sampling_and_pruning.should_stop(declaration, point, other_points)
-    if (
-        better[0] > point[0]
-        and better[1] < point[1]
-        and sampling_and_pruning.should_stop(declaration, point, other_points)
-    ):
+    is_better = better[0] > point[0] and better[1] < point[1]
+    if is_better and sampling_and_pruning.should_stop(declaration, point, other_points):
         assert sampling_and_pruning.should_stop(declaration, point, [*other_points, better])
 
 
 @pytest.fixture
 def below(folder):
     """A finished trial, and the folder of one that is below it at the second rung."""
-    fake_sweep.leave(rungs(1.0, 0.5, 0.6), {"sugarcrepe": {"metrics": {"swap": 0.7}}})
-    return rungs(5.0, 0.55, 0.4, 0.9)
+    first, second = ([{"sugarcrepe/swap": value} for value in values] for values in ((0.5, 0.6), (0.55, 0.4, 0.9)))
+    fake_sweep.leave(rungs(1.0, *first), {"sugarcrepe": {"metrics": {"swap": 0.7}}})
+    return rungs(5.0, *second)
 
 
 def test_pruning_looks_rung_by_rung(below):

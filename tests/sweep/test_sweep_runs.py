@@ -145,9 +145,8 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = study_declaration.load_study("s")
-    stored_run = run_store.locate_run(
-        study_declaration.trial_run(study, read.load_params("params.yaml", ["methods.fsc_clip.gamma=1.5"]))
-    )
+    params = read.load_params("params.yaml", ["methods.fsc_clip.gamma=1.5"])
+    stored_run = run_store.locate_run(study_declaration.trial_run(study, params))
     ends = []
     for disturbed in (False, True):
         shutil.rmtree(stored_run.folder.path, ignore_errors=True)
@@ -170,8 +169,7 @@ def cluster_profile(slurm_there, here):
     """A profile of a SLURM that answers; its jobs are cancelled at the end."""
     Path("profile.yaml").write_text("{partition: main, memory_gb: 2, time_min: 30, signal_s: 30, jobs: 2}")
     yield "profile.yaml"
-    ours = cluster.run_command("squeue", "--me", "-h", "-o", "%i|%Z").stdout.split()
-    for line in ours:
+    for line in cluster.run_command("squeue", "--me", "-h", "-o", "%i|%Z").stdout.split():
         if line.endswith(f"|{here}"):
             cluster.run_command("scancel", line.partition("|")[0])
 
@@ -186,13 +184,8 @@ def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     assert driver.returncode == 0, err
     states = Counter(t["state"] for t in read_trials("s")["trials"])
     assert states["complete"] + states["pruned"] == 3, out
-    remaining_ids = {
-        k: json.loads(p.read_text())["id"] for k in original_ids if (p := run_store.find_folder(k).job).is_file()
-    }
+    notes = {key: run_store.find_folder(key).job for key in original_ids}
+    remaining_ids = {key: json.loads(note.read_text())["id"] for key, note in notes.items() if note.is_file()}
     assert remaining_ids.items() <= original_ids.items() and len(remaining_ids) >= 2
-    steps = [
-        json.loads(line)["step"]
-        for p in here.glob("store/*/final/metrics.jsonl")
-        for line in p.read_text().splitlines()
-    ]
-    assert set(Counter(steps).values()) == {states["complete"]}
+    logged = [row["step"] for path in here.glob("store/*/final/metrics.jsonl") for row in tiny_project.steps(path)]
+    assert set(Counter(logged).values()) == {states["complete"]}

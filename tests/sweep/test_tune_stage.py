@@ -31,13 +31,11 @@ from compclip.sweep import study_driver, study_page, study_results, tune_stage
 from tests import fake_sweep
 
 TUNE = "tune: {trials: 3, part_trials: 2, objectives: [sugarcrepe/swap], space: {train.lr: {factor: [0.5, 2]}}}\n"
-PARAMS = fake_sweep.PARAMS.replace("methods: [pretrained, fsc_clip]", "methods: [pretrained, finetune, fsc_clip]")
 PARAMS = (
-    PARAMS.replace("fsc_clip: {}, hard_positives: {}", "fsc_clip: {gamma: 20.0}, finetune: {}").replace(
-        "seeds: [0]", "seeds: [0, 1]"
-    )
-    + TUNE
+    fake_sweep.PARAMS.replace("methods: [pretrained, fsc_clip]", "methods: [pretrained, finetune, fsc_clip]") + TUNE
 )
+PARAMS = PARAMS.replace("fsc_clip: {}, hard_positives: {}", "fsc_clip: {gamma: 20.0}, finetune: {}")
+PARAMS = PARAMS.replace("seeds: [0]", "seeds: [0, 1]")
 PARAMS = PARAMS.replace("benchmarks: [sugarcrepe, retrieval]", "benchmarks: [sugarcrepe]")
 PICTURES = [1000 * number << 32 for number in range(65)]  # the lowest fifth is validation
 
@@ -51,10 +49,7 @@ class Here:
     def submit(self, stored, params):
         self.sent.append(stored)
         gamma = getattr(stored.run.method, "gamma", 1.0)
-        best_place = {
-            True: 1 / (1 + abs(gamma - 2) / 4),
-            False: gamma / 10,
-        }  # by whether a picture is one of validation
+        best_place = {True: 1 / (1 + abs(gamma - 2) / 4), False: gamma / 10}  # by whether it is a validation picture
         sides = [is_validation(picture, 0.2) for picture in PICTURES]
         outcomes = [float(rank(sides, i) < best_place[side]) for i, side in enumerate(sides)]
         document = {
@@ -131,10 +126,8 @@ def test_the_schedule_first_then_own_parameters_by_number(project):
     document = load_tuned("fsc_clip")
     assert {*document["values"]} == {*schedule["space"], *own["space"]}
     assert document["trials"][0]["paper"] and document["trials"][0]["params"]["gamma"] == 20.0
-    best_rate = document["values"]["train.lr"]
-    assert {trial["params"]["train.lr"] for trial in document["trials"] if trial["params"]["gamma"] != 20} == {
-        best_rate
-    }
+    rates = {trial["params"]["train.lr"] for trial in document["trials"] if trial["params"]["gamma"] != 20}
+    assert rates == {document["values"]["train.lr"]}
 
 
 def test_a_space_is_widened_until_the_best_trial_lies_inside(project):
@@ -155,16 +148,13 @@ def test_without_widenings_the_edge_is_noted(project, monkeypatch):
     assert "gamma" in document["edges"] and document["values"]["gamma"] >= 5
 
 
-@pytest.mark.parametrize(
-    ("dimension", "best", "tried", "first"),
-    [
-        ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0], {"float": [100.0, 1000.0], "log": True}),
-        ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0, 30.0], None),
-        ({"float": [0.0, 1.0], "log": False}, 0.4, [0.5], {"float": [-0.5, 0.0], "log": False}),
-        ({"int": [1, 4], "log": False}, 4, [2], {"int": [4, 6], "log": False}),
-        ({"categorical": ["a", "b"]}, "b", ["a"], None),
-    ],
-)
+@pytest.mark.parametrize(("dimension", "best", "tried", "first"), [
+    ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0], {"float": [100.0, 1000.0], "log": True}),
+    ({"float": [1.0, 100.0], "log": True}, 20.0, [3.0, 30.0], None),
+    ({"float": [0.0, 1.0], "log": False}, 0.4, [0.5], {"float": [-0.5, 0.0], "log": False}),
+    ({"int": [1, 4], "log": False}, 4, [2], {"int": [4, 6], "log": False}),
+    ({"categorical": ["a", "b"]}, "b", ["a"], None),
+])  # fmt: skip
 def test_where_an_edge_is_and_what_lies_beyond_it(dimension, best, tried, first):
     """The best value is at an edge where nothing beyond it was tried; a range goes on by half of its length."""
     side = tune_stage.find_edge(dimension, best, [best, *tried])
@@ -201,6 +191,7 @@ def test_values_of_another_request_are_nobody_s(project, capsys, monkeypatch):
     with pytest.raises(UserError, match=r"has no values of tiny-scenes for the present `tune`; run `dvc repro tune`"):
         keys.write_keys(Path("."))
     write_params(PARAMS.replace(TUNE, ""))
+    assert json.dumps(read_mapping(Path("plan/tune/tune.json"))) == '{"studies": {}, "code": ""}'  # and none is hashed
     assert tune_stage.main([]) == 0 and capsys.readouterr().out.endswith("nothing to tune\n")
     assert [path.name for path in Path("tuned").iterdir()] == [tuning.LIST]
     assert keys.write_keys(Path(".")) == 6
@@ -216,26 +207,21 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
     assert document["space"]["gamma"] == document["request"]["searches"][1]["space"]["gamma"]  # not widened untried
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        ("split: test", "tune: unknown key 'split'"),
-        ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
-        ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
-        ("space: {train.lrr: {factor: [1, 2]}}", "tune.space: unknown parameter 'train.lrr'; did you mean 'train.lr'"),
-        ("space: {fsc_clip.gama: {factor: [1, 2]}}", "unknown parameter 'fsc_clip.gama'; did you mean"),
-        ("space: {train.lr: {factor: [2, 1]}}", "must rise"),
-        ("space: {train.lr: {}}", "must have one of factor, float, int, categorical"),
-    ],
-)
+@pytest.mark.parametrize(("edit", "message"), [
+    ("split: test", "tune: unknown key 'split'"),
+    ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
+    ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
+    ("space: {train.lrr: {factor: [1, 2]}}", "tune.space: unknown parameter 'train.lrr'; did you mean 'train.lr'"),
+    ("space: {fsc_clip.gama: {factor: [1, 2]}}", "unknown parameter 'fsc_clip.gama'; did you mean"),
+    ("space: {train.lr: {factor: [2, 1]}}", "must rise"),
+    ("space: {train.lr: {}}", "must have one of factor, float, int, categorical"),
+])  # fmt: skip
 def test_a_leak_or_a_slip_is_one_line_and_exit_2(project, capsys, monkeypatch, edit, message):
     """Test items choose nothing, and neither does the luck of a seed that the report shows."""
     key = edit.partition(":")[0]
-    default_lines = [line for line in ("objectives: [sugarcrepe/swap]", "space: {train.lr: {factor: [0.5, 2]}}")
-            if not line.startswith(key)]  # fmt: skip
-    Path("params.yaml").write_text(
-        PARAMS.replace(TUNE, f"tune: {{{', '.join(['trials: 2', edit, *default_lines])}}}\n")
-    )
+    defaults = ("objectives: [sugarcrepe/swap]", "space: {train.lr: {factor: [0.5, 2]}}")
+    lines = ["trials: 2", edit, *(line for line in defaults if not line.startswith(key))]
+    Path("params.yaml").write_text(PARAMS.replace(TUNE, f"tune: {{{', '.join(lines)}}}\n"))
     monkeypatch.setattr(sys, "argv", ["config", "check"])
     assert entry(config_command) == 2
     error = capsys.readouterr().err
@@ -251,9 +237,3 @@ def test_a_tuned_row_is_marked_where_the_report_shows_validation_items(project):
               for split in ("whole", "validation", "test")}  # fmt: skip
     assert [len(rows) for rows in marked.values()] == [1, 1, 0]
     assert "chosen by sugarcrepe/swap on validation items" in marked["whole"]["fsc_clip", "tiny", "scenes"]
-
-
-def test_without_the_section_the_plan_asks_for_nothing(project):
-    """And no code is hashed for it."""
-    write_params(PARAMS.replace(TUNE, ""))
-    assert json.dumps(read_mapping(Path("plan/tune/tune.json"))) == '{"studies": {}, "code": ""}'

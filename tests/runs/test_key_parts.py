@@ -1,25 +1,110 @@
-"""Finished runs whose key was another one are taken over where their code gives the numbers of now."""
+"""What a run's key was made of: `compclip runs why` compares it with a cell's key.
 
+Finished runs whose key was another one are taken over where their code gives the numbers of now.
+"""
+
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from compclip.base import code_hash
-from compclip.base.files import read_json, read_mapping
+from compclip.base.files import read_json, read_mapping, write_atomic
 from compclip.config import training_code
 from compclip.runs import key_parts, lock, run_store
 from compclip.runs.run_store import StoredRun
 from tests import fake_store, tiny_project
 
+CELL = "fsc_clip.v0-tiny-scenes-0"
 METHOD = "fsc_clip"
 
 
+def ask(capsys, *argv: str) -> str:
+    """What the command prints."""
+    assert key_parts.main([CELL, *argv]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_finished_cell_is_up_to_date(recorded, capsys):
+    """With its run's key, as text and as JSON."""
+    assert ask(capsys) == f"{CELL}: up to date, run {recorded.key}\n"
+    answer = json.loads(ask(capsys, "--json"))
+    assert (answer["finished"], answer["run_key"], answer["nearest"]) == (True, recorded.key, None)
+
+
+def test_a_parameter(recorded, capsys):
+    """Old and new value, of a schedule or of the method; what it cost, and that code is equal."""
+    text = ask(capsys, "train.lr=0.5", "methods.fsc_clip.variants.v0.gamma=1.5")
+    assert f"nearest: {recorded.key}, made for {CELL}" in text
+    assert "  parameter  train.lr: 1e-05 -> 0.5\n" in text
+    assert "  parameter  config.gamma: 0.0 -> 1.5\n" in text
+    assert "took 65 s" in text
+    assert "code" not in text
+    assert ask(capsys, "train.lr=0.5", "train.workers=2").count("parameter") == 1, "resources are no part of a key"
+    answer = json.loads(ask(capsys, "train.lr=0.5", "--json"))
+    assert [difference["name"] for difference in answer["differences"]] == ["train.lr"]
+
+
+def test_a_backbone_and_data(recorded, capsys):
+    """By fingerprints, that of the columns that are read with their names."""
+    write_atomic("models/tiny/config.json", "another")
+    text = ask(capsys)
+    assert text.count("->") == 1 and "  backbone   tiny: " in text
+    fake_store.write_data(Path("."), candidates="mended", masked="mended")
+    text = ask(capsys)
+    assert text.count("->") == 3 and "  data       scenes: " in text and "  column     candidates: " in text
+
+
+def test_code(recorded, capsys, monkeypatch):
+    """By module."""
+    hashes = training_code.hash_training_modules("fsc_clip") | {"compclip.train.losses": "edited"}
+    monkeypatch.setattr(training_code, "hash_training_modules", lambda _: hashes)
+    monkeypatch.setattr(training_code, "hash_training_code", lambda _: "edited")
+    text = ask(capsys)
+    assert text.count("->") == 1 and "  code       compclip.train.losses: " in text and "-> edited\n" in text
+    assert json.loads(ask(capsys, "--json"))["device_seconds"] == 65
+
+
+def test_an_option_that_is_newer_than_the_run(recorded, capsys):
+    """At its default it is no parameter that differs; at another value it is."""
+    config = recorded.folder.final.config
+    config.chmod(0o644)
+    config.write_text("".join(line for line in config.read_text().splitlines(True) if "max_logit_scale" not in line))
+    recorded.folder.path.rename(recorded.folder.path.with_name("0" * 16))
+    text = ask(capsys)
+    assert "  option     train.max_logit_scale: not there -> " in text
+    assert "parameter" not in text
+    answer = json.loads(ask(capsys, "--json"))
+    assert [(d["kind"], d["name"]) for d in answer["differences"]] == [("option", "train.max_logit_scale")]
+    assert "  parameter  train.max_logit_scale: not there -> 2.0\n" in ask(capsys, "train.max_logit_scale=2")
+
+
+def test_code_of_the_same_numbers(recorded, capsys, monkeypatch):
+    """A run of other modules that gave the same numbers differs in nothing; its key, by its parameters, in those."""
+    parts = key_parts.describe_key(recorded.run, recorded.root)
+    key_parts.write_parts(recorded.folder, replace(parts, modules=parts.modules | {"compclip.train.losses": "before"}))
+    answer = json.loads(ask(capsys, "train.lr=0.5", "--json"))
+    assert [difference["name"] for difference in answer["differences"]] == ["train.lr"]
+
+
+def test_the_nearest_run_is_that_of_the_cell_with_the_fewest_differences(recorded, capsys):
+    """Of two runs that were made for the cell; those of other cells are for a cell without one."""
+    farther = fake_store.runs(Path("."), "params.yaml", "train.lr=0.5", "train.beta1=0.5")[0]
+    key_parts.write_parts(fake_store.finish(farther).folder, key_parts.describe_key(farther.run, farther.root))
+    assert f"nearest: {recorded.key}" in ask(capsys, "train.lr=0.25")
+    other_seed = fake_store.runs(Path("."))[1]
+    assert key_parts.main([other_seed.name]) == 0
+    text = capsys.readouterr().out
+    assert f"nearest: {recorded.key}, made for {CELL}" in text and "parameter  seed: 0 -> 1\n" in text
+
+
+# --- finished runs of former keys
+
+
 @pytest.fixture
-def finished(tmp_path, monkeypatch) -> StoredRun:
-    """A cell's finished run, of a module that was another one before; in the current folder."""
-    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+def finished(made_project, monkeypatch) -> StoredRun:
+    """A cell's finished run, of a module that was another one before."""
     modules = training_code.hash_training_modules(METHOD) | {"compclip.train.losses": "before"}
     parts = key_parts.describe_key(fake_store.runs(Path("."))[0].run, Path("."))
     with monkeypatch.context() as patch:
@@ -102,10 +187,8 @@ def test_what_is_off_is_no_part_of_a_key():
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_run_whose_key_had_other_fingerprints_of_its_data(tmp_path, monkeypatch, number):
+def test_a_run_whose_key_had_other_fingerprints_of_its_data(made_project, number):
     """The pictures' places (0), or before that the whole manifest (1): the cell's while these are the same."""
-    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
-    monkeypatch.delenv(run_store.VARIABLE, raising=False)
     run = fake_store.runs(Path("."))[0]
     before = replace(run, key="0123456789abcdef", folder=run_store.find_folder("0123456789abcdef"))
     fake_store.finish(before, publish=True)
