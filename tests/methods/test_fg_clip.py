@@ -23,13 +23,9 @@ from compclip.text.annotation import Annotation
 from compclip.train import encode as train_encode
 from compclip.train import extras
 from tests import distributed_check
+from tests.evaluate.test_embed import CONFIG
 
 LONG = fg_clip.Config(lambda_regions=0.0, lambda_choice=0.0)
-CONFIG = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-}
 CAPTIONS = ("a cat on a mat", "a dog near a wall")
 
 

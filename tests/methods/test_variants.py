@@ -14,6 +14,7 @@ from compclip.interface.method import load_method
 from tests import reference
 from tests.conftest import ROOT
 from tests.methods.conftest import configured, drawn
+from tests.methods.field_terms import negclip_terms, s_neg
 
 # Each file `<kind>_terms.py` beside this one has the equations of some methods (TERMS), and parameters to compare (MORE).
 REFERENCES = [
@@ -24,7 +25,8 @@ EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+gl
               "hard_positives": "both", "steps": "composites+single"}  # fmt: skip
 PARTLESS = {"steps": "composites", "negatives": "none", "concepts": "none", "hard_positives": "none"}
 MORE = [  # parameters that a paper or its code names and that no grid varies
-    ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("negclip", {"swap": "negclip"}),
+    ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("clic", {"positives": 5}), ("clic", {"positives": 1, "lambda_uni": 0.0}),
+    ("negclip", {"swap": "negclip"}),
     ("fsc_clip", {"gamma": 0.5, "epsilon": 0.2, "attention": "softmax"}), ("c2lip", {"lambda_npc": 0.0}),
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
@@ -65,10 +67,6 @@ def finetune_terms(f, cfg, step):
 
 def clip_terms(f, cfg, step):
     return {"clip": reference.clip(f.image_BD, f.text_BD, f.scale)}
-
-
-def negclip_terms(f, cfg, step):
-    return {"negclip": reference.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
 
 
 def clic_terms(f, cfg, step):
@@ -130,8 +128,7 @@ def c2lip_terms(f, cfg, step):
 def hard_positives_terms(f, cfg, step):
     """E.1: contrast, hard negatives, analogy."""
     terms = (negclip_terms if cfg.negatives_in_contrastive else clip_terms)(f, cfg, step)
-    s_neg = reference.s_neg(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)
-    terms["s_neg"] = cfg.lambda_s_neg * s_neg
+    terms["s_neg"] = cfg.lambda_s_neg * s_neg(f)
     if cfg.hard_positives != "none":
         terms["analogy"] = cfg.lambda_analogy * reference.analogy(f)
     return terms
