@@ -35,22 +35,12 @@ def messages(monkeypatch) -> list[tuple[str, str]]:
     return sent
 
 
-FEATURES = (
-    "finetune",
-    "fsc_clip",
-    "c2lip",
-    "clic",
-    "degla",
-)  # texts; patches and tokens; concepts; composites; a teacher
+# texts; patches and tokens; concepts; composites; a teacher
+FEATURES = ("finetune", "fsc_clip", "c2lip", "clic", "degla")
+IN_BFLOAT16 = [pytest.param(name, "bf16", marks=[] if name in FEATURES else [pytest.mark.long]) for name in TRAINED]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *(pytest.param(name, "bf16", marks=[] if name in FEATURES else [pytest.mark.long]) for name in TRAINED),
-        ("c2lip", "cached"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), [*IN_BFLOAT16, ("c2lip", "cached")])
 @pytest.mark.usefixtures("first_step")
 def test_no_message_waits_for_the_gpu(messages, name, kind):
     """Flags go by the host, features and gradients by the device."""

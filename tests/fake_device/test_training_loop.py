@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from compclip.config.cell import Cell
-from compclip.config.sections import Backbone, Train
+from compclip.config.sections import Train
 from compclip.interface.method import load_method
 from compclip.train import checkpoint, fake_device, fine_tuning, loader, recorder, simulated_step
-from tests.fake_device.test_steps import KINDS, SHAPE
+from tests.fake_device.test_steps import KINDS, SHAPE, make_run
 
 STEPS = 4
 
@@ -17,9 +16,7 @@ STEPS = 4
 def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]:
     """Return where each step waited; the last one saves."""
     method, train = load_method(name), Train(batch_size=6, max_steps=STEPS, **options)
-    run = SimpleNamespace(
-        cell=Cell(name, "b", "d", 0), method_name=name, method=method.Config(), train=train, backbone=Backbone()
-    )
+    run = make_run(method, train)
     waits: list[Counter[str]] = []
     monkeypatch.setattr(checkpoint, "write_tensors", lambda *_: None)
     with fake_device.simulate() as ledger:
@@ -51,20 +48,13 @@ def test_a_logged_step_waits_once_and_others_never(monkeypatch, tmp_path):
 
 def test_a_second_read_is_noticed(monkeypatch, tmp_path):
     """As the recorder read the rate's scale by itself."""
-    write = recorder.MetricsLog.write
-    scales = []
+    after_step = recorder.Recorder.after_step
 
-    def read_again(log, *values) -> None:
-        scales[0].item()
-        write(log, *values)
+    def read_again(record, *values) -> None:
+        after_step(record, *values)
+        if record.logs:
+            record.state.model.clip.logit_scale.item()
 
-    start = recorder.Recorder.start
-
-    def start_and_look(record, state, *numbers) -> int:
-        scales.append(state.model.clip.logit_scale)
-        return start(record, state, *numbers)
-
-    monkeypatch.setattr(recorder.Recorder, "start", start_and_look)
-    monkeypatch.setattr(recorder.MetricsLog, "write", read_again)
+    monkeypatch.setattr(recorder.Recorder, "after_step", read_again)
     waits = count_waits(monkeypatch, tmp_path, "finetune", log_every_steps=2)
     assert [sum(places.values()) for places in waits[1:]] == [2, 0, 2]

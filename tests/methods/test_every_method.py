@@ -109,9 +109,7 @@ def test_what_a_method_remembers_is_what_it_starts_from_and_finite(name):
     for fill in ("some", "all", "none"):
         remembered = method(name).remember(drawn(name, cfg, fill=fill), cfg)
         assert {k: v.shape for k, v in remembered.items()} == {k: v.shape for k, v in start.items()}
-        assert all(
-            torch.isfinite(v).all() and not v.requires_grad for v in map(torch.Tensor.detach, remembered.values())
-        )
+        assert all(torch.isfinite(v).all() for v in remembered.values())
 
 
 @pytest.mark.parametrize("name", NAMES)

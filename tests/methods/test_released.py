@@ -114,13 +114,9 @@ def test_its_run_is_known_by_the_file(here):
 
 def test_plan_and_keys_name_what_is_read(here):
     """The stage `keys` needs the file, not the method's code; it says how a missing one is had."""
-    params = Path("params.yaml").read_text()
-    more = f"""released: {{variants: {{theirs: {{path: {PATH}, activation: gelu}}}}}}"""
-    Path("params.yaml").write_text(
-        params.replace("methods: {pretrained: {}", f"methods: {{{more}, pretrained: {{}}").replace(
-            "[pretrained, finetune", "[pretrained, released.theirs, finetune"
-        )
-    )
+    table = f"methods: {{released: {{variants: {{theirs: {{path: {PATH}, activation: gelu}}}}}}, "
+    params = Path("params.yaml").read_text().replace("methods: {", table)
+    Path("params.yaml").write_text(params.replace("[pretrained, finetune", "[pretrained, released.theirs, finetune"))
     tiny_project.plan()
     planned = {stored.name: stored.key for stored in run_store.load_planned("released.theirs")}
     assert planned == {CELL: tiny_project.at(CELL).key}

@@ -213,9 +213,8 @@ def check_terms(base: str, cfg: object, step: int, label: str) -> None:
     ours, theirs = slopes(f, terms), slopes(f, expected)
     for values, references in ((terms, expected), (ours, theirs)):
         for key, value in values.items():
-            torch.testing.assert_close(
-                value, references[key], rtol=1e-6, atol=1e-6, msg=lambda m, key=key: f"{label}: {key}: {m}"
-            )
+            say = f"{label}: {key}: {{}}".format
+            torch.testing.assert_close(value, references[key], rtol=1e-6, atol=1e-6, msg=say)
 
 
 @pytest.mark.parametrize("base", [b for b in TERMS if b not in IN_TURN])

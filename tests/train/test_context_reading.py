@@ -62,21 +62,17 @@ def test_room_is_what_is_left_for_a_text(tokenizer):
 def test_negatives_are_drawn_again_within_the_context(data):
     """Every draw by its own generator; none that the model reads as the caption is left, and few are masked."""
     views = Views(negatives=(swap.negclip, swap.single, shuffle.bigram), caption="full")
-    unread = [
-        n for view in views_of(data, views, PLAIN_READER) for n in view.negatives if n and reader().reads_alike(n, LONG)
-    ]
+    unread = list_alike(views_of(data, views, PLAIN_READER))
     assert len(unread) > 1
     drawn = views_of(data, views, reader())
-    negatives = [n for view in drawn for n in view.negatives]
-    assert not [n for n in negatives if n and reader().reads_alike(n, view_caption(drawn))]
-    assert sum(n is None for n in negatives) < len(unread) / 2
+    assert list_alike(drawn) == [] and {view.caption for view in drawn} == {LONG}
+    assert sum(n is None for view in drawn for n in view.negatives) < len(unread) / 2
     assert [view.negatives for view in drawn] == [view.negatives for view in views_of(data, views, reader())]
 
 
-def view_caption(views) -> str:
-    """The caption that all of them have."""
-    (caption,) = {view.caption for view in views}
-    return caption
+def list_alike(views) -> list[str]:
+    """Negatives that the model reads as the caption."""
+    return [n for view in views for n in view.negatives if n and reader().reads_alike(n, LONG)]
 
 
 def test_what_cannot_be_drawn_again_is_masked_and_counted(data):
@@ -94,9 +90,7 @@ def test_what_cannot_be_drawn_again_is_masked_and_counted(data):
     shares = view_shares.shares(counts)
     assert (shares["cut/negatives"], shares["cut/positives"]) == (round(1 / 3, 6), 0.5)
     long_context = views_of(data, views, reader(77))[0]
-    assert (long_context.negatives[0], long_context.positives[0]) == (
-        None,
-        behind,
-    )  # a text on both sides is no negative
+    assert long_context.negatives[0] is None  # a text on both sides is no negative
+    assert long_context.positives[0] == behind
     assert not any(long_context.faults.values())
     assert not [name for name in view_shares.shares(view_shares.tally_parts([long_context], views, 1)) if "cut" in name]

@@ -3,26 +3,17 @@
 import contextlib
 from types import SimpleNamespace
 
-import pytest
 import torch
 
+from compclip.interface.views import Views
 from compclip.train import accumulate
-from compclip.train.batch import CAPTION, Batch, Concepts, TextBlock
+from compclip.train.batch import Batch
+from tests import distributed_check
 
 
-@pytest.fixture
-def batch() -> Batch:
-    return Batch(
-        image_B3HW=torch.zeros(2, 3, 4, 4, dtype=torch.uint8),
-        texts={CAPTION: TextBlock(torch.zeros(2, 4, dtype=torch.long))},
-        concepts=Concepts(torch.zeros(0, 2), torch.zeros(0), (0, 0)),
-        statistics_23=torch.ones(2, 3),
-    )
-
-
-def test_the_step_waits_for_a_copy_beside_it(batch, monkeypatch):
+def test_the_step_waits_for_a_copy_beside_it(monkeypatch):
     """Copied on another stream than the step's, which waits for it, and which all memory of the copy is noted for."""
-    calls = []
+    calls, batch = [], distributed_check.batch(Views())
 
     @contextlib.contextmanager
     def entered(stream):

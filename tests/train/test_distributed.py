@@ -21,16 +21,7 @@ from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
-from tests.distributed_check import (
-    BFLOAT16_CASES,
-    CASES,
-    FROZEN_CASES,
-    IN_EVERY_KIND,
-    NAMES,
-    difference,
-    run,
-    run_whole_batch,
-)
+from tests.distributed_check import BFLOAT16_CASES, CASES, FROZEN_CASES, IN_EVERY_KIND, NAMES, run, run_whole_batch
 from tests.forked_commands import ForkedPopen
 from tests.tiny_project import cell, environment, steps, trained, wait_for
 
@@ -51,16 +42,21 @@ def communicate(both: list[subprocess.Popen], timeout_s: float) -> list[tuple[st
         return list(readers.map(lambda process: process.communicate(timeout=timeout_s), both))
 
 
+def lines_of_two(module: str) -> list[list]:
+    """What each of two processes prints as JSON, line by line."""
+    both = two("-m", module, cwd=ROOT)
+    outputs = communicate(both, 240)
+    assert [process.returncode for process in both] == [0, 0], outputs
+    return [[json.loads(line) for line in output.splitlines()] for output, _ in outputs]
+
+
 @pytest.fixture(scope="module")
 def compared():
     """What each of two processes found, by case."""
     distributed_check.run_whole_bfloat16()
     for case in FROZEN_CASES:
         run_whole_batch(*case)
-    both = two("-m", "tests.distributed_check", cwd=ROOT)
-    outputs = communicate(both, 240)
-    assert [p.returncode for p in both] == [0, 0], outputs
-    return [[json.loads(line) for line in out.splitlines()] for out, _ in outputs]
+    return lines_of_two("tests.distributed_check")
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
@@ -70,9 +66,7 @@ def test_two_processes_equal_one(compared, case):
         mine = [f for f in process_rows if f["case"] == case]
         assert len(mine) == (5 if CASES[case][0] in IN_EVERY_KIND else 2)
         for f in mine:
-            assert f["terms"] < 1e-10
-            assert f["gradients"] < 1e-10
-            assert f["one_sided"] == []
+            assert f["terms"] < 1e-10 and f["gradients"] < 1e-10 and f["one_sided"] == []
             assert f["compared"] > 10 or f["frozen"]
 
 
@@ -129,16 +123,14 @@ def test_sums_that_start_in_the_backward_pass_have_the_bits_of_later_ones(compar
     for process_rows in compared:
         sums = [f for f in process_rows if f["case"] == "sums"]
         assert len(sums) == 2 * 2 * 2
-        for f in sums:
-            assert f["equal"]
-            assert f["started_in_backward"] >= 2
+        assert all(f["equal"] and f["started_in_backward"] >= 2 for f in sums)
 
 
 def test_the_comparison_can_fail():
     """Another batch has other gradients: the differences above are not zero by construction."""
     a, b = (run(CASES[0], rows, frozenset()) for rows in ((0, 3), (3, 6)))
-    assert difference(a, b)["gradients"] > 1e-3
-    assert difference(a, b)["relative_gradients"] > 0.1
+    differences = distributed_check.difference(a, b)
+    assert differences["gradients"] > 1e-3 and differences["relative_gradients"] > 0.1
 
 
 @pytest.fixture(scope="module")
@@ -263,13 +255,9 @@ def test_what_the_host_decides_by_travels_by_the_host():
 
     No thread of the host's group is left for the end of Python, where one that holds a tensor aborts the process.
     """
-    both = two("-m", "tests.host_group_check", cwd=ROOT)
-    outputs = communicate(both, 120)
-    assert [process.returncode for process in both] == [0, 0], outputs
     expected = {"flags": [True, False, True], "first": "of 0", "objects": [{"rank": 0}, {"rank": 1}],
                 "numbers": [[0, 1], [7, 7]]}  # fmt: skip
-    lines = [[json.loads(line) for line in output.splitlines()] for output, _ in outputs]
-    assert lines == [[expected, []]] * 2
+    assert lines_of_two("tests.host_group_check") == [[expected, []]] * 2
 
 
 def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):

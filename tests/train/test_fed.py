@@ -53,11 +53,7 @@ def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
 def test_pixels_are_those_of_the_transform(model, mode):
     """Pictures that fit, larger, smaller, of other shapes and modes; each way of fitting them."""
     cfg = open_clip.transform.PreprocessCfg(**model.preprocess_cfg | {"resize_mode": mode})
-    fitting_model = replace(
-        model,
-        transform=open_clip.transform.image_transform_v2(cfg, is_train=False),
-        preprocess_cfg=model.preprocess_cfg,
-    )
+    fitting_model = replace(model, transform=open_clip.transform.image_transform_v2(cfg, is_train=False))
     pictures = [picture(16, 16), picture(16, 16, "L"), picture(40, 30), picture(9, 16), picture(16, 9), picture(16, 17)]
     expected = torch.stack([fitting_model.transform(p) for p in pictures])
     pixels = fitting_model.pixels(pictures)
@@ -65,9 +61,8 @@ def test_pixels_are_those_of_the_transform(model, mode):
     assert torch.equal(fitting_model.pixels([fitting_model.fit_picture(p) for p in pictures]), expected)
     mean, std = (torch.tensor(picture_views.IMAGENET[k])[:, None, None] for k in ("mean", "std"))
     own_mean, own_std = (torch.tensor(fitting_model.preprocess_cfg[k])[:, None, None] for k in ("mean", "std"))
-    torch.testing.assert_close(
-        fitting_model.pixels(pictures, picture_views.IMAGENET), (expected * own_std + own_mean - mean) / std
-    )
+    by_imagenet = (expected * own_std + own_mean - mean) / std
+    torch.testing.assert_close(fitting_model.pixels(pictures, picture_views.IMAGENET), by_imagenet)
 
 
 def normalised(batch: Batch) -> torch.Tensor:

@@ -29,10 +29,8 @@ def blind(monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", VARIABLES)
 def test_a_variable_that_asks_for_a_gpu(blind, monkeypatch, name):
     monkeypatch.setenv(name, "1")
-    expected_error = (
-        rf"{name}=1 .*asks for a GPU, and torch sees none: driver .*; repair that, or set .* to use the CPU"
-    )
-    with pytest.raises(UserError, match=expected_error), process_group.session():
+    error = rf"{name}=1 .*asks for a GPU, and torch sees none: driver .*; repair that, or set .* to use the CPU"
+    with pytest.raises(UserError, match=error), process_group.session():
         pass
 
 

@@ -45,11 +45,6 @@ def test_pooling_equals_torchvision():
     torch.testing.assert_close(pooled.flatten(0, 1), theirs, rtol=0, atol=1e-12)
 
 
-def test_a_box_of_one_patch_is_that_patch():
-    one = torch.tensor([[[2 / S, 1 / S, 3 / S, 2 / S]]], dtype=torch.float64)
-    torch.testing.assert_close(encode.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
-
-
 # --- patches that see only themselves ------------------------------------------------------------------------------
 
 

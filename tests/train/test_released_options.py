@@ -103,14 +103,16 @@ def test_parameters_beside_the_model_are_decayed_with_it(clip):
     assert counts == {"matrices": 1, "all": 2, "all_but_norms": 1}
 
 
-@pytest.mark.parametrize("largest", [None, 100.0])
-def test_a_scale_that_is_not_clamped_goes_where_it_goes(clip, largest):
-    """On both sides: TripletCLIP, GNM-CLIP and READ-CLIP clamp nothing."""
-    with torch.no_grad():
-        for value, clamped in ((9.0, math.log(100)), (-1.0, 0.0)):
-            clip.logit_scale.fill_(value)
+def test_a_scale_goes_no_further_than_its_bounds_where_there_are_any(clip):
+    """On both sides; TripletCLIP, GNM-CLIP and READ-CLIP clamp nothing, and one that is not trained stays as it is."""
+    cases = ((100.0, True, math.log(100), 0.0), (None, True, 9.0, -1.0), (100.0, False, 9.0, -1.0))
+    for largest, trains, *expected in cases:
+        optimiser.freeze(clip, Train(train_logit_scale=trains))
+        assert clip.logit_scale.requires_grad is trains
+        for value, clamped in zip((9.0, -1.0), expected, strict=True):
+            clip.logit_scale.data.fill_(value)
             optimiser.clamp_scale(clip, largest)
-            assert clip.logit_scale.item() == pytest.approx(value if largest is None else clamped)
+            assert clip.logit_scale.item() == pytest.approx(clamped)
 
 
 def test_float16_weights_are_open_clip_s(tmp_path):
@@ -119,9 +121,8 @@ def test_float16_weights_are_open_clip_s(tmp_path):
     model = backbone.create(str(tmp_path / "float16_weights.json"), seed=4)
     theirs = open_clip.create_model("float16_weights", precision="fp16")
     towers.cast_weights(model.clip, "fp16_weights")
-    assert {n: p.dtype for n, p in model.clip.state_dict().items()} == {
-        n: p.dtype for n, p in theirs.state_dict().items()
-    }
+    ours, others = ({n: p.dtype for n, p in clip.state_dict().items()} for clip in (model.clip, theirs))
+    assert ours == others
     adam = optimiser.adamw(model.clip, Train(optimiser="adam", lr=1e-6, weight_decay=0.0))
     before = {name: p.detach().clone() for name, p in model.clip.named_parameters()}
     towers.encode_texts(model.clip, model.tokenize(TEXTS))[0].float()[:, 0].sum().backward()

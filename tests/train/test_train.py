@@ -70,9 +70,8 @@ def test_every_method_trains_and_logs_its_terms(every, method):
     assert [r["step"] for r in rows] == list(range(1, 11))
     standard = {"step", "epoch", "samples", "loss", "lr", "logit_scale", "grad_norm"}
     for row in rows:
-        assert row["loss"] == pytest.approx(
-            sum(v for k, v in row.items() if k not in standard and k[:6] != "share/"), rel=1e-6
-        )
+        terms = [value for name, value in row.items() if name not in standard and not name.startswith("share/")]
+        assert row["loss"] == pytest.approx(sum(terms), rel=1e-6)
     assert fingerprint(every / "models" / "tiny" / WEIGHTS) != weights(every, cell)
     assert (trained(every, cell) / "config.yaml").is_file()
 
@@ -159,12 +158,8 @@ def test_truncated_pictures_are_counted_replaced_and_said(here, capsys, cut, sha
 
 def same(a, b) -> bool:
     """Whether two views have the same pixels and texts."""
-    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and (
-        a.caption,
-        a.negatives,
-        a.positives,
-        a.concepts,
-    ) == (b.caption, b.negatives, b.positives, b.concepts)
+    texts, others = ((view.caption, view.negatives, view.positives, view.concepts) for view in (a, b))
+    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and texts == others
 
 
 def two_captions(data: PreparedDataset, folder: Path) -> PreparedDataset:
@@ -219,12 +214,7 @@ def with_dropout(here) -> None:
 @pytest.mark.usefixtures("with_dropout")
 def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
     """Patches are dropped as a function of seed and step, also behind a checkpoint; another seed drops others."""
-    uninterrupted = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
-    small_training.train(here, "finetune", tmp_path / "b")
-    for checkpoint in sorted((tmp_path / "b").glob("step_*"))[1:]:
-        checkpoint.unlink()
-    resumed = small_training.train(here, "finetune", tmp_path / "b").clip.state_dict()
-    assert all(torch.equal(uninterrupted[name], resumed[name]) for name in uninterrupted)
+    small_training.check_killed_run(here, "finetune", tmp_path)
     masks = [fine_tuning.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
     assert not torch.equal(*masks)
 

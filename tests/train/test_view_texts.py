@@ -26,10 +26,7 @@ def data(tmp_path_factory):
     stored = {"negative": (DOGS.upper(), "A red dog."), "paraphrase": ("A red dog.",), "dense": ("A red dog.",)}
     annotations = [(a,) for a in annotate(captions)]
     annotations += [(replace(annotations[-1][0], stored=stored),)]
-    samples = [
-        Sample(str(i), f"{i}.jpg", (sample_annotations[0].text,), width=4, height=4)
-        for i, sample_annotations in enumerate(annotations)
-    ]
+    samples = [Sample(str(i), f"{i}.jpg", (a.text,), width=4, height=4) for i, (a,) in enumerate(annotations)]
     return prepared(tmp_path_factory.mktemp("data"), samples, annotations)
 
 
@@ -45,41 +42,26 @@ def shared_texts(view) -> set[str]:
     return true_texts & {text.casefold() for text in view.negatives if text is not None}
 
 
-WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "masked")]
+WITHOUT_MORE = "+".join(name for name in hybrid.NEGATIVES if name not in ("clove", "masked"))
+FALSE = TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2)
 
 
-@pytest.mark.parametrize(
-    "views",
-    [
-        hard_positives.views(hard_positives.Config(), 0),
-        Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
-        hybrid.views(hybrid.Config(negatives="+".join(WITHOUT_MORE), place="s_neg", hard_positives="both"), 0),
-        hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
-        Views(groups=(dense_texts.bag(4, lambda text, rng: "A red dog."),), caption="full"),
-        Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
-        cs_clip.views(cs_clip.Config(), 0),
-        mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
-        Views(
-            groups=(TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2),),
-            caption="full",
-        ),
-        Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
-        Views(composite=Composite(4, composite_captions.compose, "")),
-    ],
-    ids=[
-        "hard_positives",
-        "released",
-        "every_rule",
-        "stored",
-        "bag",
-        "caption",
-        "units",
-        "sub_graphs",
-        "group",
-        "foils",
-        "composite",
-    ],
-)
+BOTH_SIDES = {
+    "hard_positives": hard_positives.views(hard_positives.Config(), 0),
+    "released": Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
+    "every_rule": hybrid.views(hybrid.Config(negatives=WITHOUT_MORE, place="s_neg", hard_positives="both"), 0),
+    "stored": hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
+    "bag": Views(groups=(dense_texts.bag(4, lambda text, rng: "A red dog."),), caption="full"),
+    "caption": Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
+    "units": cs_clip.views(cs_clip.Config(), 0),
+    "sub_graphs": mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
+    "group": Views(groups=(FALSE,), caption="full"),
+    "foils": Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
+    "composite": Views(composite=Composite(4, composite_captions.compose, "")),
+}
+
+
+@pytest.mark.parametrize("views", BOTH_SIDES.values(), ids=BOTH_SIDES)
 def test_no_text_is_on_both_sides(data, views):
     assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
 
@@ -97,9 +79,8 @@ def test_a_negative_that_is_a_positive_is_drawn_again(data):
 def test_a_true_text_and_its_foil_stand_at_one_place(data):
     """Behind the rules' texts; a foil that says what the caption says is masked and not drawn again."""
     rules = (lambda a, rng: ("A thing.", a.text), lambda a, rng: ("A place.", "No place."), lambda a, rng: None)
-    for view in views_of(
-        data, Views(negatives=(swap.negclip,), groups=tuple(pair("p", rule) for rule in rules), caption="full")
-    ):
+    groups = tuple(pair("p", rule) for rule in rules)
+    for view in views_of(data, Views(negatives=(swap.negclip,), groups=groups, caption="full")):
         assert view.positives == ("A thing.", "A place.", None) and view.negatives[1:] == (None, "No place.", None)
 
 
