@@ -131,20 +131,6 @@ def test_a_batch_that_is_not_pinned_blocks(monkeypatch):
     assert {place.partition(":")[0] for place in copies} == {"train/batch.py"} and sum(copies.values()) >= 2
 
 
-def test_a_step_count_of_the_cpu_is_refused(monkeypatch):
-    """As a run was resumed that had its optimiser's state read to the CPU."""
-    update = simulated_step.fine_tuning.update
-
-    def update_as_resumed(model, adamw, *arguments):
-        for state in adamw.state.values():
-            state["step"] = state["step"].cpu()
-        return update(model, adamw, *arguments)
-
-    monkeypatch.setattr(simulated_step.fine_tuning, "update", update_as_resumed)
-    with pytest.raises(RuntimeError, match="fused_adamw.*same device"):
-        simulate(load_method("finetune"))
-
-
 def state_on_device() -> dict[str, torch.Tensor]:
     """What a checkpoint holds after one step of plain fine-tuning on the device."""
     method, train = load_method("finetune"), Train(batch_size=6)

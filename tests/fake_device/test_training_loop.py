@@ -44,17 +44,3 @@ def test_a_logged_step_waits_once_and_others_never(monkeypatch, tmp_path):
     assert [sum(places.values()) for places in waits[1:]] == [1, 0, 1]
     assert {place.partition(":")[0] for places in waits[1:] for place in places} == {"train/fine_tuning.py"}
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
-
-
-def test_a_second_read_is_noticed(monkeypatch, tmp_path):
-    """As the recorder read the rate's scale by itself."""
-    after_step = recorder.Recorder.after_step
-
-    def read_again(record, *values) -> None:
-        after_step(record, *values)
-        if record.logs:
-            record.state.model.clip.logit_scale.item()
-
-    monkeypatch.setattr(recorder.Recorder, "after_step", read_again)
-    waits = count_waits(monkeypatch, tmp_path, "finetune", log_every_steps=2)
-    assert [sum(places.values()) for places in waits[1:]] == [2, 0, 2]

@@ -25,6 +25,16 @@ def layer_norm(x: Tensor, layer) -> Tensor:
     return centred / (mean([c * c for c in centred]) + layer.eps).sqrt() * layer.weight + layer.bias
 
 
+def attended(query: Tensor, keys: list[Tensor], values: list[Tensor], heads: int, temperature: float) -> Tensor:
+    """Values weighed by the softmax of their keys' products with a query, head by head."""
+    parts, width = [], len(query) // heads
+    for h in range(heads):
+        head_slice = slice(h * width, (h + 1) * width)
+        weights = [(dot(query[head_slice], key[head_slice]) / temperature).exp() for key in keys]
+        parts.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
+    return torch.cat(parts)
+
+
 def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
     """One picture's patches as one text sees them: multi-head attention by hand, with a key and value of zeros."""
     D, H = len(text), head.options["heads"]
@@ -35,12 +45,8 @@ def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
     q = projections[0] @ q + biases[0]
     keys = [*(projections[1] @ k + biases[1] for k in keys), torch.zeros(D, dtype=text.dtype)]
     values = [*(projections[2] @ v + biases[2] for v in values), torch.zeros(D, dtype=text.dtype)]
-    out = []
-    for h in range(H):
-        head_slice = slice(h * D // H, (h + 1) * D // H)
-        weights = [(dot(q[head_slice], k[head_slice]) / (D / H) ** 0.5).exp() for k in keys]
-        out.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
-    return unit(head.attention.out_proj.weight @ torch.cat(out) + head.attention.out_proj.bias)
+    seen = attended(q, keys, values, H, (D / H) ** 0.5)
+    return unit(head.attention.out_proj.weight @ seen + head.attention.out_proj.bias)
 
 
 def flair_terms(f, cfg, step):
@@ -70,16 +76,11 @@ def flair_terms(f, cfg, step):
 
 def mixture(head, tokens: Tensor, text: Tensor) -> Tensor:
     """One picture's tokens as one text mixes them, number by number and head by head."""
-    D, H, K = len(text), head.options["heads"], len(tokens)
+    D, K = len(text), len(tokens)
     query = torch.stack([dot(text * D**0.5, head.query[:, d]) for d in range(D)])
     keys = [torch.stack([dot(tokens[k], head.key[k, :, d]) for d in range(D)]) for k in range(K)]
     values = [torch.stack([dot(tokens[k], head.value[k, :, d]) for d in range(D)]) for k in range(K)]
-    out = []
-    for h in range(H):
-        head_slice = slice(h * D // H, (h + 1) * D // H)
-        weights = [(dot(query[head_slice], key[head_slice]) / head.options["temperature"]).exp() for key in keys]
-        out.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
-    mixed = torch.cat(out)
+    mixed = attended(query, keys, values, head.options["heads"], head.options["temperature"])
     return unit(torch.stack([dot(mixed, head.out[:, d]) for d in range(D)]))
 
 

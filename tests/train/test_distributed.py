@@ -198,16 +198,6 @@ def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
     assert counted(here) == counted(Path(".")) != {}
 
 
-def test_gradient_caching_in_a_cell(here, one):
-    """`train.micro_batch` is another run, with the same losses but for rounding; the log has its shares."""
-    name = cell("fsc_clip")
-    assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
-    cached = tiny_project.at(name, "train.micro_batch=3").folder.final.path / "metrics.jsonl"
-    close(steps(cached), steps(trained(one, name) / "metrics.jsonl"))
-    for line in cached.read_text().splitlines():
-        assert 0 <= json.loads(line)["data_wait"] < 1
-
-
 @pytest.mark.parametrize(("variables", "expected"), [
     ({}, (0, 1, 0)),
     ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, (3, 8, 1)),

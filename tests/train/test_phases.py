@@ -94,15 +94,6 @@ def test_a_first_agent_is_the_one_that_the_run_began_with():
     assert stays == {n for n in before if n.startswith(("visual.", "logit_", "heads.code", "heads.image_query"))}
 
 
-def test_what_stands_still_has_no_gradient():
-    clip, extra_parts = build_model()
-    keeper, phase = optimiser.PhaseKeeper(clip, extra_parts, []), Phase(frozen=("heads.code",))
-    keeper.hold_still(PLAIN)
-    assert all(p.grad is not None for _, p in extra_parts.parameters())
-    keeper.hold_still(phase)
-    assert {name for name, p in extra_parts.parameters() if p.grad is None} == {"heads.code"}
-
-
 # --- whole runs ---------------------------------------------------------------------------------------------------
 
 

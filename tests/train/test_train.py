@@ -27,22 +27,16 @@ from tests import held_job, small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
 
-PARAMS = """
-grid: {methods: [pretrained, finetune, negclip, clic, fsc_clip, c2lip, hard_positives], backbones: [tiny], data: [scenes], seeds: [0]}
-train: {epochs: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
-methods: {pretrained: {}, finetune: {}, negclip: {}, clic: {train: {trainable: text}}, fsc_clip: {}, c2lip: {}, hard_positives: {}}
-backbones: {tiny: {model: tiny.json}}
-data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
-benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
-evaluate: {benchmarks: [sugarcrepe]}
-scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
-"""
+METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
+TABLES = "negclip: {}, clic: {train: {trainable: text}}, c2lip: {}, hard_positives: {}"
 
 
 @pytest.fixture
 def every(here) -> Path:
     """The project with a grid of every method, and the current folder in it."""
-    (here / "params.yaml").write_text(PARAMS)
+    params = tiny_project.PARAMS.replace("finetune, fsc_clip]", f"{', '.join(METHODS)}]")
+    params = params.replace("fsc_clip: {}", f"fsc_clip: {{}}, {TABLES}").replace("max_steps: STEPS", "epochs: 2")
+    (here / "params.yaml").write_text(params)
     return here
 
 
@@ -61,7 +55,7 @@ def environment(root: Path, cell: str) -> dict:
     return read_json(trained(root, cell) / "environment.json")
 
 
-@pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_and_logs_its_terms(every, method):
     """Weights change, all steps are logged once, and the total is the sum of the named terms."""
     cell = f"{method}-tiny-scenes-0"
@@ -79,6 +73,17 @@ def test_every_method_trains_and_logs_its_terms(every, method):
 def test_pretrained_is_published_untouched(finished):
     """The grid's first row has the backbone's own bits."""
     assert weights(finished, "pretrained-tiny-scenes-0") == fingerprint(finished / "models" / "tiny" / WEIGHTS)
+
+
+def test_a_trial_with_other_values_stays_in_the_store(here, capsys):
+    """What was published is what it was, and the trial can be found by its key; equal values are the cell's run."""
+    cell = "finetune-tiny-scenes-0"
+    assert train_command.main(["--cell", cell, "train.max_steps=10"]) == 0  # as the file has it
+    published = environment(here, cell)
+    assert train_command.main(["--cell", cell, "train.max_steps=1"]) == 0
+    trial = at(cell, "train.max_steps=1")
+    assert trial.folder.finished and trial.key in capsys.readouterr().out
+    assert environment(here, cell) == published and published["run_key"] == at(cell).key != trial.key
 
 
 FSC_CLIP = tiny_project.cell("fsc_clip")
@@ -174,7 +179,7 @@ def train_set(cell: Cell) -> PreparedDataset:
     return PreparedDataset(Inputs(Path("."), cell).data)
 
 
-@pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
     run = at(f"{method}-tiny-scenes-0").run
