@@ -8,6 +8,7 @@ plain and without frozen towers, and of two steps whose loss is scaled.
 
 import contextlib
 import functools
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -335,17 +336,15 @@ def _compare_sums(row_range: tuple[int, int]) -> None:
         started.append(torch._C._current_graph_task_id() != -1)
         start(sums)
 
-    for name in ("fsc_clip", "c2lip"):
+    for name, frozen, micro in itertools.product(("fsc_clip", "c2lip"), (FROZEN[0], FROZEN[-1]), (0, 2)):
         case = next(case for case in CASES if case[0] == name)
-        for frozen in (FROZEN[0], FROZEN[-1]):
-            for micro in (0, 2):
-                with mock.patch.object(distributed, "GradientSums", LaterSums):
-                    _, expected = run(case, row_range, frozen, micro)
-                started.clear()
-                with mock.patch.object(distributed.GradientSums, "_start_next", note_start):
-                    _, slopes = run(case, row_range, frozen, micro)
-                equal = all(slopes[n] is g is None or torch.equal(slopes[n], g) for n, g in expected.items())
-                print(json.dumps({"case": "sums", "equal": equal, "started_in_backward": sum(started)}), flush=True)
+        with mock.patch.object(distributed, "GradientSums", LaterSums):
+            _, expected = run(case, row_range, frozen, micro)
+        started.clear()
+        with mock.patch.object(distributed.GradientSums, "_start_next", note_start):
+            _, slopes = run(case, row_range, frozen, micro)
+        equal = all(slopes[n] is g is None or torch.equal(slopes[n], g) for n, g in expected.items())
+        print(json.dumps({"case": "sums", "equal": equal, "started_in_backward": sum(started)}), flush=True)
 
 
 def _compare_bfloat16(expected: dict, rank: int) -> None:

@@ -60,6 +60,7 @@ def test_a_field_refuses_what_it_cannot_be(name):
         ("fsc_clip", "epsilon", 1.0, "< 1"),
         ("clic", "positives", 0, ">= 1"),
         ("clic", "positives", 1, "lambda_uni=1.0"),  # CLIC's term compares two of them
+        ("negclip", "hard_images", 4, "must be from 0 to 3"),
         ("released", "lora_alpha", 0.0, "> 0"),
         ("c2lip", "concepts", "pool", "did you mean 'pooled'"),
     ],

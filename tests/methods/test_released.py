@@ -150,10 +150,6 @@ def test_another_architecture_is_named_before_and_after_it_is_opened(here):
     write_json(here / "other.json", other)
     backbone.create("other.json").save("models/released/other")
     variant = "methods.released.variants={other: {path: models/released/other}}"
+    stored = tiny_project.at(tiny_project.cell("released.other"), "grid.methods=[released.other]", variant)
     with pytest.raises(UserError, match=r"backbone tiny: vision_cfg differs; give released.other"):
-        _model("released.other", variant)
-
-
-def _model(method: str, variant: str):
-    stored = tiny_project.at(tiny_project.cell(method), f"grid.methods=[{method}]", variant)
-    return released.model(stored.run, stored.root, backbone.load("models/tiny").model_cfg, "cpu")
+        released.model(stored.run, stored.root, backbone.load("models/tiny").model_cfg, "cpu")

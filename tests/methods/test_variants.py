@@ -69,18 +69,22 @@ def clip_terms(f, cfg, step):
     return {"clip": reference.clip(f.image_BD, f.text_BD, f.scale)}
 
 
+def distance(one_BD, other_BD, cfg) -> torch.Tensor:
+    """CLIC Eq. 6: the mean over rows."""
+    squared = [reference.dot(a - b, a - b) for a, b in zip(one_BD, other_BD, strict=True)]
+    return reference.mean(squared if cfg.uni_norm == "squared" else [x.sqrt() for x in squared])
+
+
 def clic_terms(f, cfg, step):
     """Eq. 4–7; every second step Eq. 1 where steps alternate."""
     if cfg.alternate and step % 2:
         return clip_terms(f, cfg, step)
     p = [f.text_BD, *(f.positive_BPD[:, i] for i in range(cfg.positives - 1))]
     negative = (f.negative_BKD, f.mask_BK, f.scale)
-    apart = [a - b for a, b in zip(p[0], p[min(1, len(p) - 1)], strict=True)]
-    lengths = [reference.dot(d, d) if cfg.uni_norm == "squared" else reference.dot(d, d).sqrt() for d in apart]
     terms = {
         "cont": (cfg.lambda_cont, reference.mean([reference.clip(f.image_BD, t, f.scale) for t in p])),
         "s_neg": (cfg.lambda_s_neg, reference.mean([reference.s_neg(f.image_BD, t, *negative) for t in p])),
-        "uni": (cfg.lambda_uni, reference.mean(lengths)),
+        "uni": (cfg.lambda_uni, distance(p[0], p[min(1, len(p) - 1)], cfg)),
     }  # fmt: skip
     return {name: weight * term for name, (weight, term) in terms.items() if weight or name == "cont"}
 
@@ -143,9 +147,7 @@ def hybrid_terms(f, cfg, step):
     name, each = hybrid_contrast(f, cfg, places)
     if composite:
         terms = {"cont": cfg.lambda_cont * reference.mean([each(t) for t in p])}
-        apart = [a - b for a, b in zip(p[0], p[1], strict=True)] if cfg.lambda_uni else []
-        lengths = [reference.dot(d, d) if cfg.uni_norm == "squared" else reference.dot(d, d).sqrt() for d in apart]
-        terms |= {"uni": cfg.lambda_uni * reference.mean(lengths)} if apart else {}
+        terms |= {"uni": cfg.lambda_uni * distance(p[0], p[1], cfg)} if cfg.lambda_uni else {}
     else:
         terms = {name: each(f.text_BD)}
     focal_options = (candidates(f), cfg.gamma, cfg.epsilon, None)

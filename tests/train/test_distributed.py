@@ -139,26 +139,12 @@ def project(project, tmp_path_factory):
     return tiny_project.other(project, tmp_path_factory.mktemp("distributed") / "project", 24)
 
 
-@pytest.fixture(scope="module")
-def one(project, tmp_path_factory):
-    """The project with a cell trained by one process."""
-    root = shutil.copytree(project, tmp_path_factory.mktemp("one") / "project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert train_command.main(["--cell", cell("fsc_clip")]) == 0
-    return root
+def test_a_cell_on_two_processes(here, tmp_path, monkeypatch):
+    """The command itself, stopped by a signal to the second process, and started again: one log, as of one process.
 
-
-def close(rows: list[dict], reference_rows: list[dict]) -> None:
-    """Two logs of runs that differ in rounding alone."""
-    assert len(rows) == len(reference_rows)
-    for row, other in zip(rows, reference_rows, strict=True):
-        assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
-
-
-def test_a_cell_on_two_processes(here, one):
-    """The command itself, stopped by a signal to the second process, and started again: one log, as of one process."""
-    name = cell("fsc_clip")
+    Both differ in rounding alone.
+    """
+    name, alone = cell("fsc_clip"), shutil.copytree(here, tmp_path / "alone")
     both = two("-m", "compclip.train", "--cell", name, cwd=here)
     wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob("store/*/metrics.jsonl")) or both[0].poll() is not None)
     both[1].send_signal(signal.SIGTERM)
@@ -171,7 +157,11 @@ def test_a_cell_on_two_processes(here, one):
     facts = json.loads((work / "environment.json").read_text())
     assert facts["processes"] == 2
     assert facts["device_seconds"] > 2 * facts["seconds"]  # both devices, and the life before the signal
-    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(one, name) / "metrics.jsonl"))
+    monkeypatch.chdir(alone)
+    assert train_command.main(["--cell", name]) == 0
+    logs = [steps(trained(root, name) / "metrics.jsonl") for root in (here, alone)]
+    for row, other in zip(*logs, strict=True):
+        assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
 
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):
@@ -248,10 +238,3 @@ def test_what_the_host_decides_by_travels_by_the_host():
     expected = {"flags": [True, False, True], "first": "of 0", "objects": [{"rank": 0}, {"rank": 1}],
                 "numbers": [[0, 1], [7, 7]]}  # fmt: skip
     assert lines_of_two("tests.host_group_check") == [[expected, []]] * 2
-
-
-def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):
-    """In turn, as many as fit, and what is larger alone."""
-    tensors = [torch.zeros(size) for size in (3, 4, 20, 1, 1, 1)]
-    buckets = distributed._split_into_buckets(tensors, 8)
-    assert [[t.numel() for t in bucket] for bucket in buckets] == [[3, 4], [20], [1, 1, 1]]

@@ -1,6 +1,5 @@
 """What feeds a model: tokens and pixels made the short way are, to the bit, those of open_clip's own way."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +11,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.interface.views import Views
-from compclip.model import backbone, tokenizers
+from compclip.model import tokenizers
 from compclip.model.clip_model import normalise_pictures
 from compclip.train import encode, picture_views
 from compclip.train.batch import Batch, View
 from compclip.train.loader import collate
 from tests.evaluate.test_embed import CONFIG
+from tests.model.test_towers import make_model
 
 LENGTH = 12
 ours, theirs = tokenizers.ClipTokenizer(LENGTH), open_clip.SimpleTokenizer(context_length=LENGTH)
@@ -38,9 +38,7 @@ def test_tokens_are_those_of_open_clip(texts):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "fedtiny.json"
-    path.write_text(json.dumps(CONFIG))
-    return backbone.create(str(path), seed=1)
+    return make_model(tmp_path_factory.mktemp("model"), CONFIG)
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:

@@ -33,16 +33,12 @@ def test_the_steps_of_the_released_configuration():
     assert {il_clip.phase(il_clip.Config(agents=0), step) for step in (0, 12000, 90000)} == {PLAIN}
 
 
-def build_model(frozen: frozenset[str] = frozenset()) -> tuple[nn.Module, extras.Extras]:
-    """A tiny model with a codebook, away from where it starts, and gradients of one everywhere."""
+def build_model() -> tuple[nn.Module, extras.Extras]:
+    """A tiny model with a codebook."""
     clip = distributed_check.model(bias=False)
-    cfg = il_clip.Config(codes=8, code_width=4)
     model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
-    extra_parts = extras.create_extras(load_method("il_clip"), cfg, model, 0)
-    distributed_check.freeze(clip, frozen)
-    for parameter in [*clip.parameters(), *(p for _, p in extra_parts.parameters())]:
-        parameter.grad = torch.ones_like(parameter)
-    return clip, extra_parts
+    cfg = il_clip.Config(codes=8, code_width=4)
+    return clip, extras.create_extras(load_method("il_clip"), cfg, model, 0)
 
 
 def snapshot(clip: nn.Module, extra_parts: extras.Extras) -> dict[str, torch.Tensor]:

@@ -76,26 +76,20 @@ def test_a_negative_that_is_a_positive_is_drawn_again(data):
     assert any(b.negatives[0] is not None for _, b in clashes) and any(b.negatives == (None,) for _, b in clashes)
 
 
-def test_a_true_text_and_its_foil_stand_at_one_place(data):
-    """Behind the rules' texts; a foil that says what the caption says is masked and not drawn again."""
-    rules = (lambda a, rng: ("A thing.", a.text), lambda a, rng: ("A place.", "No place."), lambda a, rng: None)
-    groups = tuple(pair("p", rule) for rule in rules)
-    for view in views_of(data, Views(negatives=(swap.negclip,), groups=groups, caption="full")):
-        assert view.positives == ("A thing.", "A place.", None) and view.negatives[1:] == (None, "No place.", None)
-
-
 def test_a_group_fills_its_places_and_what_it_cannot_make_is_missing(data):
-    """Behind the texts of rules and pairs; one that says what the caption says is masked and not drawn again."""
+    """Behind the rules' texts, a foil beside its true text; what says what the caption says is masked, not drawn again."""
     groups = (
         pair("pair", lambda a, rng: ("A place.", "No place.")),
+        pair("foil", lambda a, rng: ("A sky.", a.text)),
+        pair("none", lambda a, rng: None),
         TextGroup("things", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "Nothing."]), true=2, false=3),
         dense_texts.bag(1, lambda a, rng: "Else."),
     )
     views = Views(negatives=(lambda a, rng: "Never.",), groups=groups, caption="full")
-    assert (views.positive_texts, views.negative_texts) == (4, 6)
+    assert (views.positive_texts, views.negative_texts) == (6, 8)
     for view in views_of(data, views):
-        assert view.positives[:3] == ("A place.", "A thing.", None) and len(view.positives) == 4
-        assert view.negatives == ("Never.", "No place.", None, "Nothing.", None, "Else.")
+        assert view.positives[:5] == ("A place.", "A sky.", None, "A thing.", None) and len(view.positives) == 6
+        assert view.negatives == ("Never.", "No place.", None, None, None, "Nothing.", None, "Else.")
 
 
 def test_a_group_has_texts_under_a_name_of_its_own(data):
