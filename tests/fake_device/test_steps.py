@@ -1,24 +1,31 @@
 """Training steps on a GPU that is not there: nothing on a wrong device, no wait for it, no copy that blocks.
 
-A fault of each kind, put into a step, is noticed.
+A fault of each kind, put into a step, is noticed. Then texts that are not there, the whole loop, and two processes.
 """
 
+import contextlib
 import copy
 import itertools
 import threading
+from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor
 
 from compclip.base import plugins
 from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, Lora, Train
 from compclip.interface.method import Method, load_method
-from compclip.train import checkpoint, fake_device, optimiser, simulated_step
+from compclip.train import checkpoint, distributed, fake_device, fine_tuning, optimiser, recorder, simulated_step
+from compclip.train.batch import CAPTION, NEGATIVE, Batch
 from compclip.train.checkpoint import CheckpointWriter
 from compclip.train.simulated_step import StepCost, simulate_step
+from tests.distributed_check import change_texts
 
 SHAPE = {
     "embed_dim": 32,
@@ -215,3 +222,127 @@ def test_fake_tensors_are_left_behind():
     with fake_device.simulate():
         pass
     assert torch.ones(2).sum().item() == 2 and not isinstance(torch.ones(1), FakeTensor)
+
+
+# --- texts that are not there ---------------------------------------------------------------------------------------
+
+
+def count_up(ids: torch.Tensor) -> np.ndarray:
+    """The numbers from 0 on, one for each text."""
+    return np.arange(ids.shape[:-1].numel()).reshape(ids.shape[:-1])
+
+
+def with_gaps(batch: Batch) -> Batch:
+    """Every second negative is not there."""
+    return change_texts(batch, NEGATIVE, encoded=count_up(batch.negative_BKL) % 2 == 0)
+
+
+def with_lengths(batch: Batch) -> Batch:
+    """Texts of several lengths, which the host knows."""
+    batch = change_texts(batch, NEGATIVE, length=4 + count_up(batch.negative_BKL) % 7)
+    return change_texts(batch, CAPTION, length=5 + count_up(batch.text_BL))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "change", "groups"), [("negclip", "bf16", with_gaps, 1), ("fsc_clip", "cached", with_lengths, 3)]
+)
+@pytest.mark.usefixtures("first_step")
+def test_texts_that_are_not_there_cost_nothing(monkeypatch, name, kind, change, groups):
+    """Fewer operations, and the index is copied from pinned memory without a wait."""
+    plain, build_batch = simulate(load_method(name), kind, text_groups=groups), simulated_step.build_batch
+    monkeypatch.setattr(simulated_step, "build_batch", lambda *args: change(build_batch(*args)))
+    cost = simulate(load_method(name), kind, text_groups=groups)
+    assert (cost.waits, cost.blocking_copies) == ({}, {})
+    assert cost.flops < plain.flops
+
+
+# --- the whole training loop with its recorder ----------------------------------------------------------------------
+
+STEPS = 4
+
+
+def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]:
+    """Return where each step waited; the last one saves."""
+    method, train = load_method(name), Train(batch_size=6, max_steps=STEPS, **options)
+    run = make_run(method, train)
+    waits: list[Counter[str]] = []
+    monkeypatch.setattr(checkpoint, "write_tensors", lambda *_: None)
+    with fake_device.simulate() as ledger:
+        model = simulated_step.build_model(run, method, SHAPE, fake_device.NAME)
+
+        @contextlib.contextmanager
+        def open_batches(sampler, views_at, model, steps, *_) -> Iterator[Iterator]:
+            yield (simulated_step.build_batch(views_at(step), 6, model).pin_memory() for step in steps)
+
+        def on_step(step: int, *_) -> None:
+            if step:
+                waits.append(Counter(ledger.waits))
+            ledger.reset_counts()
+
+        monkeypatch.setattr("compclip.train.loader.open_batches", open_batches)
+        with recorder.recording(run, folder, on_step) as record:
+            fine_tuning.train(run, method, model, SimpleNamespace(per_epoch=STEPS, share=6), record)
+            waits.append(Counter(ledger.waits))
+    return waits
+
+
+def test_a_logged_step_waits_once_and_others_never(monkeypatch, tmp_path):
+    """Terms, norm, scale and whether every loss was finite come by one copy."""
+    waits = count_waits(monkeypatch, tmp_path, "negclip", log_every_steps=2, **KINDS["cached"])
+    assert [sum(places.values()) for places in waits[1:]] == [1, 0, 1]
+    assert {place.partition(":")[0] for places in waits[1:] for place in places} == {"train/fine_tuning.py"}
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+# --- one of two processes: what they tell each other waits for no GPU -----------------------------------------------
+
+
+@pytest.fixture
+def messages(monkeypatch) -> list[tuple[str, str]]:
+    """Two processes, of which the other is as this one; by what device each message goes, and of what kind it is."""
+    sent: list[tuple[str, str]] = []
+
+    def all_gather(outputs, tensor, group=None) -> None:
+        sent.append(("gather", tensor.device.type))
+        for output in outputs:
+            output.copy_(tensor)
+
+    def all_reduce(tensor, *_, group=None, async_op=False) -> SimpleNamespace:
+        sent.append(("reduce", tensor.device.type))
+        return SimpleNamespace(wait=lambda: None)
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "all_gather", all_gather)
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    # tensors of the host have no contents here either
+    monkeypatch.setattr(distributed, "_gather_numbers", lambda *numbers: [(number, number) for number in numbers])
+    return sent
+
+
+# texts; patches and tokens; concepts; composites; a teacher
+FEATURES = ("finetune", "fsc_clip", "c2lip", "clic", "degla")
+IN_BFLOAT16 = [pytest.param(name, "bf16", marks=[] if name in FEATURES else [pytest.mark.long]) for name in TRAINED]
+
+
+@pytest.mark.parametrize(("name", "kind"), [*IN_BFLOAT16, ("c2lip", "cached")])
+@pytest.mark.usefixtures("first_step")
+def test_no_message_waits_for_the_gpu(messages, name, kind):
+    """Flags go by the host, features and gradients by the device."""
+    cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)
+    assert (cost.waits, cost.blocking_copies) == ({}, {})
+    assert {("gather", fake_device.NAME), ("reduce", fake_device.NAME), ("reduce", "cpu")} == set(messages)
+
+
+def test_gradients_are_summed_without_a_copy_of_all(messages):
+    """Sixteen gradients of 4 MiB, in messages of a bucket each: memory beside them is that of two messages at most."""
+    with fake_device.simulate() as ledger:
+        module = torch.nn.ModuleList(torch.nn.Linear(1024, 1024, False, fake_device.NAME) for _ in range(16))
+        for parameter in module.parameters():
+            parameter.grad = torch.empty_like(parameter)
+        ledger.reset_counts()
+        before = ledger.bytes_in_use
+        distributed.GradientSums(module).finish()
+        assert messages.count(("reduce", fake_device.NAME)) == 3
+        assert ledger.peak_bytes - before <= 1.1 * distributed.IN_FLIGHT * distributed.BUCKET_BYTES

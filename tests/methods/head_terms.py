@@ -12,12 +12,12 @@ from tests.reference import dot, log_share, mean, unit
 
 def labclip_terms(f, cfg, step):
     """NegCLIP's contrast with A t in the place of each text."""
-    s = f.heads.log_scale.exp()
-    mapped = [mapped_by(f.heads, text) for text in f.text_BD]
-    mapped_negatives = [mapped_by(f.heads, negative) for negative in f.negative_BKD[f.mask_BK]]
-    to_text = [-log_share([s * dot(v, t) for t in [*mapped, *mapped_negatives]], i) for i, v in enumerate(f.image_BD)]
-    to_image = [-log_share([s * dot(v, t) for v in f.image_BD], i) for i, t in enumerate(mapped)]
-    return {"negclip": (mean(to_text) + mean(to_image)) / 2}
+
+    def mapped(texts: Tensor) -> Tensor:
+        return torch.stack([mapped_by(f.heads, text) for text in texts.flatten(0, -2)]).reshape(texts.shape)
+
+    texts, scale = (mapped(f.text_BD), mapped(f.negative_BKD)), f.heads.log_scale.exp()
+    return {"negclip": reference.negclip(f.image_BD, *texts, f.mask_BK, scale)}
 
 
 def layer_norm(x: Tensor, layer) -> Tensor:

@@ -81,15 +81,6 @@ def test_with_one_papers_parts_it_is_that_papers_method(case):
         torch.testing.assert_close(ours[leaf], theirs[leaf], rtol=0, atol=1e-12)
 
 
-def test_composites_come_first_and_take_turns():
-    for steps, expected in (("single", [0, 0, 0]), ("composites", [4, 4, 4]), ("composites+plain", [4, 0, 4]),
-                            ("composites+single", [4, 0, 4])):  # fmt: skip
-        rules = {"negatives": "negclip"} if "single" in steps else {}
-        cfg = hybrid.Config(steps=steps, place="s_neg", **rules)
-        asked = [hybrid.views(cfg, step) for step in range(3)]
-        assert [views.composite.captions if views.composite else 0 for views in asked] == expected
-
-
 COMBINED = [
     dict(zip(("contrast", "place", "negatives", "concepts", "hard_positives", "steps"), options, strict=True))
     for options in itertools.product(

@@ -3,7 +3,6 @@
 B texts, L positions, D dim.
 """
 
-import json
 import math
 from pathlib import Path
 
@@ -67,17 +66,12 @@ def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_
     assert {value.dtype for value in trained_model.clip.parameters()} == {torch.float32}
 
 
-def read_log(folder: Path) -> list[dict]:
-    """The lines of metrics.jsonl."""
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     """It begins with a factor that overflows, is killed after some steps were left out, and logs the same numbers."""
     monkeypatch.chdir(project)
     monkeypatch.setattr(extras, "START", 2.0**35)
     small_training.check_killed_run(project, "fsc_clip", tmp_path, "train.precision=fp16", *EVERY_STEP)
-    rows, resumed = read_log(tmp_path / "a"), read_log(tmp_path / "b")
+    rows, resumed = (tiny_project.steps(tmp_path / folder / "metrics.jsonl") for folder in "ab")
     for key in ("loss", "grad_norm", "loss_scale", "skipped_steps"):
         assert [row[key] for row in rows] == [row[key] for row in resumed], key
     skipped = [row["skipped_steps"] for row in rows]
@@ -95,7 +89,7 @@ def test_float16_is_near_float32_and_says_nothing_elsewhere(project, tmp_path, m
     for precision in ("fp16", "float32"):
         overrides = (f"train.precision={precision}", "train.log_every_steps=1")
         small_training.train(project, "fsc_clip", tmp_path / precision, do_nothing, *overrides)
-        logs[precision] = read_log(tmp_path / precision)
+        logs[precision] = tiny_project.steps(tmp_path / precision / "metrics.jsonl")
     for name in ("loss", "grad_norm"):
         half, full = ([row[name] for row in logs[precision]] for precision in ("fp16", "float32"))
         assert half == pytest.approx(full, rel=0.02) and half != full, name
@@ -162,6 +156,7 @@ def test_the_likelihood_is_the_mean_over_tokens_not_over_texts():
     places = ((0, 0, 5), (0, 1, 7), (0, 2, 9), (1, 0, 6))  # text, position, token behind it
     expected = sum(logits[row, i].log_softmax(0)[token] for row, i, token in places) / 4
     torch.testing.assert_close(decoders.log_likelihood(head, text, target), expected)
+    assert decoders.log_likelihood(head, text, torch.full((2, 4), -1)).item() == 0
 
 
 def test_a_decoder_looks_only_back():
@@ -172,12 +167,6 @@ def test_a_decoder_looks_only_back():
     one, other = head(text, target)[0], head(text, torch.tensor([[1, 5, 8, 9]]))[0]
     assert torch.equal(one[:, :2], other[:, :2]) and not torch.equal(one[:, 2], other[:, 2])
     assert not torch.allclose(head(text + 1, target)[0], one)
-
-
-def test_no_target_is_0():
-    head = decoders.SmallDecoder(WIDTHS)
-    likelihood = decoders.log_likelihood(head, torch.randn(2, 8), torch.full((2, 4), -1))
-    assert likelihood.item() == 0
 
 
 @pytest.fixture(scope="module")
