@@ -16,12 +16,12 @@ import torchvision
 from PIL import Image
 from torch.nn import functional as F
 
-from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.interface.views import Regions, Views
 from compclip.model import backbone, towers
 from compclip.train import accumulate, encode, extras, picture_views
 from tests import distributed_check, tiny_project
+from tests.model.test_towers import make_model
 from tests.reference import dot
 
 S, D = 5, 3
@@ -159,11 +159,10 @@ def test_a_frozen_image_tower_is_encoded_once(name):
 @pytest.mark.parametrize("name", ["fineclip", "fg_clip"])
 def test_whole_pictures_are_scored_as_they_are_trained_on(name, tmp_path):
     """A wide picture, of which a square from the middle lacks two thirds: here, and of the finished model's folder."""
-    write_json(tmp_path / "tiny.json", tiny_project.TINY)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 180, 3), dtype=np.uint8))
     squashed = np.asarray(picture_views.resize_by_pillow(picture, (64, 64)))
     method = load_method(name)
-    model = backbone.create(str(tmp_path / "tiny.json"))
+    model = make_model(tmp_path, tiny_project.TINY)
     extras.prepare_model(method, method.Config(), model, 0)
     model.save(tmp_path / "saved")
     for scored in (model, backbone.load(tmp_path / "saved")):
