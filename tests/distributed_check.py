@@ -8,6 +8,7 @@ plain and without frozen towers, and of two steps whose loss is scaled.
 
 import contextlib
 import functools
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -124,8 +125,13 @@ def adapt(clip: nn.Module) -> None:
 
 
 def kept_beside(method, cfg, clip: nn.Module) -> Extras:
-    """What a method keeps beside the model, in float64; its teacher is another model, so that it has something to say."""
+    """What a method keeps beside the model.
+
+    In float64 its teacher is another model, so that it has something to say.
+    """
     method_extras = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
+    if clip.logit_scale.dtype == torch.float32:
+        return method_extras
     if method_extras.heads:
         method_extras.heads.double()
     if method_extras.teacher:
@@ -168,6 +174,11 @@ def batch(views: Views) -> Batch:
     return replace(full_batch, pictures=pictures)
 
 
+def in_float32(batch: Batch) -> Batch:
+    """The batch as a model in float32 takes it."""
+    return map_tensors(batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+
+
 def change_texts(batch: Batch, name: str, **changes: object) -> Batch:
     """The batch with something else said of one of its blocks of texts."""
     return replace(batch, texts={**batch.texts, name: replace(batch.texts[name], **changes)})
@@ -196,22 +207,6 @@ def _texts(g: torch.Generator, *shape: int, low: int = 3, high: int = 9) -> Tens
     return torch.where(place < end, words, torch.where(place == end, END, 0))
 
 
-def run_bfloat16(case: tuple, rows: tuple[int, int] | None) -> tuple[dict, dict]:
-    """Terms and gradients of a case with float32 weights under autocast, on some rows of the batch (all: None)."""
-    name, changes, number = case
-    method = load_method(name)
-    cfg = method.Config(**changes)
-    views, clip = method.views(cfg, number), prepare(method, cfg, torch.float32)
-    beside = extras.create_extras(method, cfg, SimpleNamespace(clip=clip, model_cfg=SHAPE), 0)
-    full_batch = batch(views)
-    full_batch = map_tensors(full_batch, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
-    autocast = functools.partial(torch.autocast, "cpu", torch.bfloat16)
-    step = accumulate.GradientComputer(clip, frozenset(), autocast, 0, beside)
-    loss = functools.partial(method.loss, cfg=cfg, step=number)
-    terms = step.compute_gradients(full_batch.rows(*rows) if rows else full_batch, views, loss)
-    return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
-
-
 def run(
     case: tuple,
     rows: tuple[int, int] | None,
@@ -219,16 +214,23 @@ def run(
     micro: int = 0,
     groups: int = 1,
     change: Callable[[Batch, Views], Batch] = lambda batch, _views: batch,
+    autocasts: bool = False,
 ) -> tuple[dict, dict]:
-    """Terms and gradients of a case on some rows of the batch (all: None), which `change` may have changed."""
+    """Terms and gradients of a case on some rows of the batch (all: None), which `change` may have changed.
+
+    In float64, or with float32 weights and `autocasts` in bfloat16.
+    """
     name, changes, number = case
     method = load_method(name)
     cfg = method.Config(**changes)
     views = method.views(cfg, number)
-    clip, full_batch = prepare(method, cfg), change(batch(views), views)
+    clip = prepare(method, cfg, torch.float32 if autocasts else torch.float64)
+    full_batch = change(batch(views), views)
+    full_batch = in_float32(full_batch) if autocasts else full_batch
     beside = kept_beside(method, cfg, clip)
     adapt(clip) if LORA in frozen else freeze(clip, frozen)
-    step = accumulate.GradientComputer(clip, frozen - {LORA}, contextlib.nullcontext, micro, beside, groups)
+    cast = functools.partial(torch.autocast, "cpu", torch.bfloat16) if autocasts else contextlib.nullcontext
+    step = accumulate.GradientComputer(clip, frozen - {LORA}, cast, micro, beside, groups)
     loss = functools.partial(method.loss, cfg=cfg, step=number)
     terms = step.compute_gradients(full_batch.rows(*rows) if rows else full_batch, views, loss)
     return terms, {n: p.grad for n, p in [*clip.named_parameters(), *beside.parameters()]}
@@ -280,7 +282,7 @@ def run_whole_batch(case_number: int, frozen: frozenset = frozenset()) -> tuple[
 @functools.cache
 def run_whole_bfloat16() -> dict[int, tuple[dict, dict]]:
     """The same of some cases in bfloat16."""
-    return {i: run_bfloat16(CASES[i], None) for i in BFLOAT16_CASES}
+    return {i: run(CASES[i], None, autocasts=True) for i in BFLOAT16_CASES}
 
 
 def main(argv: list[str]) -> int:
@@ -329,24 +331,20 @@ def _compare_sums(row_range: tuple[int, int]) -> None:
         started.append(torch._C._current_graph_task_id() != -1)
         start(sums)
 
-    for name in ("fsc_clip", "c2lip"):
+    for name, frozen, micro in itertools.product(("fsc_clip", "c2lip"), (FROZEN[0], FROZEN[-1]), (0, 2)):
         case = next(case for case in CASES if case[0] == name)
-        for frozen in (FROZEN[0], FROZEN[-1]):
-            for micro in (0, 2):
-                with mock.patch.object(distributed, "GradientSums", LaterSums):
-                    _, expected = run(case, row_range, frozen, micro)
-                started.clear()
-                with mock.patch.object(distributed.GradientSums, "_start_next", note_start):
-                    _, slopes = run(case, row_range, frozen, micro)
-                equal = all(
-                    torch.equal(slopes[n], g) if g is not None else slopes[n] is None for n, g in expected.items()
-                )
-                print(json.dumps({"case": "sums", "equal": equal, "started_in_backward": sum(started)}), flush=True)
+        with mock.patch.object(distributed, "GradientSums", LaterSums):
+            _, expected = run(case, row_range, frozen, micro)
+        started.clear()
+        with mock.patch.object(distributed.GradientSums, "_start_next", note_start):
+            _, slopes = run(case, row_range, frozen, micro)
+        equal = all(slopes[n] is g is None or torch.equal(slopes[n], g) for n, g in expected.items())
+        print(json.dumps({"case": "sums", "equal": equal, "started_in_backward": sum(started)}), flush=True)
 
 
 def _compare_bfloat16(expected: dict, rank: int) -> None:
     for i, one in expected.items():
-        differences = difference(one, run_bfloat16(CASES[i], (3 * rank, 3 * rank + 3)))
+        differences = difference(one, run(CASES[i], (3 * rank, 3 * rank + 3), autocasts=True))
         print(json.dumps({"case": f"bfloat16 {i}", **differences}), flush=True)
     print(json.dumps({"case": "overflow", "steps": _step_past_overflow(rank)}), flush=True)
 
@@ -356,8 +354,7 @@ def _step_past_overflow(rank: int) -> list[dict[str, float]]:
     method, clip = load_method("finetune"), model(False, torch.float32)
     cfg = method.Config()
     views, scale_extras = method.views(cfg, 0), Extras(loss_scale=LossScale(torch.device("cpu")))
-    rows = batch(views).rows(3 * rank, 3 * rank + 3)
-    rows = map_tensors(rows, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
+    rows = in_float32(batch(views).rows(3 * rank, 3 * rank + 3))
     computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, 0, scale_extras)
     adamw, step_rows = optimiser.adamw(clip, Train()), []
     for factor in (torch.inf if rank else 1.0, 1.0):
@@ -368,13 +365,8 @@ def _step_past_overflow(rank: int) -> list[dict[str, float]]:
         norm = fine_tuning.update(SimpleNamespace(clip=clip), adamw, 1e-3, Train(), scale_extras)
         moved = sum(int(not torch.equal(p, before[name])) for name, p in clip.named_parameters())
         adamw.zero_grad()
-        step_rows.append(
-            {
-                "norm": norm.item(),
-                "moved": moved,
-                **{name: x.item() for name, x in vars(scale_extras.loss_scale).items()},
-            }
-        )
+        numbers = {name: x.item() for name, x in vars(scale_extras.loss_scale).items()}
+        step_rows.append({"norm": norm.item(), "moved": moved, **numbers})
     return step_rows
 
 

@@ -1,24 +1,31 @@
 """Training steps on a GPU that is not there: nothing on a wrong device, no wait for it, no copy that blocks.
 
-A fault of each kind, put into a step, is noticed.
+A fault of each kind, put into a step, is noticed. Then texts that are not there, the whole loop, and two processes.
 """
 
+import contextlib
 import copy
 import itertools
 import threading
+from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor
 
 from compclip.base import plugins
 from compclip.config.cell import Cell
 from compclip.config.sections import Backbone, Lora, Train
 from compclip.interface.method import Method, load_method
-from compclip.train import checkpoint, fake_device, optimiser, simulated_step
+from compclip.train import checkpoint, distributed, fake_device, fine_tuning, optimiser, recorder, simulated_step
+from compclip.train.batch import CAPTION, NEGATIVE, Batch
 from compclip.train.checkpoint import CheckpointWriter
 from compclip.train.simulated_step import StepCost, simulate_step
+from tests.distributed_check import change_texts
 
 SHAPE = {
     "embed_dim": 32,
@@ -36,7 +43,7 @@ KINDS = {
     "lora": {"precision": "bf16", "lora": Lora(), "train_logit_scale": False},
     "text_alone": {"precision": "bf16", "trainable": "text"},
 }
-LAUNCHES = {"finetune": 700}  # kernels of a step of the shape above in bf16, at most; more of them need a reason
+LAUNCHES = 700  # kernels of a step of plain fine-tuning in bf16, at most; more of them need a reason
 # What every run of the tests tries: all methods in bf16, these in parts too, and one in every kind.
 EVERY_KIND = "fsc_clip"  # has patches and tokens
 IN_PARTS = (EVERY_KIND, "clic", "degla", "fg_clip")  # composites; a teacher; regions
@@ -47,13 +54,18 @@ def is_always_tried(name: str, kind: str) -> bool:
     return kind == "bf16" or name == EVERY_KIND or (kind == "cached" and name in IN_PARTS)
 
 
+def make_run(method: Method, train: Train) -> SimpleNamespace:
+    """A cell's run by a method as it is configured by default."""
+    cell = Cell(method.name, "b", "d", 0)
+    return SimpleNamespace(cell=cell, method_name=method.name, method=method.Config(), train=train, backbone=Backbone())
+
+
 def simulate(method: Method, kind: str = "bf16", turns: int = 1, layers: int = 1, **options) -> StepCost:
     """A step of six pictures by a method as it is configured by default; towers of one layer, to save time."""
     shape = copy.deepcopy(SHAPE)
     shape["vision_cfg"]["layers"] = shape["text_cfg"]["layers"] = layers
     train = Train(**{"batch_size": 6, **KINDS[kind], **options})
-    run = SimpleNamespace(cell=Cell(method.name, "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
-    return simulate_step(run, method, shape, turns)
+    return simulate_step(make_run(method, train), method, shape, turns)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +83,16 @@ def test_no_step_waits_or_blocks(name, kind):
     assert cost.flops > 0 and cost.peak_bytes > 0
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
-def test_launches_do_not_grow(name):
-    """What a step launches is a number in a table: a small batch is bound by launches."""
-    assert simulate(load_method(name), layers=2).launches <= LAUNCHES[name]
+def test_launches_do_not_grow():
+    """A small batch is bound by launches."""
+    assert simulate(load_method("finetune"), layers=2).launches <= LAUNCHES
 
 
 @pytest.mark.usefixtures("first_step")
 def test_activations_that_are_computed_again_need_less_memory_for_more_arithmetic():
     method = load_method("negclip")
-    plain, recomputed = (
-        simulate(method, layers=2, batch_size=32, checkpoint_activations=recomputes) for recomputes in (False, True)
-    )
+    options = {"layers": 2, "batch_size": 32}
+    plain, recomputed = (simulate(method, **options, checkpoint_activations=again) for again in (False, True))
     assert recomputed.peak_bytes < 0.7 * plain.peak_bytes
     assert 1.2 * plain.flops < recomputed.flops < 1.4 * plain.flops
     assert recomputed.waits == {}
@@ -128,25 +138,10 @@ def test_a_batch_that_is_not_pinned_blocks(monkeypatch):
     assert {place.partition(":")[0] for place in copies} == {"train/batch.py"} and sum(copies.values()) >= 2
 
 
-def test_a_step_count_of_the_cpu_is_refused(monkeypatch):
-    """As a run was resumed that had its optimiser's state read to the CPU."""
-    update = simulated_step.fine_tuning.update
-
-    def update_as_resumed(model, adamw, *arguments):
-        for state in adamw.state.values():
-            state["step"] = state["step"].cpu()
-        return update(model, adamw, *arguments)
-
-    monkeypatch.setattr(simulated_step.fine_tuning, "update", update_as_resumed)
-    with pytest.raises(RuntimeError, match="fused_adamw.*same device"):
-        simulate(load_method("finetune"))
-
-
 def state_on_device() -> dict[str, torch.Tensor]:
     """What a checkpoint holds after one step of plain fine-tuning on the device."""
     method, train = load_method("finetune"), Train(batch_size=6)
-    run = SimpleNamespace(cell=Cell("finetune", "b", "d", 0), method=method.Config(), train=train, backbone=Backbone())
-    clip = simulated_step.build_model(run, method, SHAPE, fake_device.NAME).clip
+    clip = simulated_step.build_model(make_run(method, train), method, SHAPE, fake_device.NAME).clip
     adamw = optimiser.adamw(clip, train)
     for parameter in clip.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -157,9 +152,7 @@ def state_on_device() -> dict[str, torch.Tensor]:
 def save_on_device(monkeypatch, tmp_path) -> tuple[fake_device.Ledger, list[dict[str, torch.Tensor]]]:
     """The ledger of three saves after one step, and what was written."""
     saved_copies: list[dict[str, torch.Tensor]] = []
-    monkeypatch.setattr(
-        checkpoint, "write_tensors", lambda _folder, _step, tensors, _header: saved_copies.append(tensors)
-    )
+    monkeypatch.setattr(checkpoint, "write_tensors", lambda *arguments: saved_copies.append(arguments[2]))
     with fake_device.simulate() as ledger:
         tensors = state_on_device()
         ledger.reset_counts()
@@ -229,3 +222,127 @@ def test_fake_tensors_are_left_behind():
     with fake_device.simulate():
         pass
     assert torch.ones(2).sum().item() == 2 and not isinstance(torch.ones(1), FakeTensor)
+
+
+# --- texts that are not there ---------------------------------------------------------------------------------------
+
+
+def count_up(ids: torch.Tensor) -> np.ndarray:
+    """The numbers from 0 on, one for each text."""
+    return np.arange(ids.shape[:-1].numel()).reshape(ids.shape[:-1])
+
+
+def with_gaps(batch: Batch) -> Batch:
+    """Every second negative is not there."""
+    return change_texts(batch, NEGATIVE, encoded=count_up(batch.negative_BKL) % 2 == 0)
+
+
+def with_lengths(batch: Batch) -> Batch:
+    """Texts of several lengths, which the host knows."""
+    batch = change_texts(batch, NEGATIVE, length=4 + count_up(batch.negative_BKL) % 7)
+    return change_texts(batch, CAPTION, length=5 + count_up(batch.text_BL))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "change", "groups"), [("negclip", "bf16", with_gaps, 1), ("fsc_clip", "cached", with_lengths, 3)]
+)
+@pytest.mark.usefixtures("first_step")
+def test_texts_that_are_not_there_cost_nothing(monkeypatch, name, kind, change, groups):
+    """Fewer operations, and the index is copied from pinned memory without a wait."""
+    plain, build_batch = simulate(load_method(name), kind, text_groups=groups), simulated_step.build_batch
+    monkeypatch.setattr(simulated_step, "build_batch", lambda *args: change(build_batch(*args)))
+    cost = simulate(load_method(name), kind, text_groups=groups)
+    assert (cost.waits, cost.blocking_copies) == ({}, {})
+    assert cost.flops < plain.flops
+
+
+# --- the whole training loop with its recorder ----------------------------------------------------------------------
+
+STEPS = 4
+
+
+def count_waits(monkeypatch, folder, name: str, **options) -> list[Counter[str]]:
+    """Return where each step waited; the last one saves."""
+    method, train = load_method(name), Train(batch_size=6, max_steps=STEPS, **options)
+    run = make_run(method, train)
+    waits: list[Counter[str]] = []
+    monkeypatch.setattr(checkpoint, "write_tensors", lambda *_: None)
+    with fake_device.simulate() as ledger:
+        model = simulated_step.build_model(run, method, SHAPE, fake_device.NAME)
+
+        @contextlib.contextmanager
+        def open_batches(sampler, views_at, model, steps, *_) -> Iterator[Iterator]:
+            yield (simulated_step.build_batch(views_at(step), 6, model).pin_memory() for step in steps)
+
+        def on_step(step: int, *_) -> None:
+            if step:
+                waits.append(Counter(ledger.waits))
+            ledger.reset_counts()
+
+        monkeypatch.setattr("compclip.train.loader.open_batches", open_batches)
+        with recorder.recording(run, folder, on_step) as record:
+            fine_tuning.train(run, method, model, SimpleNamespace(per_epoch=STEPS, share=6), record)
+            waits.append(Counter(ledger.waits))
+    return waits
+
+
+def test_a_logged_step_waits_once_and_others_never(monkeypatch, tmp_path):
+    """Terms, norm, scale and whether every loss was finite come by one copy."""
+    waits = count_waits(monkeypatch, tmp_path, "negclip", log_every_steps=2, **KINDS["cached"])
+    assert [sum(places.values()) for places in waits[1:]] == [1, 0, 1]
+    assert {place.partition(":")[0] for places in waits[1:] for place in places} == {"train/fine_tuning.py"}
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+# --- one of two processes: what they tell each other waits for no GPU -----------------------------------------------
+
+
+@pytest.fixture
+def messages(monkeypatch) -> list[tuple[str, str]]:
+    """Two processes, of which the other is as this one; by what device each message goes, and of what kind it is."""
+    sent: list[tuple[str, str]] = []
+
+    def all_gather(outputs, tensor, group=None) -> None:
+        sent.append(("gather", tensor.device.type))
+        for output in outputs:
+            output.copy_(tensor)
+
+    def all_reduce(tensor, *_, group=None, async_op=False) -> SimpleNamespace:
+        sent.append(("reduce", tensor.device.type))
+        return SimpleNamespace(wait=lambda: None)
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "all_gather", all_gather)
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    # tensors of the host have no contents here either
+    monkeypatch.setattr(distributed, "_gather_numbers", lambda *numbers: [(number, number) for number in numbers])
+    return sent
+
+
+# texts; patches and tokens; concepts; composites; a teacher
+FEATURES = ("finetune", "fsc_clip", "c2lip", "clic", "degla")
+IN_BFLOAT16 = [pytest.param(name, "bf16", marks=[] if name in FEATURES else [pytest.mark.long]) for name in TRAINED]
+
+
+@pytest.mark.parametrize(("name", "kind"), [*IN_BFLOAT16, ("c2lip", "cached")])
+@pytest.mark.usefixtures("first_step")
+def test_no_message_waits_for_the_gpu(messages, name, kind):
+    """Flags go by the host, features and gradients by the device."""
+    cost = simulate(load_method(name), kind, turns=2 if name == "clic" else 1)
+    assert (cost.waits, cost.blocking_copies) == ({}, {})
+    assert {("gather", fake_device.NAME), ("reduce", fake_device.NAME), ("reduce", "cpu")} == set(messages)
+
+
+def test_gradients_are_summed_without_a_copy_of_all(messages):
+    """Sixteen gradients of 4 MiB, in messages of a bucket each: memory beside them is that of two messages at most."""
+    with fake_device.simulate() as ledger:
+        module = torch.nn.ModuleList(torch.nn.Linear(1024, 1024, False, fake_device.NAME) for _ in range(16))
+        for parameter in module.parameters():
+            parameter.grad = torch.empty_like(parameter)
+        ledger.reset_counts()
+        before = ledger.bytes_in_use
+        distributed.GradientSums(module).finish()
+        assert messages.count(("reduce", fake_device.NAME)) == 3
+        assert ledger.peak_bytes - before <= 1.1 * distributed.IN_FLIGHT * distributed.BUCKET_BYTES

@@ -37,9 +37,8 @@ def degla_terms(f, cfg, step):
     flat = [(f.negative_BKD[i, k], f.mask_BK[i, k]) for i in range(B) for k in range(K)]
     rows = []
     for i in range(B):
-        row_negatives = (
-            [flat[i * K + k] for k in range(K)] if cfg.text_negatives == "own" else [flat[i + m * B] for m in range(K)]
-        )
+        places = [i * K + k if cfg.text_negatives == "own" else i + k * B for k in range(K)]
+        row_negatives = [flat[place] for place in places]
         valid_logits = [cfg.text_scale * dot(f.text_BD[i], n) for n, there in row_negatives if there]
         if valid_logits:
             rows.append(-log_share([cfg.text_scale * dot(f.text_BD[i], f.teacher.text_BD[i]), *valid_logits], 0))
@@ -145,17 +144,14 @@ def read_clip_terms(f, cfg, step):
     """Token by token from the decoder's own logits, and one softmax for each whole pair."""
     terms, s, B = {"negclip": negclip(f)}, f.scale, len(f.text_BD)
     if cfg.lambda_reconstruct:
-        token_loss, count = nothing(f), 0
+        log_p = []
         seen = f.named["raw_captions"].values if cfg.reads == "state" else f.text_BD
         for i in range(B):
             for place in range(1, f.named["target"].values.shape[1]):
                 if f.named["target"].values[i, place] >= 0:
                     logits = f.heads(seen[i : i + 1], f.named["target"].values[i : i + 1, : place + 1])[0][0, -1]
-                    token_loss, count = (
-                        token_loss - log_share(list(logits), int(f.named["target"].values[i, place])),
-                        count + 1,
-                    )
-        terms["reconstruct"] = cfg.lambda_reconstruct * token_loss / count
+                    log_p.append(log_share(list(logits), int(f.named["target"].values[i, place])))
+        terms["reconstruct"] = -cfg.lambda_reconstruct * mean(log_p)
     if cfg.lambda_align:
         positive_rows = [i for i in range(B) if f.positive_mask_BP[i, 0]]
         other, text = f.positive_BPD[positive_rows, 0], f.text_BD[positive_rows]
@@ -167,11 +163,8 @@ def read_clip_terms(f, cfg, step):
 def mosaiclip_terms(f, cfg, step):
     """Sec. 3.5: an image with each of its texts among all texts of the batch, and each text among the images."""
     B, s = len(f.image_BD), f.scale
-    positives = [
-        [t for t, there in zip(f.positive_BPD[i], f.positive_mask_BP[i], strict=True) if there] for i in range(B)
-    ]
-    image_texts = [[f.text_BD[i], *positives[i]] for i in range(B)]
-    negatives = [n for i in range(B) for n, there in zip(f.negative_BKD[i], f.mask_BK[i], strict=True) if there]
+    image_texts = [[f.text_BD[i], *f.positive_BPD[i][f.positive_mask_BP[i]]] for i in range(B)]
+    negatives = list(f.negative_BKD[f.mask_BK])
     every = [text for texts in image_texts for text in texts] + negatives
     to_text, to_image = nothing(f), nothing(f)
     for i in range(B):

@@ -12,19 +12,27 @@ from tests.reference import dot, log_share, mean, unit
 
 def labclip_terms(f, cfg, step):
     """NegCLIP's contrast with A t in the place of each text."""
-    s = f.heads.log_scale.exp()
-    mapped = [unit(torch.stack([dot(row, t) for row in f.heads.weight])) for t in f.text_BD]
-    B, K = f.negative_BKD.shape[:2]
-    mapped_negatives = [unit(torch.stack([dot(row, f.negative_BKD[i, k]) for row in f.heads.weight]))
-            for i in range(B) for k in range(K) if f.mask_BK[i, k]]  # fmt: skip
-    to_text = [-log_share([s * dot(v, t) for t in [*mapped, *mapped_negatives]], i) for i, v in enumerate(f.image_BD)]
-    to_image = [-log_share([s * dot(v, t) for v in f.image_BD], i) for i, t in enumerate(mapped)]
-    return {"negclip": (mean(to_text) + mean(to_image)) / 2}
+
+    def mapped(texts: Tensor) -> Tensor:
+        return torch.stack([mapped_by(f.heads, text) for text in texts.flatten(0, -2)]).reshape(texts.shape)
+
+    texts, scale = (mapped(f.text_BD), mapped(f.negative_BKD)), f.heads.log_scale.exp()
+    return {"negclip": reference.negclip(f.image_BD, *texts, f.mask_BK, scale)}
 
 
 def layer_norm(x: Tensor, layer) -> Tensor:
     centred = x - mean(list(x))
     return centred / (mean([c * c for c in centred]) + layer.eps).sqrt() * layer.weight + layer.bias
+
+
+def attended(query: Tensor, keys: list[Tensor], values: list[Tensor], heads: int, temperature: float) -> Tensor:
+    """Values weighed by the softmax of their keys' products with a query, head by head."""
+    parts, width = [], len(query) // heads
+    for h in range(heads):
+        head_slice = slice(h * width, (h + 1) * width)
+        weights = [(dot(query[head_slice], key[head_slice]) / temperature).exp() for key in keys]
+        parts.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
+    return torch.cat(parts)
 
 
 def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
@@ -37,12 +45,8 @@ def pooled(head, patches: Tensor, text: Tensor) -> Tensor:
     q = projections[0] @ q + biases[0]
     keys = [*(projections[1] @ k + biases[1] for k in keys), torch.zeros(D, dtype=text.dtype)]
     values = [*(projections[2] @ v + biases[2] for v in values), torch.zeros(D, dtype=text.dtype)]
-    out = []
-    for h in range(H):
-        head_slice = slice(h * D // H, (h + 1) * D // H)
-        weights = [(dot(q[head_slice], k[head_slice]) / (D / H) ** 0.5).exp() for k in keys]
-        out.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
-    return unit(head.attention.out_proj.weight @ torch.cat(out) + head.attention.out_proj.bias)
+    seen = attended(q, keys, values, H, (D / H) ** 0.5)
+    return unit(head.attention.out_proj.weight @ seen + head.attention.out_proj.bias)
 
 
 def flair_terms(f, cfg, step):
@@ -64,27 +68,19 @@ def flair_terms(f, cfg, step):
     terms = {"conditioned": cfg.lambda_conditioned * sum(conditioned)} if conditioned else {}
     if cfg.lambda_global:
         every = [(texts[j][k], j) for j in range(B) for k in range(K) if there[j][k]]
-        total = sum(
-            reference.sigmoid_pair(f.scale * dot(v, t) + f.bias, i == j)
-            for i, v in enumerate(f.image_BD)
-            for t, j in every
-        )
-        terms["global"] = cfg.lambda_global * total / len(every)
+        owner = torch.tensor([j for _, j in every])
+        total = reference.sigmoid(f.image_BD, torch.stack([t for t, _ in every]), owner, f.scale, f.bias)
+        terms["global"] = cfg.lambda_global * total
     return terms
 
 
 def mixture(head, tokens: Tensor, text: Tensor) -> Tensor:
     """One picture's tokens as one text mixes them, number by number and head by head."""
-    D, H, K = len(text), head.options["heads"], len(tokens)
+    D, K = len(text), len(tokens)
     query = torch.stack([dot(text * D**0.5, head.query[:, d]) for d in range(D)])
     keys = [torch.stack([dot(tokens[k], head.key[k, :, d]) for d in range(D)]) for k in range(K)]
     values = [torch.stack([dot(tokens[k], head.value[k, :, d]) for d in range(D)]) for k in range(K)]
-    out = []
-    for h in range(H):
-        head_slice = slice(h * D // H, (h + 1) * D // H)
-        weights = [(dot(query[head_slice], key[head_slice]) / head.options["temperature"]).exp() for key in keys]
-        out.append(sum(w * v[head_slice] for w, v in zip(weights, values, strict=True)) / sum(weights))
-    mixed = torch.cat(out)
+    mixed = attended(query, keys, values, head.options["heads"], head.options["temperature"])
     return unit(torch.stack([dot(mixed, head.out[:, d]) for d in range(D)]))
 
 
@@ -212,10 +208,8 @@ def fineclip_terms(f, cfg, step):
     places = regions_there(f)
     terms = {"clip": pairs_of(list(f.image_BD), list(f.text_BD), f.scale)}
     if cfg.lambda_regions:
-        regions, texts = (
-            [f.named["regions"].values[p] for p in places],
-            [f.named["region_texts"].values[(*p, 0)] for p in places],
-        )
+        regions = [f.named["regions"].values[p] for p in places]
+        texts = [f.named["region_texts"].values[(*p, 0)] for p in places]
         terms["regions"] = cfg.lambda_regions * (pairs_of(regions, texts, f.scale) if places else nothing(f))
     if cfg.lambda_distill:
         crops = f.named["region_crops"].values
@@ -227,13 +221,7 @@ def fineclip_terms(f, cfg, step):
 def captions_and_pictures(f, texts: list[Tensor], cfg) -> Tensor:
     if cfg.contrast == "softmax":
         return pairs_of(list(f.image_BD), texts, f.scale)
-    B = len(texts)
-    pairs = [
-        reference.sigmoid_pair(f.scale * dot(f.image_BD[i], texts[j]) + f.bias, i == j)
-        for i in range(B)
-        for j in range(B)
-    ]
-    return sum(pairs) / B
+    return reference.sigmoid(f.image_BD, torch.stack(texts), torch.arange(len(texts)), f.scale, f.bias)
 
 
 def mapped_by(linear, text: Tensor) -> Tensor:
@@ -253,11 +241,7 @@ def hard_regions(f, cfg) -> list[tuple[Tensor, Tensor, list[Tensor]]]:
 
 def fg_clip_terms(f, cfg, step):
     """Pictures with short and long captions; regions with captions and false texts; captions of regions."""
-    short = [
-        next((p for p, m in zip(f.positive_BPD[i], f.positive_mask_BP[i], strict=True) if m), t)
-        for i, t in enumerate(f.text_BD)
-    ]
-    terms = {"short": captions_and_pictures(f, short, cfg)}
+    terms = {"short": captions_and_pictures(f, reference.rewritten(f), cfg)}
     if cfg.lambda_long:
         long = [mapped_by(f.heads.long, t) for t in f.named["raw_captions"].values]
         terms["long"] = cfg.lambda_long * captions_and_pictures(f, long, cfg)
@@ -265,12 +249,8 @@ def fg_clip_terms(f, cfg, step):
     captions = [f.named["region_texts"].values[(*p, 0)] for p in places]
     captions = [mapped_by(f.heads.region, t) for t in captions] if cfg.map_regions else captions
     if cfg.lambda_regions:
-        term = (
-            pairs_of([f.named["regions"].values[p] for p in places], captions, f.heads.log_scale_regions.exp())
-            if places
-            else nothing(f)
-        )
-        terms["regions"] = cfg.lambda_regions * term
+        regions, scale = [f.named["regions"].values[p] for p in places], f.heads.log_scale_regions.exp()
+        terms["regions"] = cfg.lambda_regions * (pairs_of(regions, captions, scale) if places else nothing(f))
     if cfg.lambda_texts:
         rows = []
         for i, t in enumerate(captions):
@@ -299,14 +279,13 @@ def fg_clip_false_texts(f, cfg):
 
 def clip_in_terms(f, cfg, step):
     """L_short + L_long + L_HN; a sample without an edited picture and caption has no part in the last."""
-    B, s = len(f.image_BD), f.scale
-    short = [f.positive_BPD[i, 0] if f.positive_mask_BP[i, 0] else f.text_BD[i] for i in range(B)]
+    s, short = f.scale, reference.rewritten(f)
     terms = {"short": reference.clip(f.image_BD, torch.stack(short), s)}
     if cfg.lambda_long:
         terms["long"] = cfg.lambda_long * reference.clip(f.image_BD, f.text_BD, s)
     if not cfg.lambda_negative:
         return terms
-    edited = [i for i in range(B) if f.named["negative_images"].mask[i, 0] and f.mask_BK[i, 0]]
+    edited = [i for i, there in enumerate(f.named["negative_images"].mask[:, 0] & f.mask_BK[:, 0]) if there]
     text = short if cfg.edited == "first" else f.text_BD
     source, target = (f.image_BD, text), (f.named["negative_images"].values[:, 0], f.negative_BKD[:, 0])
     total = nothing(f) + 0 * f.named["negative_images"].values.sum()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tests import reference
 from tests.methods.field_terms import nothing
-from tests.reference import dot, log_share, mean, unit
+from tests.reference import dot, mean, unit
 
 
 def semclip_terms(f, cfg, step):
@@ -33,14 +33,9 @@ def omni_negclip_terms(f, cfg, step):
     """Stage 1: (L1 + L2 + L3) / 3 of what has a negation; stage 2: of what has a caption that denies what is absent."""
     s, v, t = f.scale, f.image_BD, f.text_BD
     negated = [i for i in range(len(v)) if f.mask_BK[i, 0]]
-    n = {i: f.negative_BKD[i, 0] for i in negated}
-    to_text, to_image, own = [], [], []
-    for place, i in enumerate(negated):
-        scores = [s * dot(v[i], t[j]) for j in negated]
-        to_text.append(-log_share([*scores, *(s * dot(v[i], n[j]) for j in negated)], place))
-        to_image.append(-log_share([s * dot(t[i], v[j]) for j in negated], place))
-        own.append(-log_share([s * dot(v[i], t[i]), s * dot(v[i], n[i])], 0))
-    terms = {"presence": (mean(to_text) + mean(to_image) + mean(own)) / 3 if negated else nothing(f)}
+    rows = (v[negated], t[negated], f.negative_BKD[negated, :1], f.mask_BK[negated, :1], s)
+    presence = (2 * reference.negclip(*rows) + reference.s_neg(*rows)) / 3 if negated else nothing(f)
+    terms = {"presence": presence}
     absent = [i for i in range(len(v)) if f.positive_BPD.shape[1] and f.positive_mask_BP[i, 0]]
     a = {i: f.positive_BPD[i, 0] for i in absent}
     pulled = {"absent": a, "caption": {i: t[i] for i in absent}}

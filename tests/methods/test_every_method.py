@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+from dataclasses import fields
 from types import ModuleType
 
 import pytest
@@ -29,15 +29,6 @@ def method(name: str) -> Method:
 
 def trained() -> list[str]:
     return [name for name in NAMES if method(name).TRAINS]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_config_is_a_frozen_dataclass_with_the_papers_defaults(name):
-    cfg = method(name).Config()
-    assert is_dataclass(cfg)
-    for field in fields(cfg):
-        with pytest.raises(FrozenInstanceError):
-            setattr(cfg, field.name, getattr(cfg, field.name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,6 +60,8 @@ def test_a_field_refuses_what_it_cannot_be(name):
         ("fsc_clip", "epsilon", 1.0, "< 1"),
         ("clic", "positives", 0, ">= 1"),
         ("clic", "positives", 1, "lambda_uni=1.0"),  # CLIC's term compares two of them
+        ("negclip", "hard_images", 4, "must be from 0 to 3"),
+        ("released", "lora_alpha", 0.0, "> 0"),
         ("c2lip", "concepts", "pool", "did you mean 'pooled'"),
     ],
 )
@@ -117,9 +110,7 @@ def test_what_a_method_remembers_is_what_it_starts_from_and_finite(name):
     for fill in ("some", "all", "none"):
         remembered = method(name).remember(drawn(name, cfg, fill=fill), cfg)
         assert {k: v.shape for k, v in remembered.items()} == {k: v.shape for k, v in start.items()}
-        assert all(
-            torch.isfinite(v).all() and not v.requires_grad for v in map(torch.Tensor.detach, remembered.values())
-        )
+        assert all(torch.isfinite(v).all() for v in remembered.values())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -17,27 +16,22 @@ from compclip.evaluate.embed import encode
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 from compclip.methods import fg_clip
-from compclip.model import backbone, heads, towers
+from compclip.model import heads, towers
 from compclip.runs.item_outcomes import RETRIEVAL, Items
 from compclip.text.annotation import Annotation
 from compclip.train import encode as train_encode
 from compclip.train import extras
 from tests import distributed_check
+from tests.evaluate.test_embed import CONFIG
+from tests.model.test_towers import make_model
 
 LONG = fg_clip.Config(lambda_regions=0.0, lambda_choice=0.0)
-CONFIG = {
-    "embed_dim": 16,
-    "vision_cfg": {"image_size": 16, "patch_size": 8, "width": 32, "layers": 1, "head_width": 16},
-    "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1},
-}
 CAPTIONS = ("a cat on a mat", "a dog near a wall")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "tiny.json"
-    path.write_text(json.dumps(CONFIG))
-    return backbone.create(str(path), seed=1)
+    return make_model(tmp_path_factory.mktemp("model"), CONFIG)
 
 
 def test_long_captions_have_a_copy_of_the_text_projection_which_they_train_alone(model):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.methods import negclip
 from compclip.text import swap
 
@@ -21,9 +20,3 @@ def test_hard_images_are_asked_for_as_neighbours():
     views = negclip.views(negclip.Config(hard_images=1), 0)
     assert (views.neighbours, views.nearest) == (1, 3)
     assert negclip.views(negclip.Config(), 0).neighbours == 0
-
-
-@pytest.mark.parametrize("count", [-1, 4])
-def test_as_many_hard_images_as_there_are_neighbours(count):
-    with pytest.raises(UserError, match=f"hard_images={count}: must be from 0 to 3"):
-        negclip.Config(hard_images=count)

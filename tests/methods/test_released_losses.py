@@ -8,7 +8,6 @@ from pathlib import Path
 import open_clip
 import pytest
 
-from compclip.base.errors import UserError
 from compclip.base.plugins import METHODS, list_plugins
 from perf import released_losses
 from tests.conftest import ROOT
@@ -35,17 +34,3 @@ def test_every_method_with_a_grid_as_released_has_its_comparison():
     released = {path.stem.rpartition("_")[0] for path in (ROOT / "experiments" / "grids").glob("*_re[ld]*ed.yaml")}
     compared = {name for name in list_plugins(METHODS) if any(key.startswith(name) for key in released_losses.COMPARE)}
     assert (released & set(list_plugins(METHODS))) - compared == UNPUBLISHED
-
-
-@pytest.mark.parametrize(
-    ("argument", "says"),
-    [
-        ("fscclip=.", "did you mean 'fsc_clip'"),
-        ("fsc_clip", "is no folder"),
-        ("svlc=nowhere", "is no folder"),
-        ("svlc=tests", "tests/src/.*: .*existing file"),
-    ],
-)
-def test_what_cannot_be_compared(argument, says):
-    with pytest.raises(UserError, match=says):
-        released_losses.main([argument])

@@ -14,6 +14,7 @@ from compclip.interface.method import load_method
 from tests import reference
 from tests.conftest import ROOT
 from tests.methods.conftest import configured, drawn
+from tests.methods.field_terms import negclip_terms, s_neg
 
 # Each file `<kind>_terms.py` beside this one has the equations of some methods (TERMS), and parameters to compare (MORE).
 REFERENCES = [
@@ -24,7 +25,8 @@ EVERYTHING = {"negatives": "negclip+wordnet+bigram", "place": "contrast+s_neg+gl
               "hard_positives": "both", "steps": "composites+single"}  # fmt: skip
 PARTLESS = {"steps": "composites", "negatives": "none", "concepts": "none", "hard_positives": "none"}
 MORE = [  # parameters that a paper or its code names and that no grid varies
-    ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("negclip", {"swap": "negclip"}),
+    ("clic", {"uni_norm": "l2"}), ("clic", {"lambda_cont": 0.0}), ("clic", {"positives": 5}), ("clic", {"positives": 1, "lambda_uni": 0.0}),
+    ("negclip", {"swap": "negclip"}),
     ("fsc_clip", {"gamma": 0.5, "epsilon": 0.2, "attention": "softmax"}), ("c2lip", {"lambda_npc": 0.0}),
     ("hard_positives", {"negatives_in_contrastive": False, "hard_positives": "none"}),
     ("hard_positives", {"negatives_in_contrastive": False, "source": "rules"}),
@@ -67,8 +69,10 @@ def clip_terms(f, cfg, step):
     return {"clip": reference.clip(f.image_BD, f.text_BD, f.scale)}
 
 
-def negclip_terms(f, cfg, step):
-    return {"negclip": reference.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
+def distance(one_BD, other_BD, cfg) -> torch.Tensor:
+    """CLIC Eq. 6: the mean over rows."""
+    squared = [reference.dot(a - b, a - b) for a, b in zip(one_BD, other_BD, strict=True)]
+    return reference.mean(squared if cfg.uni_norm == "squared" else [x.sqrt() for x in squared])
 
 
 def clic_terms(f, cfg, step):
@@ -77,12 +81,10 @@ def clic_terms(f, cfg, step):
         return clip_terms(f, cfg, step)
     p = [f.text_BD, *(f.positive_BPD[:, i] for i in range(cfg.positives - 1))]
     negative = (f.negative_BKD, f.mask_BK, f.scale)
-    apart = [a - b for a, b in zip(p[0], p[min(1, len(p) - 1)], strict=True)]
-    lengths = [reference.dot(d, d) if cfg.uni_norm == "squared" else reference.dot(d, d).sqrt() for d in apart]
     terms = {
         "cont": (cfg.lambda_cont, reference.mean([reference.clip(f.image_BD, t, f.scale) for t in p])),
         "s_neg": (cfg.lambda_s_neg, reference.mean([reference.s_neg(f.image_BD, t, *negative) for t in p])),
-        "uni": (cfg.lambda_uni, reference.mean(lengths)),
+        "uni": (cfg.lambda_uni, distance(p[0], p[min(1, len(p) - 1)], cfg)),
     }  # fmt: skip
     return {name: weight * term for name, (weight, term) in terms.items() if weight or name == "cont"}
 
@@ -130,8 +132,7 @@ def c2lip_terms(f, cfg, step):
 def hard_positives_terms(f, cfg, step):
     """E.1: contrast, hard negatives, analogy."""
     terms = (negclip_terms if cfg.negatives_in_contrastive else clip_terms)(f, cfg, step)
-    s_neg = reference.s_neg(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)
-    terms["s_neg"] = cfg.lambda_s_neg * s_neg
+    terms["s_neg"] = cfg.lambda_s_neg * s_neg(f)
     if cfg.hard_positives != "none":
         terms["analogy"] = cfg.lambda_analogy * reference.analogy(f)
     return terms
@@ -146,9 +147,7 @@ def hybrid_terms(f, cfg, step):
     name, each = hybrid_contrast(f, cfg, places)
     if composite:
         terms = {"cont": cfg.lambda_cont * reference.mean([each(t) for t in p])}
-        apart = [a - b for a, b in zip(p[0], p[1], strict=True)] if cfg.lambda_uni else []
-        lengths = [reference.dot(d, d) if cfg.uni_norm == "squared" else reference.dot(d, d).sqrt() for d in apart]
-        terms |= {"uni": cfg.lambda_uni * reference.mean(lengths)} if apart else {}
+        terms |= {"uni": cfg.lambda_uni * distance(p[0], p[1], cfg)} if cfg.lambda_uni else {}
     else:
         terms = {name: each(f.text_BD)}
     focal_options = (candidates(f), cfg.gamma, cfg.epsilon, None)
@@ -216,9 +215,8 @@ def check_terms(base: str, cfg: object, step: int, label: str) -> None:
     ours, theirs = slopes(f, terms), slopes(f, expected)
     for values, references in ((terms, expected), (ours, theirs)):
         for key, value in values.items():
-            torch.testing.assert_close(
-                value, references[key], rtol=1e-6, atol=1e-6, msg=lambda m, key=key: f"{label}: {key}: {m}"
-            )
+            say = f"{label}: {key}: {{}}".format
+            torch.testing.assert_close(value, references[key], rtol=1e-6, atol=1e-6, msg=say)
 
 
 @pytest.mark.parametrize("base", [b for b in TERMS if b not in IN_TURN])

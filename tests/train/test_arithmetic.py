@@ -11,22 +11,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from compclip.config import grid, read
 from compclip.config.sections import Train
 from compclip.interface.method import load_method
 from compclip.model import towers
-from compclip.runs import run_store
 from compclip.train import accumulate, fine_tuning, job
 from tests import distributed_check
+from tests.tiny_project import at, cell
 
 TIMM = {
     "embed_dim": 16,
-    "vision_cfg": {
-        "timm_model_name": "test_vit",
-        "timm_pool": "",
-        "timm_proj": "linear",
-        "image_size": 160,
-    },
+    "vision_cfg": {"timm_model_name": "test_vit", "timm_pool": "", "timm_proj": "linear", "image_size": 160},
     "text_cfg": {"context_length": 12, "vocab_size": 60, "width": 16, "heads": 1, "layers": 2},
 }
 
@@ -57,10 +51,7 @@ def test_arithmetic_is_set_for_a_run_alone(workspace, options, arithmetic, works
 def test_a_run_records_its_arithmetic(here, workspace):
     """As torch had it while it trained, with the options of its config; bits on a CPU are those without the options."""
     overrides = ["train.deterministic=true", "train.checkpoint_activations=true", "train.max_steps=2"]
-    runs = [
-        run_store.locate_run(grid.resolve(read.load_params("params.yaml", changes), "finetune-tiny-scenes-0"))
-        for changes in (overrides, overrides[2:])
-    ]
+    runs = [at(cell("finetune"), *changes) for changes in (overrides, overrides[2:])]
     for run in runs:
         run.folder.make()
         job.complete_run(run)

@@ -76,9 +76,7 @@ def test_the_file_is_one_of_the_library(tmp_path):
     assert saved.keys() == tensors.keys()
     assert all(saved[name].dtype == tensors[name].dtype and torch.equal(saved[name], tensors[name]) for name in saved)
     with safetensors.safe_open(path, "pt") as file:
-        assert {k: v for k, v in file.metadata().items() if k != "crc32"} == {
-            "header": '{"step": 4, "dropped": {"\\u00e9": 1}}'
-        }
+        assert file.metadata()["header"] == '{"step": 4, "dropped": {"\\u00e9": 1}}'
 
 
 @pytest.mark.parametrize("ask", [CheckpointWriter.check, CheckpointWriter.finish, CheckpointWriter.close])
@@ -91,28 +89,6 @@ def test_an_error_of_the_writer_is_raised_once(tmp_path, monkeypatch, ask):
     with pytest.raises(UserError, match="No space left on device"):
         ask(writer)
     writer.close()
-
-
-def test_a_resumed_run_has_the_bits_of_a_file_that_was_written_late(here, tmp_path, monkeypatch):
-    """Its tensors were handed over at step 2, and written when the weights had made a third step."""
-    third_step_made = threading.Event()
-    replace_write(monkeypatch, lambda step: step > 2 or third_step_made.wait(LONG_S))
-
-    def on_step(step: int, *_: object) -> None:
-        if step == 3:
-            third_step_made.set()
-
-    uninterrupted = small_training.train(
-        here, "fsc_clip", tmp_path / "a", on_step, "train.max_steps=4"
-    ).clip.state_dict()
-    assert saved_steps(tmp_path / "a") == [2, 4]
-    (tmp_path / "a" / "step_00000004.safetensors").unlink()
-    first: list[int] = []
-    resumed = small_training.train(
-        here, "fsc_clip", tmp_path / "a", lambda step, *_: first.append(step), "train.max_steps=4"
-    ).clip.state_dict()
-    assert first == [2, 3]
-    assert all(torch.equal(uninterrupted[name], resumed[name]) for name in uninterrupted)
 
 
 def test_an_error_of_the_writer_ends_the_run_at_the_next_step(here, tmp_path, monkeypatch):
@@ -131,11 +107,6 @@ def test_an_error_of_the_writer_ends_the_run_at_the_next_step(here, tmp_path, mo
     assert begun == [0, 1, 2]
 
 
-def stop_at(number: int) -> recorder.OnStep:
-    """A signal in the step behind `number` steps."""
-    return lambda step, *_: os.kill(os.getpid(), signal.SIGTERM) if step == number else None
-
-
 def test_a_signal_while_a_checkpoint_is_written_loses_nothing(here, tmp_path, monkeypatch):
     """That one and the one that the signal asks for are on disk when the block is left, however long it takes."""
     signalled, leaving, in_time = threading.Event(), threading.Event(), []
@@ -148,8 +119,8 @@ def test_a_signal_while_a_checkpoint_is_written_loses_nothing(here, tmp_path, mo
         finish(writer)
 
     def on_step(step: int, *_: object) -> None:
-        stop_at(2)(step)
         if step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
             signalled.set()
 
     monkeypatch.setattr(CheckpointWriter, "finish", finish_noticed)
@@ -167,17 +138,17 @@ def test_an_exception_leaves_what_was_handed_over_on_disk(here, tmp_path, monkey
     def on_step(step: int, *_: object) -> None:
         if step == 2:
             failing.set()
-            raise ValueError("a fault")
+        small_training.kill_at(2)(step)
 
-    with pytest.raises(ValueError, match="a fault"):
+    with pytest.raises(small_training.Killed):
         small_training.train(here, "finetune", tmp_path, on_step)
     assert saved_steps(tmp_path) == [2]
 
 
-@pytest.mark.parametrize(
-    ("every_min", "every_steps", "expected"),
-    [(10, 0, [3, 6, 9, 10]), (10, 2, [2, 4, 6, 8, 10]), (10, 5, [3, 5, 8, 10]), (0, 0, [10]), (0, 4, [4, 8, 10])],
-)
+DUE = [(10, 0, [3, 6, 9, 10]), (10, 2, [2, 4, 6, 8, 10]), (10, 5, [3, 5, 8, 10]), (0, 0, [10]), (0, 4, [4, 8, 10])]
+
+
+@pytest.mark.parametrize(("every_min", "every_steps", "expected"), DUE)
 def test_saves_by_time_and_by_steps(here, tmp_path, monkeypatch, every_min, every_steps, expected):
     """Steps of four minutes; whichever comes first, and the time runs from the last save."""
     clock, saved = [1000.0], []
@@ -198,9 +169,8 @@ def test_the_first_process_decides_when_it_is_time(here, tmp_path, monkeypatch, 
     """Another one says no of itself, however late its clock is, and saves where the first is due."""
     flags: list[tuple[bool, ...]] = []
     monkeypatch.setattr(recorder, "read_clock", iter(range(0, 10**6, 1000)).__next__)
-    monkeypatch.setattr(
-        distributed, "are_set_anywhere", lambda *values: flags.append(values) or [False, len(flags) == 2]
-    )
+    answers = iter([[False, False], [False, True], [False, False]])
+    monkeypatch.setattr(distributed, "are_set_anywhere", lambda *values: flags.append(values) or next(answers))
     original = recorder.Recorder.start
 
     def start(record: recorder.Recorder, *args) -> int:
@@ -208,8 +178,7 @@ def test_the_first_process_decides_when_it_is_time(here, tmp_path, monkeypatch, 
         return original(record, *args)
 
     monkeypatch.setattr(recorder.Recorder, "start", start)
-    small_training.train(
-        here, "finetune", tmp_path, recorder.do_nothing, "train.max_steps=3", "train.checkpoint_every_steps=0"
-    )
+    overrides = ("train.max_steps=3", "train.checkpoint_every_steps=0")
+    small_training.train(here, "finetune", tmp_path, recorder.do_nothing, *overrides)
     assert flags == [(False, is_first)] * 3
     assert saved_steps(tmp_path) == ([2, 3] if is_first else [])

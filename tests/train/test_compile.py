@@ -13,7 +13,8 @@ from compclip.train import recorder
 from tests import distributed_check, small_training
 from tests.distributed_check import difference, run
 
-OTHER_CASES = [("c2lip", 0), ("hard_positives", 0), ("fsc_clip", 2)]  # with concepts, with texts alone, in parts
+OTHERS = [("c2lip", 0), ("hard_positives", 0), ("fsc_clip", 2)]  # with concepts, with texts alone, in parts
+CASES = [("fsc_clip", 0), *(pytest.param(*case, marks=pytest.mark.long) for case in OTHERS)]
 BUILD = distributed_check.model
 
 
@@ -40,10 +41,7 @@ def build_compiled(bias: bool, dtype: torch.dtype = torch.float64) -> torch.nn.M
     return clip
 
 
-@pytest.mark.parametrize(
-    ("name", "micro"),
-    [("fsc_clip", 0), *(pytest.param(*case, marks=pytest.mark.long) for case in OTHER_CASES)],
-)
+@pytest.mark.parametrize(("name", "micro"), CASES)
 def test_terms_and_gradients_are_those_of_eager_towers(monkeypatch, compile_eagerly, name, micro):
     """To 1e-10 in float64, the batch whole and in parts."""
     case = (name, {}, 0)
@@ -68,29 +66,21 @@ def test_generated_code_gives_the_same():
     assert max(slope.abs().max() for slope in slopes[0]) > 1e-3
 
 
-def train(here, folder: str, on_step=recorder.do_nothing, *options: str) -> dict[str, torch.Tensor]:
+def train(here, folder: str, *options: str) -> dict[str, torch.Tensor]:
     overrides = ("train.max_steps=4", "train.checkpoint_every_steps=2", *options)
-    return small_training.train(here, "fsc_clip", here / folder, on_step, *overrides).clip.state_dict()
+    model = small_training.train(here, "fsc_clip", here / folder, recorder.do_nothing, *overrides)
+    return model.clip.state_dict()
 
 
-def test_a_run_is_resumed_and_its_names_stay(here, compile_eagerly):
+@pytest.mark.parametrize("recomputes", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_run_is_resumed_and_its_names_stay(here, compile_eagerly, recomputes):
     """Resumed from its first checkpoint; names, and weights but for rounding, are those of the eager run."""
-    eager, compiled = train(here, "eager"), train(here, "whole", recorder.do_nothing, "train.compile=true")
-    shutil.copytree(here / "whole", here / "killed")
-    (here / "killed" / "step_00000004.safetensors").unlink()
-    resumed = train(here, "killed", recorder.do_nothing, "train.compile=true")
-    assert list(eager) == list(compiled) == list(resumed) and compile_eagerly
+    options = ("train.max_steps=4", "train.compile=true", f"train.checkpoint_activations={recomputes}")
+    eager = train(here, "eager")
+    compiled = small_training.check_killed_run(here, "fsc_clip", here / "compiled", *options).clip.state_dict()
+    assert list(eager) == list(compiled) and compile_eagerly
     for name, value in eager.items():
         torch.testing.assert_close(compiled[name], value, rtol=1e-3, atol=1e-5)
-        torch.testing.assert_close(resumed[name], compiled[name], rtol=0, atol=0)
-
-
-@pytest.mark.long
-def test_activations_that_are_computed_again(here, compile_eagerly):
-    eager = train(here, "eager")
-    both = train(here, "both", recorder.do_nothing, "train.compile=true", "train.checkpoint_activations=true")
-    for name, value in eager.items():
-        torch.testing.assert_close(both[name], value, rtol=1e-3, atol=1e-5)
 
 
 def test_what_is_not_compiled_is_refused(here, monkeypatch):
@@ -107,5 +97,5 @@ def test_what_is_not_compiled_is_refused(here, monkeypatch):
 
     monkeypatch.setattr(towers, "COMPILER", fail)
     with pytest.raises(UserError, match="train.compile=true: torch cannot compile this backbone's blocks here"):
-        train(here, "failing", recorder.do_nothing, "train.compile=true")
+        train(here, "failing", "train.compile=true")
     torch._dynamo.reset()

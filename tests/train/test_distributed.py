@@ -21,16 +21,7 @@ from compclip.train import __main__ as train_command
 from compclip.train import distributed, process_group
 from tests import distributed_check, tiny_project
 from tests.conftest import ROOT
-from tests.distributed_check import (
-    BFLOAT16_CASES,
-    CASES,
-    FROZEN_CASES,
-    IN_EVERY_KIND,
-    NAMES,
-    difference,
-    run,
-    run_whole_batch,
-)
+from tests.distributed_check import BFLOAT16_CASES, CASES, FROZEN_CASES, IN_EVERY_KIND, NAMES, run, run_whole_batch
 from tests.forked_commands import ForkedPopen
 from tests.tiny_project import cell, environment, steps, trained, wait_for
 
@@ -51,16 +42,21 @@ def communicate(both: list[subprocess.Popen], timeout_s: float) -> list[tuple[st
         return list(readers.map(lambda process: process.communicate(timeout=timeout_s), both))
 
 
+def lines_of_two(module: str) -> list[list]:
+    """What each of two processes prints as JSON, line by line."""
+    both = two("-m", module, cwd=ROOT)
+    outputs = communicate(both, 240)
+    assert [process.returncode for process in both] == [0, 0], outputs
+    return [[json.loads(line) for line in output.splitlines()] for output, _ in outputs]
+
+
 @pytest.fixture(scope="module")
 def compared():
     """What each of two processes found, by case."""
     distributed_check.run_whole_bfloat16()
     for case in FROZEN_CASES:
         run_whole_batch(*case)
-    both = two("-m", "tests.distributed_check", cwd=ROOT)
-    outputs = communicate(both, 240)
-    assert [p.returncode for p in both] == [0, 0], outputs
-    return [[json.loads(line) for line in out.splitlines()] for out, _ in outputs]
+    return lines_of_two("tests.distributed_check")
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=NAMES)
@@ -70,9 +66,7 @@ def test_two_processes_equal_one(compared, case):
         mine = [f for f in process_rows if f["case"] == case]
         assert len(mine) == (5 if CASES[case][0] in IN_EVERY_KIND else 2)
         for f in mine:
-            assert f["terms"] < 1e-10
-            assert f["gradients"] < 1e-10
-            assert f["one_sided"] == []
+            assert f["terms"] < 1e-10 and f["gradients"] < 1e-10 and f["one_sided"] == []
             assert f["compared"] > 10 or f["frozen"]
 
 
@@ -129,16 +123,14 @@ def test_sums_that_start_in_the_backward_pass_have_the_bits_of_later_ones(compar
     for process_rows in compared:
         sums = [f for f in process_rows if f["case"] == "sums"]
         assert len(sums) == 2 * 2 * 2
-        for f in sums:
-            assert f["equal"]
-            assert f["started_in_backward"] >= 2
+        assert all(f["equal"] and f["started_in_backward"] >= 2 for f in sums)
 
 
 def test_the_comparison_can_fail():
     """Another batch has other gradients: the differences above are not zero by construction."""
     a, b = (run(CASES[0], rows, frozenset()) for rows in ((0, 3), (3, 6)))
-    assert difference(a, b)["gradients"] > 1e-3
-    assert difference(a, b)["relative_gradients"] > 0.1
+    differences = distributed_check.difference(a, b)
+    assert differences["gradients"] > 1e-3 and differences["relative_gradients"] > 0.1
 
 
 @pytest.fixture(scope="module")
@@ -147,26 +139,12 @@ def project(project, tmp_path_factory):
     return tiny_project.other(project, tmp_path_factory.mktemp("distributed") / "project", 24)
 
 
-@pytest.fixture(scope="module")
-def one(project, tmp_path_factory):
-    """The project with a cell trained by one process."""
-    root = shutil.copytree(project, tmp_path_factory.mktemp("one") / "project")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert train_command.main(["--cell", cell("fsc_clip")]) == 0
-    return root
+def test_a_cell_on_two_processes(here, tmp_path, monkeypatch):
+    """The command itself, stopped by a signal to the second process, and started again: one log, as of one process.
 
-
-def close(rows: list[dict], reference_rows: list[dict]) -> None:
-    """Two logs of runs that differ in rounding alone."""
-    assert len(rows) == len(reference_rows)
-    for row, other in zip(rows, reference_rows, strict=True):
-        assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
-
-
-def test_a_cell_on_two_processes(here, one):
-    """The command itself, stopped by a signal to the second process, and started again: one log, as of one process."""
-    name = cell("fsc_clip")
+    Both differ in rounding alone.
+    """
+    name, alone = cell("fsc_clip"), shutil.copytree(here, tmp_path / "alone")
     both = two("-m", "compclip.train", "--cell", name, cwd=here)
     wait_for(lambda: any(len(steps(p)) >= 4 for p in here.glob("store/*/metrics.jsonl")) or both[0].poll() is not None)
     both[1].send_signal(signal.SIGTERM)
@@ -179,7 +157,11 @@ def test_a_cell_on_two_processes(here, one):
     facts = json.loads((work / "environment.json").read_text())
     assert facts["processes"] == 2
     assert facts["device_seconds"] > 2 * facts["seconds"]  # both devices, and the life before the signal
-    close(steps(trained(here, name) / "metrics.jsonl"), steps(trained(one, name) / "metrics.jsonl"))
+    monkeypatch.chdir(alone)
+    assert train_command.main(["--cell", name]) == 0
+    logs = [steps(trained(root, name) / "metrics.jsonl") for root in (here, alone)]
+    for row, other in zip(*logs, strict=True):
+        assert row == pytest.approx(other, rel=2e-3, abs=1e-5)
 
 
 def test_a_batch_that_cannot_be_shared(here, monkeypatch):
@@ -204,16 +186,6 @@ def test_worker_processes_change_no_bit(here, tmp_path, monkeypatch):
     weights = [trained(root, name) / "checkpoint" / "open_clip_model.safetensors" for root in (here, Path("."))]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert counted(here) == counted(Path(".")) != {}
-
-
-def test_gradient_caching_in_a_cell(here, one):
-    """`train.micro_batch` is another run, with the same losses but for rounding; the log has its shares."""
-    name = cell("fsc_clip")
-    assert train_command.main(["--cell", name, "train.micro_batch=3"]) == 0
-    cached = tiny_project.at(name, "train.micro_batch=3").folder.final.path / "metrics.jsonl"
-    close(steps(cached), steps(trained(one, name) / "metrics.jsonl"))
-    for line in cached.read_text().splitlines():
-        assert 0 <= json.loads(line)["data_wait"] < 1
 
 
 @pytest.mark.parametrize(("variables", "expected"), [
@@ -263,17 +235,6 @@ def test_what_the_host_decides_by_travels_by_the_host():
 
     No thread of the host's group is left for the end of Python, where one that holds a tensor aborts the process.
     """
-    both = two("-m", "tests.host_group_check", cwd=ROOT)
-    outputs = communicate(both, 120)
-    assert [process.returncode for process in both] == [0, 0], outputs
     expected = {"flags": [True, False, True], "first": "of 0", "objects": [{"rank": 0}, {"rank": 1}],
                 "numbers": [[0, 1], [7, 7]]}  # fmt: skip
-    lines = [[json.loads(line) for line in output.splitlines()] for output, _ in outputs]
-    assert lines == [[expected, []]] * 2
-
-
-def test_gradients_are_summed_in_messages_of_bounded_size(monkeypatch):
-    """In turn, as many as fit, and what is larger alone."""
-    tensors = [torch.zeros(size) for size in (3, 4, 20, 1, 1, 1)]
-    buckets = distributed._split_into_buckets(tensors, 8)
-    assert [[t.numel() for t in bucket] for bucket in buckets] == [[3, 4], [20], [1, 1, 1]]
+    assert lines_of_two("tests.host_group_check") == [[expected, []]] * 2

@@ -1,4 +1,4 @@
-"""Heads, teachers and memory: in the loss, in the checkpoint, over processes and over parts of a batch.
+"""Heads, teachers and memory: in the loss and in the checkpoint; test_distributed.py has them in parts of a batch.
 
 B images, D dim.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -61,9 +60,9 @@ def build_state(decay: float = 0.5) -> tuple[nn.Module, Extras, torch.optim.Adam
     return clip, beside, optimiser.adamw(clip, Train(lr=0.01), beside.parameters())
 
 
-def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[str, float]]:
+def steps(clip, beside: Extras, adamw, count: int) -> list[dict[str, float]]:
     """Some optimiser steps on one batch; the terms of each."""
-    step, step_terms = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, beside), []
+    step, step_terms = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, 0, beside), []
     for _ in range(count):
         adamw.zero_grad(set_to_none=True)
         terms = step.compute_gradients(distributed_check.batch(Views()), Views(), loss)
@@ -73,17 +72,12 @@ def steps(clip, beside: Extras, adamw, count: int, micro: int = 0) -> list[dict[
     return step_terms
 
 
-def test_the_first_step_sees_a_teacher_that_is_the_model():
-    first, second = steps(*build_state(), 2)
-    assert first["teacher"] < 1e-25 < second["teacher"]  # attention rounds otherwise without a graph
-
-
 def test_a_moving_teacher_by_hand():
-    """θ_t = d θ_t + (1 − d) θ after a step, and 1 stays where it was."""
+    """θ_t = d θ_t + (1 − d) θ after a step, and 1 stays where it was; at first it is the model."""
     for decay in (0.25, 1.0):
         clip, beside, adamw = build_state(decay)
         before = copy.deepcopy(clip).state_dict()
-        steps(clip, beside, adamw, 1)
+        assert steps(clip, beside, adamw, 1)[0]["teacher"] < 1e-25  # attention rounds otherwise without a graph
         for name, value in beside.teacher.state_dict().items():
             if value.is_floating_point():
                 expected = decay * before[name] + (1 - decay) * clip.state_dict()[name]
@@ -129,14 +123,6 @@ def test_a_checkpoint_of_other_parts_is_refused(tmp_path, capsys):
     assert "of another model" in capsys.readouterr().err
 
 
-def test_parts_of_a_batch_give_the_terms_and_slopes_of_the_whole():
-    plain, cached = build_state(), build_state()
-    for one, other in zip(steps(*plain, 2), steps(*cached, 2, micro=2), strict=True):
-        assert one == pytest.approx(other, rel=1e-10)
-    for p, q in zip(plain[1].heads.parameters(), cached[1].heads.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
-
-
 def test_heads_are_the_same_for_a_seed_and_leave_torchs_generator_alone():
     torch.manual_seed(7)
     before = torch.get_rng_state()
@@ -175,20 +161,8 @@ OPTIONS = {
 }  # small heads; what asks for files that are not here
 
 
-def bits(model) -> dict[str, torch.Tensor]:
-    """The tensors of a model, and of the head that stays with it."""
-    head_state = model.head.state_dict() if model.head else {}
-    return model.clip.state_dict() | {f"head.{name}": tensor for name, tensor in head_state.items()}
-
-
 @pytest.mark.parametrize("name", keeping())
 def test_a_run_killed_in_its_third_step_ends_with_the_bits_of_one_that_was_not(project, name, tmp_path, monkeypatch):
     """The last two checkpoints are kept: the run goes on from the second, without what only memory held."""
     monkeypatch.chdir(project)
-    uninterrupted = bits(small_training.train(project, name, tmp_path / "a"))
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    for path in sorted((tmp_path / "b").glob("step_*"))[1:]:
-        path.unlink()
-    again = bits(small_training.train(project, name, tmp_path / "b"))
-    assert [p.name for p in sorted((tmp_path / "b").glob("step_*"))][-1] == "step_00000004.safetensors"
-    assert all(torch.equal(uninterrupted[k], again[k]) for k in uninterrupted)
+    small_training.check_killed_run(project, name, tmp_path)

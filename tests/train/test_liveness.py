@@ -2,6 +2,8 @@
 
 import contextlib
 import signal
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 import torch.distributed as dist
@@ -11,41 +13,40 @@ from tests.conftest import ROOT
 from tests.train.test_distributed import two
 
 
-@pytest.mark.parametrize("lost, number, work", [(0, signal.SIGSTOP, "collective"), (1, signal.SIGKILL, "alone")])
-def test_the_others_end(lost, number, work):
-    """A machine that stands still leaves its connections open: a collective waits for it, and so does the store."""
+@contextlib.contextmanager
+def connected() -> Iterator[list[subprocess.Popen]]:
+    """Two processes that have found each other, and wait for what to do."""
     both = two("-m", "tests.lost_process", cwd=ROOT)
-    assert [process.stdout.readline() for process in both] == ["connected\n"] * 2
-    both[lost].send_signal(number)
-    survivor = both[1 - lost]
     try:
-        outputs = survivor.communicate(work, timeout=60)[1]
+        assert [process.stdout.readline() for process in both] == ["connected\n"] * 2
+        yield both
     finally:
         for process in both:
             process.kill()
-    assert survivor.returncode == process_group.EXIT_LOST, outputs
-    assert (
-        f"process {lost} of this run gave no sign of life" in outputs and "goes on from the last checkpoint" in outputs
-    )
+
+
+@pytest.mark.parametrize("lost, number, work", [(0, signal.SIGSTOP, "collective"), (1, signal.SIGKILL, "alone")])
+def test_the_others_end(lost, number, work):
+    """A machine that stands still leaves its connections open: a collective waits for it, and so does the store."""
+    with connected() as both:
+        both[lost].send_signal(number)
+        survivor = both[1 - lost]
+        errors = survivor.communicate(work, timeout=60)[1]
+    assert survivor.returncode == process_group.EXIT_LOST, errors
+    assert f"process {lost} of this run gave no sign of life" in errors and "goes on from the last checkpoint" in errors
 
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_process_that_fails_says_why_to_all(failing):
     """Its line has its rank, and the other one, which waits for it, leaves with the same reason."""
-    both = two("-m", "tests.lost_process", cwd=ROOT)
-    assert [process.stdout.readline() for process in both] == ["connected\n"] * 2
-    both[1 - failing].stdin.write("collective\n")
-    both[1 - failing].stdin.flush()
-    outputs = [None, None]
-    try:
-        outputs[failing] = both[failing].communicate("failing\n", timeout=60)[1]
-        outputs[1 - failing] = both[1 - failing].communicate(timeout=60)[1]
-    finally:
-        for process in both:
-            process.kill()
-    assert f"error: process {failing} of 2: train.lr=1: too high; lower it" in outputs[failing]
-    assert f"process {failing} of this run failed: train.lr=1: too high; lower it; leaving" in outputs[1 - failing]
-    assert [both[failing].returncode, both[1 - failing].returncode] == [2, process_group.EXIT_LOST]
+    with connected() as both:
+        failed, waiting = both[failing], both[1 - failing]
+        waiting.stdin.write("collective\n")
+        waiting.stdin.flush()
+        errors = failed.communicate("failing\n", timeout=60)[1], waiting.communicate(timeout=60)[1]
+    assert f"error: process {failing} of 2: train.lr=1: too high; lower it" in errors[0]
+    assert f"process {failing} of this run failed: train.lr=1: too high; lower it; leaving" in errors[1]
+    assert [failed.returncode, waiting.returncode] == [2, process_group.EXIT_LOST]
 
 
 def pair() -> tuple[process_group.LivenessWatch, process_group.LivenessWatch]:
@@ -64,18 +65,13 @@ def beats(watch: process_group.LivenessWatch, count: int) -> list[int]:
 
 
 def test_a_silent_process_is_lost_after_some_beats():
-    """Behind its last sign of life, and not before."""
+    """Behind its last sign of life, and not before; not one that came to its end."""
     first, second = pair()
     second.exchange_beats()
     assert beats(first, process_group.PATIENCE_BEATS) == []
     assert beats(first, 1) == [1]
     second.exchange_beats()
     assert beats(first, 1) == []
-
-
-def test_one_that_came_to_its_end_is_not():
-    first, second = pair()
-    second.exchange_beats()
     second.announce_end()
     assert beats(first, 3 * process_group.PATIENCE_BEATS) == []
 

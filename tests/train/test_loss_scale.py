@@ -4,6 +4,7 @@ import contextlib
 import functools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -51,7 +52,7 @@ def test_factor_and_weights_are_those_of_torch_s_scaler(monkeypatch):
     for slopes in SLOPES:
         adamw.zero_grad()
         scale_extras.scale_loss(slope_loss(ours, slopes)).backward()
-        norm = fine_tuning.update(SimpleModel(ours), adamw, cfg.lr, cfg, scale_extras)
+        norm = fine_tuning.update(SimpleNamespace(clip=ours), adamw, cfg.lr, cfg, scale_extras)
         their_adamw.zero_grad()
         scaler.scale(slope_loss(theirs, slopes)).backward()
         scaler.unscale_(their_adamw)
@@ -67,13 +68,6 @@ def test_factor_and_weights_are_those_of_torch_s_scaler(monkeypatch):
     assert scale_extras.loss_scale.skipped_steps.item() == skipped == 3
     assert factors == [2.0**n for n in (16, 15, 15, 15, 14, 14, 14, 15, 15, 14, 14)]
     assert adamw.state[ours.weight]["step"].item() == 8  # a step that is left out is not counted
-
-
-class SimpleModel:
-    """What `fine_tuning.update` asks of a model."""
-
-    def __init__(self, clip: nn.Module) -> None:
-        self.clip = clip
 
 
 def test_the_factor_stays_a_float32():
@@ -103,9 +97,8 @@ def test_every_gradient_has_the_factor(micro):
         method_extras = replace(distributed_check.kept_beside(method, cfg, clip), loss_scale=scale)
         computer = accumulate.GradientComputer(clip, frozenset(), contextlib.nullcontext, micro, method_extras)
         computer.compute_gradients(batch, views, functools.partial(method.loss, cfg=cfg, step=Step(0, 1)))
-        gradients.append(
-            {n: p.grad for n, p in [*clip.named_parameters(), *method_extras.parameters()] if p.grad is not None}
-        )
+        named = [*clip.named_parameters(), *method_extras.parameters()]
+        gradients.append({name: p.grad for name, p in named if p.grad is not None})
     plain, scaled = gradients
     assert plain.keys() == scaled.keys() and any(name.startswith("heads.") for name in plain)
     for name, gradient in plain.items():

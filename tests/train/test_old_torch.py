@@ -19,9 +19,8 @@ def test_a_step_has_its_memory_and_its_arithmetic(monkeypatch, capsys):
     monkeypatch.setattr(fake_device, "NAME", "cpu")
     fake_device.register_device.cache_clear()
     method = load_method("finetune")
-    run = SimpleNamespace(
-        cell=Cell("finetune", "b", "d", 0), method=method.Config(), train=Train(batch_size=256), backbone=Backbone()
-    )
+    cell, train = Cell("finetune", "b", "d", 0), Train(batch_size=256)
+    run = SimpleNamespace(cell=cell, method=method.Config(), train=train, backbone=Backbone())
     step = simulated_step.simulate_step(run, method, SHAPE)
     fake_device.register_device.cache_clear()
     assert "costs are those of a CPU's kernels" in capsys.readouterr().err
@@ -29,8 +28,7 @@ def test_a_step_has_its_memory_and_its_arithmetic(monkeypatch, capsys):
     image = 3 * 8 * 8 * 64 + 64 + 17 * 64 + 2 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64 + 64 * 32
     activations = 4 * 256 * 2 * 17 * (17 * 64 + 16 * 32)
     assert 12 * (text + image) + activations < step.peak_bytes < 16 * (text + image) + 3 * activations
-    blocks = (
-        2 * 256 * 2 * 12 * (17 * 64**2 + 16 * 32**2)
-    )  # 12 products of a width's square a position, 2 blocks a tower
+    # of 2 blocks a tower, at each position: 12 products of a width's square
+    blocks = 2 * 256 * 2 * 12 * (17 * 64**2 + 16 * 32**2)
     patches = 2 * 256 * 16 * 3 * 8 * 8 * 64
     assert 0.95 < step.flops / (3 * blocks + 2 * patches) < 1.1

@@ -13,6 +13,7 @@ from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
 from compclip.train import extras, optimiser, recorder
 from tests import distributed_check, small_training, tiny_project
+from tests.small_training import Killed, bits, kill_at
 
 STEPS = 6
 CYCLES = "agents: 2, first_agent_step: 2, cycle_steps: 2, still_steps: 1, rising_steps: 2"
@@ -32,16 +33,12 @@ def test_the_steps_of_the_released_configuration():
     assert {il_clip.phase(il_clip.Config(agents=0), step) for step in (0, 12000, 90000)} == {PLAIN}
 
 
-def build_model(frozen: frozenset[str] = frozenset()) -> tuple[nn.Module, extras.Extras]:
-    """A tiny model with a codebook, away from where it starts, and gradients of one everywhere."""
+def build_model() -> tuple[nn.Module, extras.Extras]:
+    """A tiny model with a codebook."""
     clip = distributed_check.model(bias=False)
-    cfg = il_clip.Config(codes=8, code_width=4)
     model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
-    extra_parts = extras.create_extras(load_method("il_clip"), cfg, model, 0)
-    distributed_check.freeze(clip, frozen)
-    for parameter in [*clip.parameters(), *(p for _, p in extra_parts.parameters())]:
-        parameter.grad = torch.ones_like(parameter)
-    return clip, extra_parts
+    cfg = il_clip.Config(codes=8, code_width=4)
+    return clip, extras.create_extras(load_method("il_clip"), cfg, model, 0)
 
 
 def snapshot(clip: nn.Module, extra_parts: extras.Extras) -> dict[str, torch.Tensor]:
@@ -93,15 +90,6 @@ def test_a_first_agent_is_the_one_that_the_run_began_with():
     assert stays == {n for n in before if n.startswith(("visual.", "logit_", "heads.code", "heads.image_query"))}
 
 
-def test_what_stands_still_has_no_gradient():
-    clip, extra_parts = build_model()
-    keeper, phase = optimiser.PhaseKeeper(clip, extra_parts, []), Phase(frozen=("heads.code",))
-    keeper.hold_still(PLAIN)
-    assert all(p.grad is not None for _, p in extra_parts.parameters())
-    keeper.hold_still(phase)
-    assert {name for name, p in extra_parts.parameters() if p.grad is None} == {"heads.code"}
-
-
 # --- whole runs ---------------------------------------------------------------------------------------------------
 
 
@@ -118,29 +106,14 @@ def project(project, tmp_path_factory) -> Iterator:
         yield root
 
 
-class Killed(Exception):
-    """Where a run is killed."""
-
-
-def bits(model) -> dict[str, torch.Tensor]:
-    return model.clip.state_dict() | {f"head.{name}": tensor for name, tensor in model.head.state_dict().items()}
-
-
 @pytest.mark.parametrize(("name", "kills"), [("il_clip", (2, 3)), ("il_clip.pretrained", (3, 4))])
 def test_a_run_killed_in_a_phase_or_between_two_ends_with_the_bits_of_one_that_was_not(project, name, kills, tmp_path):
     """At a border (new agents before steps 2 and 4), and between both, behind the step in which codes stand still."""
-    uninterrupted = bits(small_training.train(project, name, tmp_path / "whole"))
-
+    uninterrupted = small_training.train(project, name, tmp_path / "whole")
     for done in kills:
-
-        def kill(step: int, _steps: int, _model: object, done: int = done) -> None:
-            if step == done:
-                raise Killed
-
         with pytest.raises(Killed):
-            small_training.train(project, name, tmp_path / str(done), kill)
-        again = bits(small_training.train(project, name, tmp_path / str(done)))
-        assert all(torch.equal(tensor, again[key]) for key, tensor in uninterrupted.items()), done
+            small_training.train(project, name, tmp_path / str(done), kill_at(done))
+        small_training.assert_same_bits(small_training.train(project, name, tmp_path / str(done)), uninterrupted)
 
 
 def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):
@@ -158,33 +131,26 @@ def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):
     assert far[2] < far[1] and far[4] < far[3]  # one step from the first agent, less than two
 
 
-def test_a_run_that_ends_before_its_phases_says_so(capsys):
-    """Not one with a phase in its last step, one whose new agents are left out, or a method without phases."""
-    late = {"first_agent_step": 5, "cycle_steps": 2, "still_steps": 1}
-    for cfg, steps, says in [(late, 5, True), (late, 6, False), (late | {"agents": 0}, 5, False)]:
-        run = SimpleNamespace(
-            method_name="il_clip", method=il_clip.Config(**cfg), cell=SimpleNamespace(method="il_clip.late")
-        )
-        recorder.warn_of_phases(run, steps, 3)
-        assert ("methods.il_clip.late: in none of the 5 steps" in capsys.readouterr().err) == says
-    plain = SimpleNamespace(method_name="negclip", method=load_method("negclip").Config())
-    recorder.warn_of_phases(plain, 5, 3)
-    assert not capsys.readouterr().err
+LATE = {"first_agent_step": 5, "cycle_steps": 2, "still_steps": 1}
+STAGE = "1,000 steps end before the stage with negatives/sub_graphs.draw"
 
 
-def test_a_run_that_ends_in_the_first_stage_of_a_curriculum_says_so(capsys):
-    """MosaiCLIP's second one is of other rules; not a run that comes to it, one without it, or methods that take turns."""
-    for name, options, steps, says in [
-        ("mosaiclip", {}, 1000, True),
-        ("mosaiclip", {}, 1001, False),
-        ("mosaiclip", {"single_steps": 0}, 5, False),
-        ("clic", {}, 1, False),
-        ("clic", {}, 2, False),
-        ("negclip", {}, 1, False),
-    ]:
-        cell = SimpleNamespace(method=f"{name}.short")
-        run = SimpleNamespace(method_name=name, method=load_method(name).Config(**options), cell=cell)
-        recorder.warn_of_stages(run, steps, 3)
-        error = capsys.readouterr().err
-        assert ("mosaiclip.short: 1,000 steps end before the stage with negatives/sub_graphs.draw" in error) == says
-        assert says or not error
+@pytest.mark.parametrize(
+    ("warn", "name", "options", "steps", "says"),
+    [
+        ("warn_of_phases", "il_clip", LATE, 5, "in none of the 5 steps"),
+        ("warn_of_phases", "il_clip", LATE, 6, ""),
+        ("warn_of_phases", "il_clip", LATE | {"agents": 0}, 5, ""),  # new agents are left out
+        ("warn_of_phases", "negclip", {}, 5, ""),
+        ("warn_of_stages", "mosaiclip", {}, 1000, STAGE),  # MosaiCLIP's second stage is of other rules
+        ("warn_of_stages", "mosaiclip", {}, 1001, ""),
+        ("warn_of_stages", "mosaiclip", {"single_steps": 0}, 5, ""),
+        ("warn_of_stages", "clic", {}, 1, ""),  # composites and single pictures take turns
+        ("warn_of_stages", "clic", {}, 2, ""),
+    ],
+)
+def test_a_run_that_ends_before_a_phase_or_a_stage_says_so(capsys, warn, name, options, steps, says):
+    cell, cfg = SimpleNamespace(method=f"{name}.short"), load_method(name).Config(**options)
+    getattr(recorder, warn)(SimpleNamespace(method_name=name, method=cfg, cell=cell), steps, 3)
+    error = capsys.readouterr().err
+    assert f"methods.{name}.short: {says}" in error if says else not error

@@ -3,9 +3,7 @@
 B texts, L positions, D dim.
 """
 
-import json
 import math
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,17 +11,16 @@ import torch
 from safetensors.torch import load_file
 
 from compclip.base.errors import UserError
-from compclip.base.files import write_json
 from compclip.interface.views import Target, Widths
 from compclip.model import backbone, clip_model, towers
 from compclip.model import t5 as t5_of
 from compclip.model.clip_model import WEIGHTS
 from compclip.train import __main__ as train_command
-from compclip.train import checkpoint, decoders, extras, loader
+from compclip.train import decoders, extras, loader
 from compclip.train.batch import View
 from compclip.train.recorder import do_nothing
 from tests import small_training, tiny_project
-from tests.model.test_towers import TEXTS, TINY
+from tests.model.test_towers import TEXTS, make_model
 from tests.tiny_project import at, cell
 
 
@@ -36,24 +33,24 @@ def project(project, tmp_path_factory) -> Path:
 @pytest.fixture
 def model(tmp_path):
     """A tiny model with random weights."""
-    write_json(tmp_path / "tiny.json", TINY)
-    return backbone.create(str(tmp_path / "tiny.json"), seed=3)
+    return make_model(tmp_path)
+
+
+EVERY_STEP = ("train.checkpoint_every_steps=1", "train.log_every_steps=1")
 
 
 def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeypatch):
     """Products' weights fit in bfloat16, norms and embeddings do not; in checkpoints too; training moved some of them."""
     monkeypatch.chdir(project)
-    trained_model = small_training.train(
-        project, "fsc_clip", tmp_path / "run", do_nothing, "train.precision=bf16_weights"
-    )
+    overrides = ("train.precision=bf16_weights",)
+    trained_model = small_training.train(project, "fsc_clip", tmp_path / "run", do_nothing, *overrides)
     start = backbone.load(project / "models" / "tiny").clip.state_dict()
     moved, wide = 0, ("embedding", ".ln_", "ln_final", "logit_scale")
     for name, value in trained_model.clip.state_dict().items():
         assert value.dtype != torch.bfloat16
-        assert any(fragment in name for fragment in wide) or torch.equal(
-            value, value.to(torch.bfloat16).to(value.dtype)
-        ), name
-        moved += int(not torch.equal(value, start[name].to(torch.bfloat16).to(value.dtype)))
+        rounded, start_rounded = (one.to(torch.bfloat16).to(value.dtype) for one in (value, start[name]))
+        assert any(fragment in name for fragment in wide) or torch.equal(value, rounded), name
+        moved += int(not torch.equal(value, start_rounded))
     assert moved > 10
     (last,) = sorted((tmp_path / "run").glob("step_*"))[-1:]
     dtypes = {k: v.dtype for k, v in load_file(last).items() if k.startswith("exp_avg.")}
@@ -62,43 +59,26 @@ def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeyp
     assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
 
 
-def assert_killed_run_has_the_same_bits(project: Path, folder: Path, method: str, precision: str) -> None:
-    """Train in `folder`/a, and in `folder`/b once more from the checkpoint before the last, as if killed in its step."""
-    options = (do_nothing, f"train.precision={precision}", "train.checkpoint_every_steps=1", "train.log_every_steps=1")
-    uninterrupted = small_training.train(project, method, folder / "a", *options).clip.state_dict()
-    shutil.copytree(folder / "a", folder / "b")
-    (folder / "b" / "step_00000004.safetensors").unlink()
-    again = small_training.train(project, method, folder / "b", *options).clip.state_dict()
-    for name, value in uninterrupted.items():
-        assert value.dtype == torch.float32 or not value.is_floating_point()
-        assert torch.equal(value, again[name]), name
-
-
 def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
-    assert_killed_run_has_the_same_bits(project, tmp_path, "finetune", "bf16_weights")
-    assert checkpoint.KEEP == 2
-
-
-def read_log(folder: Path) -> list[dict]:
-    """The lines of metrics.jsonl."""
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    overrides = ("train.precision=bf16_weights", *EVERY_STEP)
+    trained_model = small_training.check_killed_run(project, "finetune", tmp_path, *overrides)
+    assert {value.dtype for value in trained_model.clip.parameters()} == {torch.float32}
 
 
 def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
     """It begins with a factor that overflows, is killed after some steps were left out, and logs the same numbers."""
     monkeypatch.chdir(project)
     monkeypatch.setattr(extras, "START", 2.0**35)
-    assert_killed_run_has_the_same_bits(project, tmp_path, "fsc_clip", "fp16")
-    rows, resumed = read_log(tmp_path / "a"), read_log(tmp_path / "b")
-    logged_keys = ("loss", "grad_norm", "loss_scale", "skipped_steps")
-    assert [[row[key] for key in logged_keys] for row in rows] == [[row[key] for key in logged_keys] for row in resumed]
+    small_training.check_killed_run(project, "fsc_clip", tmp_path, "train.precision=fp16", *EVERY_STEP)
+    rows, resumed = (tiny_project.steps(tmp_path / folder / "metrics.jsonl") for folder in "ab")
+    for key in ("loss", "grad_norm", "loss_scale", "skipped_steps"):
+        assert [row[key] for row in rows] == [row[key] for row in resumed], key
     skipped = [row["skipped_steps"] for row in rows]
     assert skipped[0] == 1 and skipped == sorted(skipped)
     assert [row["loss_scale"] for row in rows] == [2.0 ** (35 - count) for count in skipped]
-    assert [math.isinf(row["grad_norm"]) for row in rows] == [
-        a > b for a, b in zip(skipped, [0, *skipped], strict=False)
-    ]
+    was_skipped = [a > b for a, b in zip(skipped, [0, *skipped], strict=False)]
+    assert [math.isinf(row["grad_norm"]) for row in rows] == was_skipped
 
 
 def test_float16_is_near_float32_and_says_nothing_elsewhere(project, tmp_path, monkeypatch):
@@ -109,7 +89,7 @@ def test_float16_is_near_float32_and_says_nothing_elsewhere(project, tmp_path, m
     for precision in ("fp16", "float32"):
         overrides = (f"train.precision={precision}", "train.log_every_steps=1")
         small_training.train(project, "fsc_clip", tmp_path / precision, do_nothing, *overrides)
-        logs[precision] = read_log(tmp_path / precision)
+        logs[precision] = tiny_project.steps(tmp_path / precision / "metrics.jsonl")
     for name in ("loss", "grad_norm"):
         half, full = ([row[name] for row in logs[precision]] for precision in ("fp16", "float32"))
         assert half == pytest.approx(full, rel=0.02) and half != full, name
@@ -173,10 +153,10 @@ def test_the_likelihood_is_the_mean_over_tokens_not_over_texts():
     head = decoders.SmallDecoder(WIDTHS).double()
     text, target = torch.randn(2, 8).double(), torch.tensor([[1, 5, 7, 9], [1, 6, -1, -1]])
     logits, _ = head(text, target)
-    token_log_probs = [logits[0, i].log_softmax(0)[t] for i, t in ((0, 5), (1, 7), (2, 9))] + [
-        logits[1, 0].log_softmax(0)[6]
-    ]
-    torch.testing.assert_close(decoders.log_likelihood(head, text, target), sum(token_log_probs) / 4)
+    places = ((0, 0, 5), (0, 1, 7), (0, 2, 9), (1, 0, 6))  # text, position, token behind it
+    expected = sum(logits[row, i].log_softmax(0)[token] for row, i, token in places) / 4
+    torch.testing.assert_close(decoders.log_likelihood(head, text, target), expected)
+    assert decoders.log_likelihood(head, text, torch.full((2, 4), -1)).item() == 0
 
 
 def test_a_decoder_looks_only_back():
@@ -187,12 +167,6 @@ def test_a_decoder_looks_only_back():
     one, other = head(text, target)[0], head(text, torch.tensor([[1, 5, 8, 9]]))[0]
     assert torch.equal(one[:, :2], other[:, :2]) and not torch.equal(one[:, 2], other[:, 2])
     assert not torch.allclose(head(text + 1, target)[0], one)
-
-
-def test_no_target_is_0():
-    head = decoders.SmallDecoder(WIDTHS)
-    likelihood = decoders.log_likelihood(head, torch.randn(2, 8), torch.full((2, 4), -1))
-    assert likelihood.item() == 0
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ import torchvision
 from PIL import Image
 from torch.nn import functional as F
 
-from compclip.base.files import write_json
 from compclip.interface.method import load_method
 from compclip.interface.views import Regions, Views
 from compclip.model import backbone, towers
 from compclip.train import accumulate, encode, extras, picture_views
 from tests import distributed_check, tiny_project
+from tests.model.test_towers import make_model
 from tests.reference import dot
 
 S, D = 5, 3
@@ -43,11 +43,6 @@ def test_pooling_equals_torchvision():
     grid_BDHW = patches().reshape(2, S, S, D).permute(0, 3, 1, 2)
     theirs = torchvision.ops.roi_align(grid_BDHW, list(boxes() * S), (1, 1), 1.0, -1, True)[..., 0, 0]
     torch.testing.assert_close(pooled.flatten(0, 1), theirs, rtol=0, atol=1e-12)
-
-
-def test_a_box_of_one_patch_is_that_patch():
-    one = torch.tensor([[[2 / S, 1 / S, 3 / S, 2 / S]]], dtype=torch.float64)
-    torch.testing.assert_close(encode.pool_regions(patches(1), one)[0, 0], patches(1)[0, S + 2])
 
 
 # --- patches that see only themselves ------------------------------------------------------------------------------
@@ -164,11 +159,10 @@ def test_a_frozen_image_tower_is_encoded_once(name):
 @pytest.mark.parametrize("name", ["fineclip", "fg_clip"])
 def test_whole_pictures_are_scored_as_they_are_trained_on(name, tmp_path):
     """A wide picture, of which a square from the middle lacks two thirds: here, and of the finished model's folder."""
-    write_json(tmp_path / "tiny.json", tiny_project.TINY)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 180, 3), dtype=np.uint8))
     squashed = np.asarray(picture_views.resize_by_pillow(picture, (64, 64)))
     method = load_method(name)
-    model = backbone.create(str(tmp_path / "tiny.json"))
+    model = make_model(tmp_path, tiny_project.TINY)
     extras.prepare_model(method, method.Config(), model, 0)
     model.save(tmp_path / "saved")
     for scored in (model, backbone.load(tmp_path / "saved")):

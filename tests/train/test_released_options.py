@@ -14,7 +14,7 @@ from compclip.config.sections import Train
 from compclip.model import backbone, towers
 from compclip.train import optimiser
 from tests.conftest import ROOT
-from tests.model.test_towers import TEXTS, TINY
+from tests.model.test_towers import TEXTS, TINY, make_model
 
 GRIDS = ROOT / "experiments" / "grids"
 
@@ -22,9 +22,7 @@ GRIDS = ROOT / "experiments" / "grids"
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory) -> torch.nn.Module:
     """A tiny model of open_clip's own towers."""
-    path = tmp_path_factory.mktemp("released_options") / "released_options.json"
-    write_json(path, TINY)
-    return backbone.create(str(path), seed=4).clip
+    return make_model(tmp_path_factory.mktemp("released_options")).clip
 
 
 def written_out_rates(schedule: str, steps: int, warmup: int, lr: float) -> list[float]:
@@ -63,21 +61,12 @@ def test_rates_of_the_codebooks_grids_are_their_program_s(cell):
         assert optimiser.learning_rate(step - 1, cfg.max_steps, cfg) == pytest.approx(theirs, rel=0, abs=2e-5 * peak)
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw"])
-def test_decay_is_in_the_gradients_of_adam_and_beside_those_of_adamw(name):
-    """Five steps on numbers of float64 against Kingma and Ba's and Loshchilov and Hutter's lines, one by one."""
-    cfg = Train(optimiser=name, lr=0.1, weight_decay=0.3, eps=1e-8, decayed="all")
-    module = torch.nn.Linear(1, 3, bias=False).double()
-    x, m, v = module.weight.detach().numpy().copy(), 0.0, 0.0
-    adamw, slopes = optimiser.adamw(module, cfg), np.random.default_rng(0).normal(size=(5, 3, 1))
-    for t, slope in enumerate(slopes, start=1):
-        module.weight.grad = torch.from_numpy(slope.copy())
-        adamw.step()
-        gradient = slope + 0.3 * x if name == "adam" else slope
-        m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
-        shrunk = x if name == "adam" else x * (1 - 0.1 * 0.3)
-        x = shrunk - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-8)
-    np.testing.assert_allclose(module.weight.detach().numpy(), x, rtol=1e-12)
+@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_the_optimiser_is_torch_s_with_the_run_s_numbers(name, kind):
+    """Decay is in the gradients of Adam, and beside those of AdamW."""
+    ours = optimiser.adamw(torch.nn.Linear(1, 3), Train(optimiser=name, lr=0.1, beta1=0.8, beta2=0.95, eps=1e-7))
+    assert type(ours) is kind
+    assert [ours.defaults[key] for key in ("lr", "betas", "eps")] == [0.1, (0.8, 0.95), 1e-7]
 
 
 def decayed_names(clip: torch.nn.Module, which: str) -> set[str]:
@@ -103,14 +92,16 @@ def test_parameters_beside_the_model_are_decayed_with_it(clip):
     assert counts == {"matrices": 1, "all": 2, "all_but_norms": 1}
 
 
-@pytest.mark.parametrize("largest", [None, 100.0])
-def test_a_scale_that_is_not_clamped_goes_where_it_goes(clip, largest):
-    """On both sides: TripletCLIP, GNM-CLIP and READ-CLIP clamp nothing."""
-    with torch.no_grad():
-        for value, clamped in ((9.0, math.log(100)), (-1.0, 0.0)):
-            clip.logit_scale.fill_(value)
+def test_a_scale_goes_no_further_than_its_bounds_where_there_are_any(clip):
+    """On both sides; TripletCLIP, GNM-CLIP and READ-CLIP clamp nothing, and one that is not trained stays as it is."""
+    cases = ((100.0, True, math.log(100), 0.0), (None, True, 9.0, -1.0), (100.0, False, 9.0, -1.0))
+    for largest, trains, *expected in cases:
+        optimiser.freeze(clip, Train(train_logit_scale=trains))
+        assert clip.logit_scale.requires_grad is trains
+        for value, clamped in zip((9.0, -1.0), expected, strict=True):
+            clip.logit_scale.data.fill_(value)
             optimiser.clamp_scale(clip, largest)
-            assert clip.logit_scale.item() == pytest.approx(value if largest is None else clamped)
+            assert clip.logit_scale.item() == pytest.approx(clamped)
 
 
 def test_float16_weights_are_open_clip_s(tmp_path):
@@ -119,9 +110,8 @@ def test_float16_weights_are_open_clip_s(tmp_path):
     model = backbone.create(str(tmp_path / "float16_weights.json"), seed=4)
     theirs = open_clip.create_model("float16_weights", precision="fp16")
     towers.cast_weights(model.clip, "fp16_weights")
-    assert {n: p.dtype for n, p in model.clip.state_dict().items()} == {
-        n: p.dtype for n, p in theirs.state_dict().items()
-    }
+    ours, others = ({n: p.dtype for n, p in clip.state_dict().items()} for clip in (model.clip, theirs))
+    assert ours == others
     adam = optimiser.adamw(model.clip, Train(optimiser="adam", lr=1e-6, weight_decay=0.0))
     before = {name: p.detach().clone() for name, p in model.clip.named_parameters()}
     towers.encode_texts(model.clip, model.tokenize(TEXTS))[0].float()[:, 0].sum().backward()

@@ -60,8 +60,8 @@ def test_a_span_has_its_own_share(monkeypatch):
     assert [meter.span_wait(), meter.span_wait()] == [0.5, 0.0]
 
 
-def run_out(here, monkeypatch, *overrides: str) -> str:
-    """The line of a training whose second step is out of memory."""
+def test_out_of_memory_names_half_of_the_value(here, monkeypatch):
+    """Of a training whose second step is out of memory."""
     compute, steps = accumulate.GradientComputer.compute_gradients, []
 
     def compute_or_fail(*args):
@@ -73,12 +73,8 @@ def run_out(here, monkeypatch, *overrides: str) -> str:
     monkeypatch.setattr(accumulate.GradientComputer, "compute_gradients", compute_or_fail)
     monkeypatch.setattr(recorder, "read_memory", lambda _: (0, 16 * GIB))
     with pytest.raises(UserError) as error:
-        small_training.train(here, "finetune", here / "work", recorder.do_nothing, *overrides)
-    return str(error.value)
-
-
-def test_out_of_memory_names_half_of_the_value(here, monkeypatch):
-    line = run_out(here, monkeypatch, "train.micro_batch=4")
+        small_training.train(here, "finetune", here / "work", recorder.do_nothing, "train.micro_batch=4")
+    line = str(error.value)
     assert line.startswith("out of memory of the GPU, 16.0 GiB, at train.micro_batch=4 of train.batch_size=8: ")
     assert "set train.micro_batch: 2 (`compclip config cost`" in line
     assert "or train.checkpoint_activations: true" in line and "(CUDA out of memory)" in line

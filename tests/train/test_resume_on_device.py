@@ -1,6 +1,5 @@
 """A run resumed on a GPU: every restored tensor stands where an undisturbed run has it. Fake tensors, no GPU needed."""
 
-import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -32,9 +31,8 @@ def build(kind: str, device: str) -> State:
         model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
         method_extras = extras.create_extras(KeepingMethod(0.5), None, model, seed=0)
     memory = {name: value.to(device) for name, value in method_extras.memory.items()}
-    method_extras = replace(
-        method_extras, heads=method_extras.heads.to(device), teacher=method_extras.teacher.to(device), memory=memory
-    )
+    heads, teacher = method_extras.heads.to(device), method_extras.teacher.to(device)
+    method_extras = replace(method_extras, heads=heads, teacher=teacher, memory=memory)
     return clip.to(device), method_extras, optimiser.adamw(clip, Train(lr=0.01), method_extras.parameters())
 
 
@@ -90,23 +88,6 @@ def test_restored_state_is_where_the_first_step_puts_it(fake_gpu, tmp_path, kind
     step(undisturbed)
     expected = placement(undisturbed)
     assert {device.type for device, _ in expected.values()} == {"cuda"}
-    kinds = {name.partition(".")[0] for name in expected} | {
-        name.split(".")[1] for name in expected if "extras." in name
-    }
+    kinds = {part for name in expected for part in name.split(".")[:2]}
     assert kinds >= {"model", "extras", "exp_avg", "exp_avg_sq", "step", "heads", "teacher", "memory"}
     assert placement(resumed(kind, tmp_path)) == expected
-
-
-def test_processes_forked_behind_fake_tensors_train(fake_gpu):
-    """They bring a GPU for whose thread torch would refuse a fork to train; tests/conftest.py came before."""
-    with unset_fake_temporarily():
-        compute_slope()
-        child = multiprocessing.get_context("fork").Process(target=compute_slope)
-        child.start()
-        child.join()
-    assert child.exitcode == 0
-
-
-def compute_slope() -> None:
-    """Run one backward pass."""
-    torch.ones(1, requires_grad=True).sum().backward()

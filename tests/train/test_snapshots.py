@@ -20,6 +20,7 @@ from compclip.runs.run_folder import END, Published
 from compclip.train import __main__ as train_command
 from compclip.train import job, saved_model
 from tests import tiny_project
+from tests.small_training import Killed, kill_at
 
 SNAPSHOTS = "train: {snapshots: [0.4, 0.7]"
 PARAMS = (
@@ -28,10 +29,6 @@ PARAMS = (
     .replace("threads: 1}\nscenes", "threads: 1, validation_share: 0.9}\nscenes")
 )
 LORA = "{lora: {rank: 2}, average_alpha: 0.5, snapshots: [0.4, 0.7]}"
-
-
-class Cut(Exception):
-    """The run is cut here."""
 
 
 @pytest.fixture
@@ -45,6 +42,11 @@ def here(project, tmp_path, monkeypatch) -> Path:
 def weights(folder) -> str:
     """The fingerprint of a run's finished checkpoint."""
     return fingerprint(folder.final.weights)
+
+
+def snapshots(run, *more: float) -> dict[float, str]:
+    """The fingerprints of a run's snapshots, by share."""
+    return {share: weights(run.folder.snapshot(share)) for share in (*run.shares, *more)}
 
 
 def test_a_snapshot_is_what_the_end_would_save_and_changes_no_bit(here, tmp_path):
@@ -73,18 +75,13 @@ def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     """Cut at step 6 and resumed; then removed, and made again beside the finished files, which stay as they are."""
     run = tiny_project.at(tiny_project.cell("finetune.best"))
     job.complete_run(run)
-    expected = {share: weights(run.folder.snapshot(share)) for share in run.shares}
+    expected = snapshots(run)
     run_store.links.remove(run.folder.path)
-
-    def cut(step, steps, model):
-        if step == 6:
-            raise Cut
-
-    with pytest.raises(Cut):
-        job.complete_run(run, cut)
+    with pytest.raises(Killed):
+        job.complete_run(run, kill_at(6))
     assert not run.folder.snapshot(0.7).finished
     job.complete_run(run)
-    assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
+    assert snapshots(run) == expected
     environment = run.folder.final.environment.read_bytes()
     run_store.links.remove(run.folder.path / "snapshots")
     assert run.adopt_if_finished() and not run.adopt_if_complete()
@@ -92,7 +89,7 @@ def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     assert lacking in status.format_page(*run_table.list_runs("params.yaml"), 200)
     job.complete_run(run)
     assert "snapshots missing" not in status.format_page(*run_table.list_runs("params.yaml"), 200)
-    assert {share: weights(run.folder.snapshot(share)) for share in run.shares} == expected
+    assert snapshots(run) == expected
     assert run.folder.final.environment.read_bytes() == environment and not run.folder.again.exists()
 
 
@@ -104,14 +101,11 @@ def test_two_processes_make_the_snapshots_of_one_training(here, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     train = [*command, "-m", "compclip.train.job", run.key]
     subprocess.run(train, check=True)
-    expected = {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)}
+    expected = snapshots(run, END)
     assert run.adopt_if_complete() and run.folder.final.facts()["processes"] == 2 and len(set(expected.values())) == 3
     run_store.links.remove(run.folder.path / "snapshots")
     subprocess.run(train, check=True)
-    assert (
-        run.adopt_if_complete()
-        and {share: weights(run.folder.snapshot(share)) for share in (*run.shares, END)} == expected
-    )
+    assert run.adopt_if_complete() and snapshots(run, END) == expected
     run_store.links.remove(run.folder.path)
     plain = tiny_project.at(tiny_project.cell("finetune"))
     jobs.write_inputs(plain, "params.yaml")
@@ -181,14 +175,14 @@ PICTURES = [1000 * number << 32 for number in range(65)]  # the lowest fifth is 
 
 def write_results(folder: Path, validation: float, test: float) -> Path:
     """Results of which so many validation and test items are right."""
-    outcomes = [
-        float(index % 10 < 10 * (validation if is_validation(p, 0.2) else test)) for index, p in enumerate(PICTURES)
-    ]
+    shares = [validation if is_validation(picture, 0.2) else test for picture in PICTURES]
+    outcomes = [float(index % 10 < 10 * share) for index, share in enumerate(shares)]
+    names = ("swap", "gap", "cosine")
     document = {
         "benchmark": "sugarcrepe", "kind": "composition", "lower": ["gap"], "scores": ["cosine"], "headline": [],
-        "metrics": {name: sum(outcomes) / len(outcomes) for name in ("swap", "gap", "cosine")},
-        "units": {name: list(range(len(PICTURES))) for name in ("swap", "gap", "cosine")}, "pictures": PICTURES,
-        "items": {name: {"ids": list(map(str, PICTURES)), "outcomes": outcomes} for name in ("swap", "gap", "cosine")},
+        "metrics": dict.fromkeys(names, sum(outcomes) / len(outcomes)), "pictures": PICTURES,
+        "units": dict.fromkeys(names, list(range(len(PICTURES)))),
+        "items": dict.fromkeys(names, {"ids": list(map(str, PICTURES)), "outcomes": outcomes}),
     }  # fmt: skip
     write_json(folder / "sugarcrepe.json", document)
     return folder
@@ -225,10 +219,8 @@ def test_steps_of_shares_are_never_the_end():
 )
 def test_what_cannot_be_chosen_is_refused(here, train, message):
     """Shares that do not rise, the end as a snapshot, columns that are not measured, a validation set as a column."""
-    sets = [
-        "benchmarks.held_out={benchmark: sugarcrepe, path: a, images: b}",
-        "benchmarks.sugarcrepe.validation=held_out",
-    ]
-    overrides = [*sets, "evaluate.benchmarks=[sugarcrepe, held_out]", f"methods.finetune.train={train}"]
+    held_out = "benchmarks.held_out={benchmark: sugarcrepe, path: a, images: b}"
+    sets = [held_out, "benchmarks.sugarcrepe.validation=held_out", "evaluate.benchmarks=[sugarcrepe, held_out]"]
+    overrides = [*sets, f"methods.finetune.train={train}"]
     with pytest.raises(UserError, match=message):
         check.check_consistency(read.load_params("params.yaml", overrides))

@@ -1,4 +1,4 @@
-"""Texts in groups of similar length: the same features, terms and gradients, from fewer positions."""
+"""Texts in groups of similar length, and without those that no rule made: the same terms and gradients from less."""
 
 import itertools
 
@@ -18,25 +18,32 @@ from tests.distributed_check import CASES, FROZEN, PLAIN_OR_IN_PARTS, run, run_w
 ENCODE = towers.encode_texts
 
 
-def with_lengths(batch: Batch, _views: Views) -> Batch:
-    """The batch as collation gives it: its texts' lengths, and which of the negatives are encoded."""
+def as_collated(batch: Batch, views: Views) -> Batch:
+    """The batch with its texts' lengths, and with which of them are encoded.
+
+    What is masked is not; composites and bags have all their positives.
+    """
     for name in (CAPTION, NEGATIVE, POSITIVE, CONCEPT):
         batch = distributed_check.change_texts(batch, name, length=(batch.texts[name].ids.argmax(-1) + 1).numpy())
-    return distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
+    batch = distributed_check.change_texts(batch, NEGATIVE, encoded=batch.texts[NEGATIVE].mask.numpy())
+    has_all = views.composite or any(group.name == "bag" for group in views.groups)
+    encoded_BP = batch.texts[POSITIVE].mask.numpy() | bool(has_all)
+    return distributed_check.change_texts(batch, POSITIVE, encoded=encoded_BP)
 
 
+@pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize(("case", "micro"), PLAIN_OR_IN_PARTS)
-def test_every_method_gets_the_same(case, micro):
-    """Tokens, concepts and composites included, the batch whole or in parts, in three groups."""
-    in_groups = run(CASES[case], None, micro=micro, groups=3, change=with_lengths)
-    distributed_check.assert_equal(run_whole_batch(case), in_groups)
+def test_every_method_gets_the_same(case, micro, groups):
+    """Tokens, concepts and composites included, the batch whole or in parts; a masked text may be any text."""
+    other = run(CASES[case], None, micro=micro, groups=groups, change=as_collated)
+    distributed_check.assert_equal(run_whole_batch(case), other)
 
 
 @pytest.mark.parametrize("frozen", FROZEN[1:], ids=["image", "text", "lora"])
 @pytest.mark.parametrize("micro", [0, 2])
 def test_frozen_towers_and_adapters(micro, frozen):
     case = [name for name, _, _ in CASES].index("fsc_clip")
-    in_groups = run(CASES[case], None, frozen, micro, groups=3, change=with_lengths)
+    in_groups = run(CASES[case], None, frozen, micro, groups=3, change=as_collated)
     distributed_check.assert_equal(run_whole_batch(case, frozen), in_groups)
 
 
@@ -57,7 +64,7 @@ def count_positions(monkeypatch, groups: int) -> list[tuple[int, ...]]:
     shapes = record_shapes(monkeypatch)
     method = load_method("negclip")
     views = method.views(method.Config(), 0)
-    batch = with_lengths(distributed_check.batch(views), views)
+    batch = as_collated(distributed_check.batch(views), views)
     encode.encode_features(distributed_check.model(bias=False), batch, views, text_groups=groups)
     return shapes
 
@@ -76,7 +83,7 @@ def test_tokens_are_looked_up_once():
     method, clip = load_method("negclip"), distributed_check.model(bias=False)
     clip.token_embedding.register_forward_hook(lambda _module, _inputs, output: calls.append(output.shape))
     views = method.views(method.Config(), 0)
-    encode.encode_features(clip, with_lengths(distributed_check.batch(views), views), views, text_groups=3)
+    encode.encode_features(clip, as_collated(distributed_check.batch(views), views), views, text_groups=3)
     assert len(calls) == 1
 
 

@@ -27,22 +27,16 @@ from tests import held_job, small_training, tiny_project
 from tests.prepared_set import all_annotations, prepared
 from tests.tiny_project import at, results, trained
 
-PARAMS = """
-grid: {methods: [pretrained, finetune, negclip, clic, fsc_clip, c2lip, hard_positives], backbones: [tiny], data: [scenes], seeds: [0]}
-train: {epochs: 2, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, threads: 1, log_every_steps: 1, checkpoint_every_steps: 2}
-methods: {pretrained: {}, finetune: {}, negclip: {}, clic: {train: {trainable: text}}, fsc_clip: {}, c2lip: {}, hard_positives: {}}
-backbones: {tiny: {model: tiny.json}}
-data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
-benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
-evaluate: {benchmarks: [sugarcrepe]}
-scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
-"""
+METHODS = ("finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives")
+TABLES = "negclip: {}, clic: {train: {trainable: text}}, c2lip: {}, hard_positives: {}"
 
 
 @pytest.fixture
 def every(here) -> Path:
     """The project with a grid of every method, and the current folder in it."""
-    (here / "params.yaml").write_text(PARAMS)
+    params = tiny_project.PARAMS.replace("finetune, fsc_clip]", f"{', '.join(METHODS)}]")
+    params = params.replace("fsc_clip: {}", f"fsc_clip: {{}}, {TABLES}").replace("max_steps: STEPS", "epochs: 2")
+    (here / "params.yaml").write_text(params)
     return here
 
 
@@ -61,7 +55,7 @@ def environment(root: Path, cell: str) -> dict:
     return read_json(trained(root, cell) / "environment.json")
 
 
-@pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_and_logs_its_terms(every, method):
     """Weights change, all steps are logged once, and the total is the sum of the named terms."""
     cell = f"{method}-tiny-scenes-0"
@@ -70,9 +64,8 @@ def test_every_method_trains_and_logs_its_terms(every, method):
     assert [r["step"] for r in rows] == list(range(1, 11))
     standard = {"step", "epoch", "samples", "loss", "lr", "logit_scale", "grad_norm"}
     for row in rows:
-        assert row["loss"] == pytest.approx(
-            sum(v for k, v in row.items() if k not in standard and k[:6] != "share/"), rel=1e-6
-        )
+        terms = [value for name, value in row.items() if name not in standard and not name.startswith("share/")]
+        assert row["loss"] == pytest.approx(sum(terms), rel=1e-6)
     assert fingerprint(every / "models" / "tiny" / WEIGHTS) != weights(every, cell)
     assert (trained(every, cell) / "config.yaml").is_file()
 
@@ -80,6 +73,17 @@ def test_every_method_trains_and_logs_its_terms(every, method):
 def test_pretrained_is_published_untouched(finished):
     """The grid's first row has the backbone's own bits."""
     assert weights(finished, "pretrained-tiny-scenes-0") == fingerprint(finished / "models" / "tiny" / WEIGHTS)
+
+
+def test_a_trial_with_other_values_stays_in_the_store(here, capsys):
+    """What was published is what it was, and the trial can be found by its key; equal values are the cell's run."""
+    cell = "finetune-tiny-scenes-0"
+    assert train_command.main(["--cell", cell, "train.max_steps=10"]) == 0  # as the file has it
+    published = environment(here, cell)
+    assert train_command.main(["--cell", cell, "train.max_steps=1"]) == 0
+    trial = at(cell, "train.max_steps=1")
+    assert trial.folder.finished and trial.key in capsys.readouterr().out
+    assert environment(here, cell) == published and published["run_key"] == at(cell).key != trial.key
 
 
 FSC_CLIP = tiny_project.cell("fsc_clip")
@@ -159,12 +163,8 @@ def test_truncated_pictures_are_counted_replaced_and_said(here, capsys, cut, sha
 
 def same(a, b) -> bool:
     """Whether two views have the same pixels and texts."""
-    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and (
-        a.caption,
-        a.negatives,
-        a.positives,
-        a.concepts,
-    ) == (b.caption, b.negatives, b.positives, b.concepts)
+    texts, others = ((view.caption, view.negatives, view.positives, view.concepts) for view in (a, b))
+    return np.array_equal(np.asarray(a.image), np.asarray(b.image)) and texts == others
 
 
 def two_captions(data: PreparedDataset, folder: Path) -> PreparedDataset:
@@ -179,7 +179,7 @@ def train_set(cell: Cell) -> PreparedDataset:
     return PreparedDataset(Inputs(Path("."), cell).data)
 
 
-@pytest.mark.parametrize("method", ["finetune", "negclip", "clic", "fsc_clip", "c2lip", "hard_positives"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_view_depends_on_seed_epoch_and_sample_alone(every, method, tmp_path):
     """The same view in another batch, in another order of calls, from a fresh process state; another in another epoch."""
     run = at(f"{method}-tiny-scenes-0").run
@@ -219,12 +219,7 @@ def with_dropout(here) -> None:
 @pytest.mark.usefixtures("with_dropout")
 def test_a_resumed_run_draws_the_same_dropout(here, tmp_path):
     """Patches are dropped as a function of seed and step, also behind a checkpoint; another seed drops others."""
-    uninterrupted = small_training.train(here, "finetune", tmp_path / "a").clip.state_dict()
-    small_training.train(here, "finetune", tmp_path / "b")
-    for checkpoint in sorted((tmp_path / "b").glob("step_*"))[1:]:
-        checkpoint.unlink()
-    resumed = small_training.train(here, "finetune", tmp_path / "b").clip.state_dict()
-    assert all(torch.equal(uninterrupted[name], resumed[name]) for name in uninterrupted)
+    small_training.check_killed_run(here, "finetune", tmp_path)
     masks = [fine_tuning.seed_dropout(seed, 3, 0) or torch.rand(8) for seed in (0, 1)]
     assert not torch.equal(*masks)
 

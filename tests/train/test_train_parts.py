@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import fields
 
 import open_clip
 import pytest
@@ -14,7 +12,6 @@ from safetensors.torch import save_file
 
 from compclip.base.errors import UserError
 from compclip.config.sections import Train
-from compclip.interface import features
 from compclip.train import checkpoint, encode, optimiser, recorder
 from compclip.train.fine_tuning import StepNumbers
 from tests import checkpoint_files
@@ -40,20 +37,15 @@ class Clip(torch.nn.Module):
 def test_schedule_by_hand():
     """Linear to lr over ten steps, lr at the end of the warm-up, half way down in the middle, lr_end at the last."""
     rates = [optimiser.learning_rate(s, 111, CFG) for s in range(111)]
-    assert rates[0] == pytest.approx(1e-5 + (1e-3 - 1e-5) / 10)
-    assert rates[9] == pytest.approx(1e-3)
-    assert rates[10] == pytest.approx(1e-3)
-    assert rates[60] == pytest.approx((1e-3 + 1e-6) / 2)
-    assert rates[110] == pytest.approx(1e-6)
-    assert rates[:10] == sorted(rates[:10])
-    assert rates[10:] == sorted(rates[10:], reverse=True)
+    by_hand = {0: 1e-5 + (1e-3 - 1e-5) / 10, 9: 1e-3, 10: 1e-3, 60: (1e-3 + 1e-6) / 2, 110: 1e-6}
+    assert {step: rates[step] for step in by_hand} == pytest.approx(by_hand)
+    assert rates[:10] == sorted(rates[:10]) and rates[10:] == sorted(rates[10:], reverse=True)
 
 
 def test_warmup_fraction_replaces_steps():
     """20 % of 50 steps is ten steps."""
     rates = [optimiser.learning_rate(s, 50, Train(lr=1.0, warmup_fraction=0.2, warmup_steps=1)) for s in range(50)]
-    assert rates[9] == pytest.approx(1.0)
-    assert rates[8] < 1.0
+    assert rates[9] == pytest.approx(1.0) and rates[8] < 1.0
 
 
 @pytest.mark.parametrize(
@@ -91,20 +83,6 @@ def test_the_first_text_layers_alone_are_trained():
         Train(trainable="image", text_layers=1)
 
 
-def test_scale_can_be_frozen_and_is_clamped():
-    """`train_logit_scale: false` keeps it as it is; else the clamp bounds exp(logit_scale)."""
-    clip = Clip()
-    optimiser.freeze(clip, Train(train_logit_scale=False))
-    assert not clip.logit_scale.requires_grad
-    with torch.no_grad():
-        clip.logit_scale.fill_(9.0)
-    optimiser.clamp_scale(clip, 100.0)
-    assert clip.logit_scale.item() == 9.0
-    optimiser.freeze(clip, Train())
-    optimiser.clamp_scale(clip, 100.0)
-    assert clip.logit_scale.item() == pytest.approx(math.log(100))
-
-
 def _steps(clip, adamw, count):
     for _ in range(count):
         adamw.zero_grad()
@@ -136,10 +114,7 @@ def test_checkpoint_restores_weights_and_moments(tmp_path):
 
 def test_torn_checkpoint_falls_back(tmp_path, capsys):
     """A file cut short is passed over with a warning; with none left training starts anew."""
-    clip, adamw = _pair(0)
-    for step in (1, 2):
-        _steps(clip, adamw, 1)
-        checkpoint_files.write(tmp_path, step, clip, adamw, {"dropped": {}})
+    clip, adamw = _two_checkpoints(tmp_path)
     last = tmp_path / "step_00000002.safetensors"
     last.write_bytes(last.read_bytes()[:100])
     assert checkpoint.read(tmp_path, clip, adamw)["step"] == 1
@@ -148,48 +123,47 @@ def test_torn_checkpoint_falls_back(tmp_path, capsys):
     assert checkpoint.read(tmp_path, clip, adamw) is None
 
 
-def _rewritten(path, change):
-    """A checkpoint with its tensors and header changed."""
+def _two_checkpoints(folder):
+    """Checkpoints of two steps, and the model that made them with its optimiser."""
+    clip, adamw = _pair(0)
+    for step in (1, 2):
+        _steps(clip, adamw, 1)
+        checkpoint_files.write(folder, step, clip, adamw, {"dropped": {}})
+    return clip, adamw
+
+
+def _rewrite(path, change):
+    """Change a checkpoint's tensors and header."""
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = json.loads(file.metadata()["header"])
     tensors, header = change(tensors, header)
-    save_file(tensors, path, header if header is None else {"header": header})
+    save_file(tensors, path, {"header": header})
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda t, h: (t, None),
-        lambda t, h: (t, "{"),
         lambda t, h: (t, "[" * 100_000),
         lambda t, h: (t, "[]"),
         lambda t, h: (t, json.dumps(h | {"step": 1})),
-        lambda t, h: (t, json.dumps(h | {"step": "2"})),
-        lambda t, h: ({}, json.dumps(h)),
         lambda t, h: (t | {"model.other": torch.ones(1)}, json.dumps(h)),
         lambda t, h: ({k: v for k, v in t.items() if k != max(n for n in t if n.startswith("model."))}, json.dumps(h)),
         lambda t, h: ({k: v[..., :1].contiguous() if v.ndim else v for k, v in t.items()}, json.dumps(h)),
         lambda t, h: ({k: v.to(torch.int8) for k, v in t.items()}, json.dumps(h)),
     ],
 )
-def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, change):
-    """Whole as a file and wrong in what it holds: the one before counts, and nothing of the wrong one stays."""
-    clip, adamw = _pair(0)
-    for step in (1, 2):
-        _steps(clip, adamw, 1)
-        checkpoint_files.write(tmp_path, step, clip, adamw, {"dropped": {}})
-    _rewritten(tmp_path / "step_00000002.safetensors", change)
+def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, monkeypatch, change):
+    """Its checksum is right, and what it holds is wrong: the one before counts, and nothing of the wrong one stays."""
+    _two_checkpoints(tmp_path)
+    _rewrite(tmp_path / "step_00000002.safetensors", change)
+    monkeypatch.setattr(checkpoint.run_folder, "check_file", lambda _path: None)
     other, adamw = _pair(7)
     assert checkpoint.read(tmp_path, other, adamw) == {"step": 1, "dropped": {}}
     assert "unreadable checkpoint" in capsys.readouterr().err
     first, adamw = _pair(0)
     _steps(first, adamw, 1)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
-    (tmp_path / "step_00000001.safetensors").unlink()
-    other, adamw = _pair(7)
-    assert checkpoint.read(tmp_path, other, adamw) is None
-    assert all(torch.equal(a, b) for a, b in zip(_pair(7)[0].parameters(), other.parameters(), strict=True))
 
 
 def test_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
@@ -220,22 +194,8 @@ def test_log_is_cut_back_to_the_checkpoint(tmp_path, capsys):
     log.write(3, StepNumbers({"clip": 1.0}, norm=0.1, scale=14.0), 1e-3)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [r["step"] for r in rows] == [1, 2, 3]
-    assert rows[0]["loss"] == 2.0
-    assert rows[0]["epoch"] == 0.5
+    assert (rows[0]["loss"], rows[0]["epoch"]) == (2.0, 0.5)
     assert "ETA" in capsys.readouterr().out
-
-
-def test_every_field_with_rows_says_so():
-    """What gathers, joins and pads features goes by it; the last letters of a name tell the same."""
-    kinds, axes = features.field_kinds(), {"image": "B", "concept": "M"}
-    without_rows = {"scale", "bias", "named", "images_by_rank", "heads", "teacher", "memory"}
-    assert {f.name for f in fields(features.Features)} - set(kinds) == without_rows
-    for name, kind in kinds.items():
-        shape = name.rpartition("_")[2]
-        assert shape[0] == axes[kind.row]
-        assert kind.text_axis == (shape.index("T") if "T" in shape else None)
-        assert bool(kind.tower) == shape.endswith("D")
-        assert kind.token_level == ("token" in name or "patch" in name)
 
 
 def test_pooled_concepts_are_normalised_means():

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,26 +11,14 @@ from compclip.base.errors import UserError
 from compclip.config import grid, read
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
-from compclip.methods import (
-    ce_clip,
-    clic,
-    clip_in,
-    dac,
-    fsc_clip,
-    gnm_clip,
-    hard_positives,
-    hybrid,
-    mosaiclip,
-    negclip,
-    read_clip,
-)
+from compclip.methods import clic, hard_positives
 from compclip.model import backbone
 from compclip.runs.run_folder import REPLACED, Inputs
 from compclip.train import __main__ as train_command
 from compclip.train import fine_tuning, view_shares
 from compclip.train.batch import View
-from tests.small_training import train
-from tests.tiny_project import at, trained
+from tests.small_training import Killed, kill_at, train
+from tests.tiny_project import at, steps, trained
 from tests.train.test_distributed import two
 
 PIXELS = np.zeros((1, 1, 3), np.uint8)
@@ -43,6 +30,20 @@ def view(negatives=(), positives=(), **more) -> View:
 
 def shares_of(rows, views: Views, samples: int | None = None) -> dict[str, float]:
     return view_shares.shares(view_shares.tally_parts(rows, views, len(rows) if samples is None else samples))
+
+
+def names_of_parts(views: Views) -> set[str]:
+    """Names of the parts of a sample that has all of them."""
+    row = view(("x",) * views.negative_texts, ("y",) * views.positive_texts, concepts=((0, 1),), texts={"target": ("z",)},
+               negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
+    shares = shares_of([row] * (1 + views.neighbours), views, 1)
+    assert set(shares.values()) == {1.0}
+    return set(shares)
+
+
+def of_words(module: str, ending: str = "") -> list[str]:
+    """CE-CLIP's negatives of three kinds of words."""
+    return [f"negatives/{module}.of_{kind}{ending}" for kind in ("adj", "noun", "verb")]
 
 
 def test_each_rule_has_a_share_of_its_own():
@@ -58,38 +59,32 @@ def test_each_rule_has_a_share_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("views", "part_names"),
+    ("method", "options", "step", "part_names"),
     [
-        (read_clip.views(read_clip.Config(), 0), {"negatives/swap.negclip", "positives/alternatives", "targets"}),
-        (dac.views(dac.Config(), 0), {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
-        (gnm_clip.views(gnm_clip.Config(), 0), {"negatives/stored.negative_0", "negatives/stored.negative_1",
-                                                "negative_images"}),
-        (gnm_clip.views(gnm_clip.Config(draw="scores"), 0), {"negatives/variations", "negative_images"}),
-        (dac.views(dac.Config(negatives="both"), 0), {"negatives/svlc.either", "negatives/bag", "positives/bag"}),
-        (ce_clip.views(ce_clip.Config(words="masked_released"), 0),
-         {"negatives/swap.nouns_released", "negatives/masked.of_adj_released", "negatives/masked.of_noun_released",
-          "negatives/masked.of_verb_released"}),
-        (ce_clip.views(ce_clip.Config(words="masked"), 0), {"negatives/swap.nouns", "negatives/masked.of_adj",
-                                                            "negatives/masked.of_noun", "negatives/masked.of_verb"}),
-        (ce_clip.views(ce_clip.Config(words="wordnet"), 0), {"negatives/swap.nouns", "negatives/replace.of_adj",
-                                                             "negatives/replace.of_noun", "negatives/replace.of_verb"}),
-        (negclip.views(negclip.Config(hard_images=1), 0), {"negatives/swap.negclip", "neighbours"}),
-        (fsc_clip.views(fsc_clip.Config(replace="clove"), 0), {"negatives/swap.negclip", "negatives/clove.replace",
-                                                               "negatives/shuffle.bigram"}),
-        (hybrid.views(hybrid.Config(concepts="pooled"), 0), {"concepts"}),
-        (mosaiclip.views(mosaiclip.Config(), 0), {"negatives/swap.negclip", "negatives/sub_graphs.draw_one",
-                                                  "positives/sub_graphs.draw_one"}),
-        (mosaiclip.views(mosaiclip.Config(), 1000), {"negatives/swap.negclip", "negatives/sub_graphs.draw",
-                                                     "positives/sub_graphs.draw"}),
-        (clip_in.views(clip_in.Config(), 0), {"negatives/stored.first_negative", "positives/sentences.first_of_several",
-                                              "negative_images"}),
-        (Views(negatives=(lambda a, rng: None,)), {"negatives/test_view_shares._lambda_"}),
+        ("read_clip", {}, 0, {"negatives/swap.negclip", "positives/alternatives", "targets"}),
+        ("dac", {}, 0, {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
+        ("dac", {"negatives": "both"}, 0, {"negatives/svlc.either", "negatives/bag", "positives/bag"}),
+        ("gnm_clip", {}, 0, {"negatives/stored.negative_0", "negatives/stored.negative_1", "negative_images"}),
+        ("gnm_clip", {"draw": "scores"}, 0, {"negatives/variations", "negative_images"}),
+        ("ce_clip", {"words": "masked_released"}, 0, {"negatives/swap.nouns_released", *of_words("masked", "_released")}),
+        ("ce_clip", {"words": "masked"}, 0, {"negatives/swap.nouns", *of_words("masked")}),
+        ("ce_clip", {"words": "wordnet"}, 0, {"negatives/swap.nouns", *of_words("replace")}),
+        ("negclip", {"hard_images": 1}, 0, {"negatives/swap.negclip", "neighbours"}),
+        ("fsc_clip", {"replace": "clove"}, 0, {"negatives/swap.negclip", "negatives/clove.replace", "negatives/shuffle.bigram"}),
+        ("hybrid", {"concepts": "pooled"}, 0, {"concepts"}),
+        ("mosaiclip", {}, 0, {"negatives/swap.negclip", "negatives/sub_graphs.draw_one", "positives/sub_graphs.draw_one"}),
+        ("mosaiclip", {}, 1000, {"negatives/swap.negclip", "negatives/sub_graphs.draw", "positives/sub_graphs.draw"}),
+        ("clip_in", {}, 0, {"negatives/stored.first_negative", "positives/sentences.first_of_several", "negative_images"}),
     ],
 )  # fmt: skip
-def test_parts_are_what_views_ask_for(views, part_names):
-    row = view(("x",) * views.negative_texts, ("y",) * views.positive_texts, concepts=((0, 1),), texts={"target": ("z",)},
-               negative_images=(PIXELS,) * views.negative_images)  # fmt: skip
-    assert shares_of([row] * (1 + views.neighbours), views, 1) == dict.fromkeys({"captions", *part_names}, 1.0)
+def test_parts_are_what_views_ask_for(method, options, step, part_names):
+    declared = load_method(method)
+    assert names_of_parts(declared.views(declared.Config(**options), step)) == {"captions", *part_names}
+
+
+def test_a_rule_without_a_name_has_one_that_mlflow_takes():
+    parts = names_of_parts(Views(negatives=(lambda a, rng: None,)))
+    assert parts == {"captions", "negatives/test_view_shares._lambda_"}
 
 
 def test_a_composite_says_what_stood_in():
@@ -150,9 +145,8 @@ def with_method(here):
 
 
 def test_a_run_without_a_part_publishes_nothing(with_method):
-    with pytest.raises(
-        UserError, match="methods.hard_positives: positives/positives.swap: none of the first 40 samples"
-    ):
+    line = "methods.hard_positives: positives/positives.swap: none of the first 40 samples"
+    with pytest.raises(UserError, match=line):
         train_command.main(["--cell", CELL, *LACKING])
     assert not trained(with_method, CELL).exists()
     stored = at(CELL, *LACKING)
@@ -163,20 +157,17 @@ def test_a_run_without_a_part_publishes_nothing(with_method):
 
 def direct_shares(root, run) -> dict[str, float]:
     """The shares over all steps, counted from the views themselves."""
-    rows = fine_tuning.build_sampler(
-        run, load_method(run.method_name), backbone.load(root / "models" / "tiny"), Inputs(root, run.cell)
-    )
-    views = hard_positives.views(run.method, 0)
+    model, inputs = backbone.load(root / "models" / "tiny"), Inputs(root, run.cell)
+    method = load_method("hard_positives")
+    rows, views = fine_tuning.build_sampler(run, method, model, inputs), method.views(run.method, 0)
     view_rows = [row for step in range(run.train.max_steps) for row in rows.batch(step, views)[0]]
-    names = ["negatives/swap.negclip", "negatives/replace.wordnet"]
-    names += ["positives/positives.swap", "positives/positives.replace"]
-    had = Counter()
-    for row in view_rows:
-        for name, text in zip(names, (*row.negatives, *row.positives), strict=True):
-            had[name] += text is not None
-    return {"captions": 1.0} | {name: count / len(view_rows) for name, count in had.items()}
+    columns = zip(*((row.caption, *row.negatives, *row.positives) for row in view_rows), strict=True)
+    had = [sum(text is not None for text in texts) / len(view_rows) for texts in columns]
+    return dict(zip(("captions", *NAMES), had, strict=True))
 
 
+NAMES = [f"negatives/{rule}" for rule in ("swap.negclip", "replace.wordnet")]
+NAMES += [f"positives/positives.{kind}" for kind in ("swap", "replace")]
 SHORT = ["train.max_steps=7"]
 
 
@@ -201,25 +192,13 @@ def test_two_processes_count_together(with_method):
     assert shares == pytest.approx(expected, abs=1e-6)
 
 
-class Stop(Exception):
-    pass
-
-
 def test_a_run_that_was_cut_counts_each_sample_once(with_method):
     """Stopped between two checkpoints, a run counts what it makes again once; its lines are those of one that was not."""
-
-    def lines(work):
-        rows = map(json.loads, (work / "metrics.jsonl").read_text().splitlines())
-        return [{k: v for k, v in row.items() if k.startswith(("step", "share/"))} for row in rows]
-
-    def stop(done, *_):
-        if done == 7:
-            raise Stop
-
     uninterrupted, cut = with_method / "whole", with_method / "cut"
     train(with_method, "hard_positives", uninterrupted)
-    with pytest.raises(Stop):
-        train(with_method, "hard_positives", cut, stop)
+    with pytest.raises(Killed):
+        train(with_method, "hard_positives", cut, kill_at(7))
     train(with_method, "hard_positives", cut)
-    assert lines(cut) == lines(uninterrupted) and len(lines(uninterrupted)) == 10
-    assert lines(cut)[-1]["share/positives/positives.swap"] != lines(cut)[0]["share/positives/positives.swap"]
+    resumed, expected = (steps(work / "metrics.jsonl") for work in (cut, uninterrupted))
+    assert resumed == expected and len(expected) == 10
+    assert len({row["share/positives/positives.swap"] for row in resumed}) > 1

@@ -1,17 +1,19 @@
-"""No view has a text on both sides: none of its negatives is its caption or one of its positives."""
+"""No view has a text on both sides: none of its negatives is its caption, as the model reads it, or a positive."""
 
 from dataclasses import replace
 
+import open_clip
 import pytest
 
 from compclip.data.sample import Sample
 from compclip.interface.views import Composite, Views
 from compclip.methods import cs_clip, hard_positives, hybrid, mosaiclip
-from compclip.text import composite_captions, dense_texts, positives, swap
+from compclip.model.tokenizers import ClipTokenizer, StandInTokenizer
+from compclip.text import composite_captions, dense_texts, positives, shuffle, swap
 from compclip.text.spacy_parser import annotate
 from compclip.text.text_groups import DrawnTexts, TextGroup, pair
 from compclip.train import view_shares
-from compclip.train.view_maker import ViewMaker
+from compclip.train.view_maker import PLAIN_READER, ContextReader, TrueTexts, ViewMaker
 from tests.prepared_set import prepared
 from tests.text.conftest import SENTENCES
 
@@ -26,10 +28,7 @@ def data(tmp_path_factory):
     stored = {"negative": (DOGS.upper(), "A red dog."), "paraphrase": ("A red dog.",), "dense": ("A red dog.",)}
     annotations = [(a,) for a in annotate(captions)]
     annotations += [(replace(annotations[-1][0], stored=stored),)]
-    samples = [
-        Sample(str(i), f"{i}.jpg", (sample_annotations[0].text,), width=4, height=4)
-        for i, sample_annotations in enumerate(annotations)
-    ]
+    samples = [Sample(str(i), f"{i}.jpg", (a.text,), width=4, height=4) for i, (a,) in enumerate(annotations)]
     return prepared(tmp_path_factory.mktemp("data"), samples, annotations)
 
 
@@ -45,41 +44,26 @@ def shared_texts(view) -> set[str]:
     return true_texts & {text.casefold() for text in view.negatives if text is not None}
 
 
-WITHOUT_MORE = [name for name in hybrid.NEGATIVES if name not in ("clove", "masked")]
+WITHOUT_MORE = "+".join(name for name in hybrid.NEGATIVES if name not in ("clove", "masked"))
+FALSE = TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2)
 
 
-@pytest.mark.parametrize(
-    "views",
-    [
-        hard_positives.views(hard_positives.Config(), 0),
-        Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
-        hybrid.views(hybrid.Config(negatives="+".join(WITHOUT_MORE), place="s_neg", hard_positives="both"), 0),
-        hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
-        Views(groups=(dense_texts.bag(4, lambda text, rng: "A red dog."),), caption="full"),
-        Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
-        cs_clip.views(cs_clip.Config(), 0),
-        mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
-        Views(
-            groups=(TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2),),
-            caption="full",
-        ),
-        Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
-        Views(composite=Composite(4, composite_captions.compose, "")),
-    ],
-    ids=[
-        "hard_positives",
-        "released",
-        "every_rule",
-        "stored",
-        "bag",
-        "caption",
-        "units",
-        "sub_graphs",
-        "group",
-        "foils",
-        "composite",
-    ],
-)
+BOTH_SIDES = {
+    "hard_positives": hard_positives.views(hard_positives.Config(), 0),
+    "released": Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
+    "every_rule": hybrid.views(hybrid.Config(negatives=WITHOUT_MORE, place="s_neg", hard_positives="both"), 0),
+    "stored": hybrid.views(hybrid.Config(negatives="stored", place="s_neg", hard_positives="paraphrase"), 0),
+    "bag": Views(groups=(dense_texts.bag(4, lambda text, rng: "A red dog."),), caption="full"),
+    "caption": Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
+    "units": cs_clip.views(cs_clip.Config(), 0),
+    "sub_graphs": mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
+    "group": Views(groups=(FALSE,), caption="full"),
+    "foils": Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
+    "composite": Views(composite=Composite(4, composite_captions.compose, "")),
+}
+
+
+@pytest.mark.parametrize("views", BOTH_SIDES.values(), ids=BOTH_SIDES)
 def test_no_text_is_on_both_sides(data, views):
     assert not [texts for view in views_of(data, views) if (texts := shared_texts(view))]
 
@@ -94,27 +78,20 @@ def test_a_negative_that_is_a_positive_is_drawn_again(data):
     assert any(b.negatives[0] is not None for _, b in clashes) and any(b.negatives == (None,) for _, b in clashes)
 
 
-def test_a_true_text_and_its_foil_stand_at_one_place(data):
-    """Behind the rules' texts; a foil that says what the caption says is masked and not drawn again."""
-    rules = (lambda a, rng: ("A thing.", a.text), lambda a, rng: ("A place.", "No place."), lambda a, rng: None)
-    for view in views_of(
-        data, Views(negatives=(swap.negclip,), groups=tuple(pair("p", rule) for rule in rules), caption="full")
-    ):
-        assert view.positives == ("A thing.", "A place.", None) and view.negatives[1:] == (None, "No place.", None)
-
-
 def test_a_group_fills_its_places_and_what_it_cannot_make_is_missing(data):
-    """Behind the texts of rules and pairs; one that says what the caption says is masked and not drawn again."""
+    """Behind the rules' texts, a foil beside its true text; what says what the caption says is masked, not drawn again."""
     groups = (
         pair("pair", lambda a, rng: ("A place.", "No place.")),
+        pair("foil", lambda a, rng: ("A sky.", a.text)),
+        pair("none", lambda a, rng: None),
         TextGroup("things", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "Nothing."]), true=2, false=3),
         dense_texts.bag(1, lambda a, rng: "Else."),
     )
     views = Views(negatives=(lambda a, rng: "Never.",), groups=groups, caption="full")
-    assert (views.positive_texts, views.negative_texts) == (4, 6)
+    assert (views.positive_texts, views.negative_texts) == (6, 8)
     for view in views_of(data, views):
-        assert view.positives[:3] == ("A place.", "A thing.", None) and len(view.positives) == 4
-        assert view.negatives == ("Never.", "No place.", None, "Nothing.", None, "Else.")
+        assert view.positives[:5] == ("A place.", "A sky.", None, "A thing.", None) and len(view.positives) == 6
+        assert view.negatives == ("Never.", "No place.", None, None, None, "Nothing.", None, "Else.")
 
 
 def test_a_group_has_texts_under_a_name_of_its_own(data):
@@ -138,3 +115,89 @@ def test_mosaiclip_begins_with_one_sub_graph(data):
         return true_ones, max(sum(text is not None for text in view.negatives[1:]) for view in stage_views)
 
     assert most(views[0]) == (1, 1) and most(views[7]) == (3, 6)
+
+
+# --- a text that the model reads as the caption is none either: it is drawn again, masked and counted ---------------
+
+LENGTH = 24
+SENTENCE = "a man in a red shirt stands next to a grey horse and a small dog behind the old wooden fence of a farm"
+LONG = " ".join([SENTENCE, "while", *["two children watch a brown cow and a white sheep near the blue barn"] * 2])
+
+
+def reader(length: int = LENGTH) -> ContextReader:
+    tokenizer = ClipTokenizer(length)
+    return ContextReader(tokenizer, tokenizer.room)
+
+
+@pytest.fixture(scope="module")
+def long_caption(tmp_path_factory):
+    """One picture with a caption that a short context cuts."""
+    annotations = [(annotate([LONG])[0],)]
+    samples = [Sample("0", "0.jpg", (LONG,), width=4, height=4)]
+    return prepared(tmp_path_factory.mktemp("data"), samples, annotations)
+
+
+def read_views(long_caption, views: Views, how: ContextReader) -> list:
+    maker = ViewMaker(data, 0, 8, lambda sample: None, reader=how)
+    return [maker.view(0, epoch, views) for epoch in range(6)]
+
+
+@pytest.mark.parametrize(("text", "other", "alike"), [
+    (SENTENCE, SENTENCE.upper(), True),
+    (SENTENCE, SENTENCE.replace("a farm", "a house"), True),  # behind 22 tokens
+    (SENTENCE, SENTENCE.replace("red shirt", "blue shirt"), False),
+    ("a dog , a cat", "a dog, a cat", True),
+    ("a dog", "a dog and", False),
+])  # fmt: skip
+def test_what_the_model_reads_as_one_text(text, other, alike):
+    """By its tokens within the context, as open_clip makes them."""
+    ids = open_clip.SimpleTokenizer(context_length=LENGTH)([text, other])
+    assert bool((ids[0, :-1] == ids[1, :-1]).all()) is alike
+    assert reader().reads_alike(text, other) is alike and (other in TrueTexts([text], reader())) is alike
+    assert (other in TrueTexts([text], PLAIN_READER)) is (text.casefold() == other.casefold())
+
+
+@pytest.mark.parametrize("tokenizer", [ClipTokenizer(9), StandInTokenizer(2000, 9)])
+def test_room_is_what_is_left_for_a_text(tokenizer):
+    """As many words as fit are read; one more changes nothing."""
+    whole, longer = " a" * tokenizer.room, " a" * (tokenizer.room + 1)
+    assert tokenizer.count(whole) == tokenizer.room
+    ids = tokenizer([whole, longer, " a" * (tokenizer.room - 1)])
+    assert (ids[0] == ids[1]).all() and (ids[0] != ids[2]).any()
+
+
+def test_negatives_are_drawn_again_within_the_context(long_caption):
+    """Every draw by its own generator; none that the model reads as the caption is left, and few are masked."""
+    views = Views(negatives=(swap.negclip, swap.single, shuffle.bigram), caption="full")
+    unread = list_alike(read_views(long_caption, views, PLAIN_READER))
+    assert len(unread) > 1
+    drawn = read_views(long_caption, views, reader())
+    assert list_alike(drawn) == [] and {view.caption for view in drawn} == {LONG}
+    assert sum(n is None for view in drawn for n in view.negatives) < len(unread) / 2
+    assert [view.negatives for view in drawn] == [view.negatives for view in read_views(long_caption, views, reader())]
+
+
+def list_alike(views) -> list[str]:
+    """Negatives that the model reads as the caption."""
+    return [n for view in views for n in view.negatives if n and reader().reads_alike(n, LONG)]
+
+
+def test_what_cannot_be_drawn_again_is_masked_and_counted(long_caption):
+    """Negatives and positives that differ behind the context; the caption itself stays a positive."""
+    behind = LONG.replace("blue barn", "red barn")
+    views = Views(
+        negatives=(lambda a, rng: behind, lambda a, rng: "a cat", lambda a, rng: a.text),
+        positives=(lambda a, rng: behind, lambda a, rng: a.text),
+        caption="full",
+    )
+    view = read_views(long_caption, views, reader())[0]
+    assert view.negatives == (None, "a cat", None) and view.positives == (None, LONG)
+    assert (view.faults["cut/negatives"], view.faults["cut/positives"]) == (1, 1)
+    counts = view_shares.tally_parts([view], views, 1)
+    shares = view_shares.shares(counts)
+    assert (shares["cut/negatives"], shares["cut/positives"]) == (round(1 / 3, 6), 0.5)
+    long_context = read_views(long_caption, views, reader(77))[0]
+    assert long_context.negatives[0] is None  # a text on both sides is no negative
+    assert long_context.positives[0] == behind
+    assert not any(long_context.faults.values())
+    assert not [name for name in view_shares.shares(view_shares.tally_parts([long_context], views, 1)) if "cut" in name]
