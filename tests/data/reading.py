@@ -77,6 +77,6 @@ def prepare(cfg: Data, root: Path = Path()) -> tuple[PreparedDataset, dict]:
     return PreparedDataset(root / "data" / "x"), counts
 
 
-def annotate_key(cfg: Data, stage: str = "annotate") -> str:
+def first_key(cfg: Data, stage: str = "annotate") -> str:
     """The key of the stage's first shard."""
     return shard_stages.plan_work(stage, NAME, cfg).items[0].key
