@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from compclip.scenes.layout import COLOURS, NEAR, NUMBERS, RELATIONS, SIZES, SYMBOLS, TEXTURES, Scene, Thing, relation
 
+UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
+ANCHOR = Thing("anchor", "blue", "large", "striped", 1)
+PAIR = Scene((UMBRELLA, ANCHOR))
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 SAID = {word: name for names in (COLOURS, SYMBOLS) for name, (_, words) in names.items() for word in words}
 SAID |= {word: name for names in (SIZES, TEXTURES, RELATIONS) for name, words in names.items() for word in words}
@@ -37,8 +40,7 @@ def meant(phrase: str, scene: Scene) -> Thing | None:
 
 
 def _stands(scene: Scene, a: str, name: str, b: str) -> bool:
-    first, second = meant(a, scene), meant(b, scene)
-    return first is not None and second is not None and relation(first, second) == SAID[name]
+    return _one_of(SAID[name])(scene, a, b)
 
 
 def _with(scene: Scene, b: str, a: str, name: str) -> bool:
@@ -59,19 +61,14 @@ def _corner(scene: Scene, phrase: str, corner: str) -> bool:
     return thing is not None and CORNERS[thing.cell] == corner
 
 
-def _are_related(scene: Scene, a: str, b: str) -> bool:
-    first, second = meant(a, scene), meant(b, scene)
-    return first is not None and second is not None and relation(first, second) is not None
+def _one_of(*names: str) -> Callable[[Scene, str, str], bool]:
+    """Whether two things are in one of some relations."""
 
+    def check(scene: Scene, a: str, b: str) -> bool:
+        first, second = meant(a, scene), meant(b, scene)
+        return first is not None and second is not None and relation(first, second) in names
 
-def _one_row(scene: Scene, a: str, b: str) -> bool:
-    first, second = meant(a, scene), meant(b, scene)
-    return first is not None and second is not None and relation(first, second) in ("left", "right")
-
-
-def _one_column(scene: Scene, a: str, b: str) -> bool:
-    first, second = meant(a, scene), meant(b, scene)
-    return first is not None and second is not None and relation(first, second) in ("above", "below")
+    return check
 
 
 def _looks_and_stands(scene: Scene, look: str, other_look: str, noun: str, name: str, b: str) -> bool:
@@ -90,9 +87,11 @@ FORMS: dict[str, Callable[..., bool]] = {
     rf"{THING} is ({_words(SIZES)}) and ({_names(COLOURS)})": _size_and_colour,
     rf"{THING} looks ({_words(TEXTURES)})": _texture,
     rf"{THING} is in the ({_any(CORNERS)}) corner": _corner,
-    rf"{THING} is {_any(NEAR)} {THING}": _are_related,
-    rf"{THING} and {THING} (?:(?:are|stand) side by side|next to each other)": _one_row,
-    rf"{THING} and {THING} (?:are one above the other|stand one below the other|in one column)": _one_column,
+    rf"{THING} is {_any(NEAR)} {THING}": _one_of("left", "right", "above", "below"),
+    rf"{THING} and {THING} (?:(?:are|stand) side by side|next to each other)": _one_of("left", "right"),
+    rf"{THING} and {THING} (?:are one above the other|stand one below the other|in one column)": _one_of(
+        "above", "below"
+    ),
     rf"an? {LOOK} and {LOOK} ({_names(SYMBOLS)}) is {PLACE} {THING}": _looks_and_stands,
     rf"there are {'(' + '|'.join(NUMBERS) + ')'} symbols on a light background": _count,
 }

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,18 +13,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.base.errors import UserError
-from compclip.base.safe_names import SafeName
 from compclip.config import read as parameters
 from compclip.config import released_lists
 from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
 from compclip.data import shard_files
-from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.views import Views
 from compclip.methods import finetune
-from compclip.prepare import caption_join, shard_stages, stored_lists
+from compclip.prepare import caption_join, stored_lists
 from compclip.text import dense_texts, masked_words, stored_texts, swap
 from tests.conftest import ROOT
+from tests.data import reading
+from tests.data.reading import put, put_lines, read_list
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
 NEGCLIP = (
@@ -40,28 +39,17 @@ def texts(file, **options) -> Texts:
     return released_lists.texts_config(Data(texts={"negative": {"file": str(file), **options}}))["negative"]
 
 
-def read_texts(cfg: Texts) -> tuple[dict, dict]:
-    counts: Counter = Counter()
-    return dict(caption_join.read_rows(cfg, counts)), {name: n for name, n in counts.items() if n}
-
-
-def put(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
 # --- files as their authors write them ------------------------------------------------------------------------------
 
 
 def test_negclip(tmp_path):
     """By the caption's own text; a column that is no list is damaged, and nothing of it is run."""
     file = put(tmp_path / "t.tsv", NEGCLIP)
-    assert read_texts(texts(file, on="caption", column="neg_caption", lists=True)) == (
+    assert read_list(texts(file, on="caption", column="neg_caption", lists=True)) == (
         {"A dog sees a cat.": ("A cat sees a dog.", "A man's dog \\ sees.")},
         {"captions_rows": 3, "captions_damaged": 1, "captions_empty": 1},
     )
-    assert list(read_texts(texts(file, on="image", column="neg_caption", lists=True))[0]) == ["a.jpg"]
+    assert list(read_list(texts(file, on="image", column="neg_caption", lists=True))[0]) == ["a.jpg"]
 
 
 def test_dac_and_svlc_have_a_file_for_each_picture(tmp_path):
@@ -70,45 +58,38 @@ def test_dac_and_svlc_have_a_file_for_each_picture(tmp_path):
     put(tmp_path / "sam" / "a.jpg.json", '{"caption": ["a dog", "a ball"]}')
     put(tmp_path / "pos" / "a.jpg.json", '{"positive": "Dogs play.", "caption": "A dog."}')
     put(tmp_path / "pos" / "b.jpg.json", '{"positive": "invalid", "caption": "A cat."}')
-    assert read_texts(texts(tmp_path / "llm", on="image"))[0] == {"a.jpg": ("A dog.", "Grass is green.")}
-    assert read_texts(texts(tmp_path / "sam", on="image", column="caption"))[0] == {"a.jpg": ("a dog", "a ball")}
-    assert read_texts(texts(tmp_path / "pos", on="image", column="positive", skip=["invalid"])) == (
+    assert read_list(texts(tmp_path / "llm", on="image"))[0] == {"a.jpg": ("A dog.", "Grass is green.")}
+    assert read_list(texts(tmp_path / "sam", on="image", column="caption"))[0] == {"a.jpg": ("a dog", "a ball")}
+    assert read_list(texts(tmp_path / "pos", on="image", column="positive", skip=["invalid"])) == (
         {"a.jpg": ("Dogs play.",)},
         {"captions_rows": 2, "captions_empty": 1},
     )
 
 
 def test_what_is_no_such_file_is_counted(tmp_path):
-    put(tmp_path / "a.json", '{"other": "x"}')
-    put(tmp_path / "b.json", "[1, 2]")
-    put(tmp_path / "c.json", b"\xff")
-    put(tmp_path / "d.json", "{")
-    put(tmp_path / "e.json", "[" * 100_000)
-    put(tmp_path / "f.json", "7")
+    contents = ('{"other": "x"}', "[1, 2]", b"\xff", "{", "[" * 100_000, "7")
+    for name, content in zip("abcdef", contents, strict=True):
+        put(tmp_path / f"{name}.json", content)
     os.mkfifo(tmp_path / "g.json")
-    texts_by_key, counts = read_texts(texts(tmp_path, on="key", column="caption"))
+    texts_by_key, counts = read_list(texts(tmp_path, on="key", column="caption"))
     assert not texts_by_key
     assert counts == {"captions_rows": 7, "captions_damaged": 5, "captions_not_utf8": 1, "captions_empty": 1}
     with pytest.raises(UserError, match="set texts.column to one of 'other'"):
-        read_texts(texts(tmp_path, on="key"))
+        read_list(texts(tmp_path, on="key"))
     with pytest.raises(UserError, match="a.json: no such list"):
-        read_texts(texts(tmp_path / "a.json", on="key"))
+        read_list(texts(tmp_path / "a.json", on="key"))
 
 
 def test_a_folder_of_both_is_read_as_it_was(tmp_path):
     """img2dataset writes key.txt and key.json beside a picture: what it says of the picture is no caption."""
     put(tmp_path / "a.txt", "a dog")
     put(tmp_path / "a.json", '{"caption": "a cat"}')
-    assert read_texts(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
+    assert read_list(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
-def test_lists_are_read_as_either_language_writes_them(texts_written):
-    assert (
-        caption_join.parse_texts(repr(texts_written))
-        == caption_join.parse_texts(json.dumps(texts_written))
-        == texts_written
-    )
+def test_lists_are_read_as_either_language_writes_them(texts):
+    assert caption_join.parse_texts(repr(texts)) == caption_join.parse_texts(json.dumps(texts)) == texts
 
 
 NO_LISTS = ["a", "'a'", "[1]", "[b'a']", "{'a'}", "['a'", "[" * 5000, "[" + "-" * 9000 + "1]", "['a' * 9]", "[f'{1}']",
@@ -141,44 +122,26 @@ def project(tmp_path, monkeypatch) -> Data:
         "b.png": ["A dog runs."],
         "c.png": ["A cup stands here."],
     }
-    images = [{"id": n, "file_name": name} for n, name in enumerate(captions)]
-    annotations = [
-        {"image_id": n, "caption": c} for n, texts_of_one in enumerate(captions.values()) for c in texts_of_one
-    ]
-    put(Path("coco.json"), json.dumps({"images": images, "annotations": annotations}))
+    reading.put_coco(Path("coco.json"), captions)
     for number, name in enumerate(captions):
         Image.new("RGB", (8, 8), (number, 0, 0)).save(name)
-    rows = [
-        ("A dog runs.", ["A cat runs.", "a dog runs.", "No dog runs."]),
-        ("This picture shows a cup stands here.", ["A cup falls."]),
-        ("Another.", ["x"]),
-    ]
-    put(
-        Path("n.jsonl"),
-        "".join(json.dumps({"caption": c, "n": texts_of_one}) + "\n" for c, texts_of_one in rows) + "7\n",
-    )
+    runs = {"caption": "A dog runs.", "n": ["A cat runs.", "a dog runs.", "No dog runs."]}
+    stands = {"caption": "This picture shows a cup stands here.", "n": ["A cup falls."]}
+    put_lines(Path("n.jsonl"), [runs, stands, {"caption": "Another.", "n": ["x"]}, 7])
     put(Path("dense/a.png.json"), '["A dog.", "A cat."]')
     put(Path("dense/b.png.json"), '["A hound."]')
     lists = {"negative": {"file": "n.jsonl", "on": "caption", "column": "n"}, "dense": {"file": "dense", "on": "image"}}
     return Data("coco", "coco.json", ".", captioner="none", texts=lists)
 
 
-def prepare_all(cfg: Data) -> dict:
-    """The last stage's counts."""
-    return [
-        shard_stages.run_stage(stage, SafeName("d", "data"), cfg) for stage in ("recaption", "rewrite", "annotate")
-    ][-1]
-
-
 def test_the_stages(project):
     """Equal captions of two pictures have the negatives of the caption, and each the dense texts of its picture."""
-    counts = prepare_all(project)
+    data, counts = reading.prepare(project)
     assert {name: n for name, n in counts.items() if "negative" in name or "dense" in name} == {
         "captions_with_negative": 3, "captions_without_negative": 1, "captions_with_dense": 3,
         "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
         "dense_rows": 2,
     }  # fmt: skip
-    data = PreparedDataset(Path("data/d"))
     stored_by_caption = {
         (i, data.annotation(i, j).text): data.annotation(i, j).stored for i in range(3) for j in range(data.captions(i))
     }
@@ -198,29 +161,22 @@ def test_balanced_negatives_are_stored_and_make_a_shard_anew(project):
         replace(project, texts={"negative": balanced | more})
         for more in ({}, {"caption": "full"}, {"rules": ["nouns", "negclip"]})
     ]
-    counts = prepare_all(sets[0])
+    data, counts = reading.prepare(sets[0])
     assert counts["captions_with_negative"] + counts["captions_without_negative"] == 4
-    data = PreparedDataset(Path("data/d"))
     stored = {data.annotation(i, j).stored.get("negative") for i in range(3) for j in range(data.captions(i))}
     assert ("A cat sees a dog.",) in stored and None in stored  # two nouns, and one
-    keys = [shard_stages.plan_work("annotate", SafeName("d", "data"), cfg).items[0].key for cfg in sets]
-    assert len(set(keys)) == 3
+    assert len(set(map(reading.first_key, sets))) == 3
 
 
 def test_a_shard_is_made_anew_when_a_list_is_another(project):
     """And not otherwise; a data set without texts keeps its keys and its columns."""
-    prepare_all(project)
-    bare = replace(project, texts={})
-
-    def keys(cfg: Data) -> list[str]:
-        return [item.key for item in shard_stages.plan_work("annotate", SafeName("d", "data"), cfg).items]
-
-    keys_before = keys(project)
-    assert keys_before == keys(project) != keys(bare)
+    reading.recaption(project)
+    bare, key_before = replace(project, texts={}), reading.first_key(project)
+    assert key_before == reading.first_key(project) != reading.first_key(bare)
     put(Path("dense/b.png.json"), '["A hound is here."]')
-    assert keys(project) != keys_before
-    prepare_all(bare)
-    (shard,) = Path("data/d/shards").glob("*.arrow")
+    assert reading.first_key(project) != key_before
+    reading.prepare(bare)
+    (shard,) = Path("data/x/shards").glob("*.arrow")
     batch = shard_files.read_batch(shard, "annotate")
     assert not [field.name for field in batch["captions"].type.value_type if field.name.startswith("stored")]
     assert not [key for key in batch.schema.metadata if b"rows" in key]
@@ -238,11 +194,9 @@ def listed(name: str) -> str:
     ("views", "key", "overrides"),
     [
         (Views(negatives=(stored_texts.first_negative,)), "texts.negative", [listed("negative")]),
-        (Views(negatives=(stored_texts.nth(2),)), "texts.negative", [listed("negative")]),
         (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", [listed("paraphrase")]),
         (Views(groups=(stored_texts.variations(2),)), "texts.variation", [listed("variation")]),
         (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
-        (Views(negatives=(masked_words.of_pos_released("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
         (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense",
          [listed("dense"), "data.scenes.masked={model: m, dense: true}"]),
     ],
@@ -277,11 +231,9 @@ def test_a_variation_is_its_score_and_its_captions(record, packed):
 def test_damaged_variations_keep_their_place(project):
     """So that the others go on belonging to their pictures; they are counted."""
     records = [{"itm_score": [0.5], "captions": ["One."]}, {}, {"itm_score": [0.75], "captions": ["Two.", "Three."]}]
-    row = {"image": "a.png", "variation": [json.dumps(record) for record in records]}
-    put(Path("v.jsonl"), json.dumps(row) + "\n")
+    put_lines(Path("v.jsonl"), [{"image": "a.png", "variation": [json.dumps(record) for record in records]}])
     listed = {"variation": {"file": "v.jsonl", "on": "image", "column": "variation"}}
-    counts = prepare_all(replace(project, texts=listed))
-    stored = PreparedDataset(Path("data/d")).annotation(0, 1).stored
-    assert stored == {"variation": ("0.5\tOne.", "", "0.75\tTwo.\tThree.")}
+    data, counts = reading.prepare(replace(project, texts=listed))
+    assert data.annotation(0, 1).stored == {"variation": ("0.5\tOne.", "", "0.75\tTwo.\tThree.")}
     # of two captions of the picture
     assert (counts["captions_with_variation"], counts["variation_damaged"]) == (2, 2)

@@ -1,6 +1,7 @@
 """One reader a format: training and benchmarks read the same pictures and captions from the same files."""
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from compclip.benchmarks import retrieval
 from compclip.config.sections import Data
 from compclip.prepare.sources import coco, flickr8k, img2dataset, karpathy, webdataset
 from tests.data import reading, tar_files
+from tests.data.reading import put
 
 RAW = tar_files.picture(8, 8)
 
@@ -41,13 +43,6 @@ OF_LINES = {
 }
 
 
-def write(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = content if isinstance(content, str) else json.dumps(content)
-    path.write_bytes(text.encode("utf-8-sig"))
-    return path
-
-
 def read_both(source, path, images, split=""):
     """Pictures below `images` with their captions, as training and as retrieval read them, and the counts of both."""
     counts = Counter()
@@ -62,13 +57,13 @@ def read_both(source, path, images, split=""):
 @pytest.mark.parametrize("name", OF_LINES)
 def test_both_read_a_caption_a_line(tmp_path, name):
     """Quoted headers, blank lines, marks at the start, commas in captions; the format is known by its content."""
-    samples, records, _, _ = read_both(flickr8k, write(tmp_path / name, OF_LINES[name]), tmp_path)
+    samples, records, _, _ = read_both(flickr8k, put(tmp_path / name, f"\ufeff{OF_LINES[name]}"), tmp_path)
     assert samples == records == PAIRS
 
 
 def test_both_read_karpathys_splits(tmp_path):
     """Train includes restval; a name in two folders is two pictures."""
-    path = write(tmp_path / "dataset_coco.json", KARPATHY)
+    path = put(tmp_path / "dataset_coco.json", json.dumps(KARPATHY))
     samples, records, _, _ = read_both(karpathy, path, tmp_path, "train")
     assert samples == records == [("a/1.jpg", ("a", "two")), ("b/1.jpg", ("b", "two"))]
     assert [record.id for record in retrieval.load(path, split="train").records] == ["a/1.jpg", "b/1.jpg"]
@@ -76,14 +71,15 @@ def test_both_read_karpathys_splits(tmp_path):
 
 
 def test_both_read_cocos_captions_and_count_those_of_no_image(tmp_path):
-    samples, records, counts, dropped = read_both(coco, write(tmp_path / "c.json", COCO), tmp_path)
+    samples, records, counts, dropped = read_both(coco, put(tmp_path / "c.json", json.dumps(COCO)), tmp_path)
     assert samples == [*records, ("2.jpg", ())] == [("a/1.jpg", ("a",)), ("b/1.jpg", ("b", "two")), ("2.jpg", ())]
     assert counts["caption_without_image"] == dropped["caption_without_image"] == 1
 
 
 def test_an_id_of_two_images_is_refused_by_both(tmp_path):
     """Their captions cannot be told apart."""
-    path = write(tmp_path / "c.json", COCO | {"images": [*COCO["images"], {"id": 7, "file_name": "3.jpg"}]})
+    images = [*COCO["images"], {"id": 7, "file_name": "3.jpg"}]
+    path = put(tmp_path / "c.json", json.dumps(COCO | {"images": images}))
     cfg = Data(source="coco", path=str(path), images=str(tmp_path), captioner="none")
     for read in (lambda: list(coco.records(cfg, Counter())), lambda: retrieval.load(path)):
         with pytest.raises(UserError, match=r"c.json: id '7' stands twice"):
@@ -128,12 +124,32 @@ def test_captions_beside_pictures_in_a_tar(tmp_path, picture):
 
 
 def test_captions_beside_pictures_in_a_folder(tmp_path):
-    """The .txt is taken where there are two, and pictures without a caption are counted, in folders of their own too."""
-    for key, ending in (*SIDECARS, ("3", "caption"), ("4", "text")):
-        write(tmp_path / "captions" / "0" / f"{key}.{ending}", f"{ending} {key}")
-    for name in (*(f"{n}.JPG" for n in range(5)), "5.png"):
-        write(tmp_path / "pictures" / "0" / name, "").write_bytes(RAW)
+    """The .txt is taken where there are two; what is missing or no text is counted, in folders of their own too."""
+    contents = {f"{key}.{ending}": f"{ending} {key}" for key, ending in (*SIDECARS, ("3", "caption"), ("4", "text"))}
+    for name, caption in (contents | {"5.txt": " ", "6.txt": "lost", "7.txt": b"\xff\xfe"}).items():
+        put(tmp_path / "captions" / "0" / name, caption)
+    for name in (*(f"{n}.JPG" for n in range(5)), "5.png", "7.png"):
+        put(tmp_path / "pictures" / "0" / name, RAW)
     cfg = Data(source="img2dataset", path=str(tmp_path / "captions"), images=str(tmp_path / "pictures"))
     samples, counts = reading.read_source(img2dataset, cfg)
-    assert [s.captions for s in samples] == [("TXT 0",), ("caption 1",), ("Caption 2",), ("txt 3",)]
-    assert (counts["images"], counts["samples"], counts["no_caption"]) == (6, 4, 2)
+    assert [(s.id, s.captions) for s in samples] == [
+        ("0/0", ("TXT 0",)), ("0/1", ("caption 1",)), ("0/2", ("Caption 2",)), ("0/3", ("txt 3",))
+    ]  # fmt: skip
+    assert (counts["images"], counts["samples"], counts["no_caption"], counts["missing_image"]) == (8, 4, 3, 1)
+    assert (counts["empty_captions"], counts["invalid_utf8_captions"]) == (1, 1)
+
+
+def test_captions_that_are_no_files(tmp_path):
+    """A pipe would wait for ever, a device never ends; both are counted, and so are links in a circle and folders."""
+    put(tmp_path / "0" / "1.jpg", RAW)
+    put(tmp_path / "0" / "1.txt", "A dog.")
+    os.mkfifo(tmp_path / "0" / "2.txt")
+    (tmp_path / "0" / "3.txt").symlink_to("/dev/zero")
+    (tmp_path / "0" / "4.txt").symlink_to("4.txt")
+    (tmp_path / "0" / "5.txt").mkdir()
+    (tmp_path / "none").mkdir()
+    samples, counts = reading.read_source(img2dataset, Data("img2dataset", str(tmp_path), str(tmp_path)))
+    assert [s.id for s in samples] == ["0/1"]
+    assert counts["unreadable_captions"] == 4
+    with pytest.raises(UserError, match="no picture has a .txt or .json beside it"):
+        reading.read_source(img2dataset, Data("img2dataset", str(tmp_path / "none"), str(tmp_path / "none")))

@@ -40,18 +40,9 @@ def test_parts_are_spread_as_torchvisions():
     ours = np.array([RandomResizedCrop(*scale).draw_box(width, height, rng) for _ in range(4000)])
     torch.manual_seed(0)
     picture, rule = torch.zeros(3, height, width), Torchvisions(224, scale)
-    params_of_torchvision = np.array(
-        [rule.get_params(picture, list(scale), list(rule.ratio)) for _ in range(4000)]
-    )  # i, j, h, w
-    theirs = np.stack(
-        [
-            params_of_torchvision[:, 1],
-            params_of_torchvision[:, 0],
-            params_of_torchvision[:, 1] + params_of_torchvision[:, 3],
-            params_of_torchvision[:, 0] + params_of_torchvision[:, 2],
-        ],
-        axis=1,
-    )
+    i_j_h_w = np.array([rule.get_params(picture, list(scale), list(rule.ratio)) for _ in range(4000)])
+    corner = i_j_h_w[:, [1, 0]]
+    theirs = np.concatenate([corner, corner + i_j_h_w[:, [3, 2]]], axis=1)
     error = np.maximum(ours.std(0), theirs.std(0)) / math.sqrt(2000)
     assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error)
     assert np.allclose(ours.std(0), theirs.std(0), rtol=0.1)

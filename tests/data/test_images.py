@@ -5,10 +5,7 @@ import struct
 import tracemalloc
 import zlib
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from compclip.data import images
@@ -26,56 +23,30 @@ def save(path, mode, colour, size=(8, 8), **options):
     return path
 
 
-@pytest.mark.parametrize(
-    "mode,colour,suffix,expected",
-    [
-        ("RGB", (10, 20, 30), "png", (10, 20, 30)),
-        ("L", 77, "png", (77, 77, 77)),
-        ("1", 1, "png", (255, 255, 255)),
-        ("RGBA", (255, 0, 0, 0), "png", (255, 255, 255)),
-        ("RGBA", (255, 0, 0, 255), "png", (255, 0, 0)),
-        ("LA", (0, 0), "png", (255, 255, 255)),
-        ("CMYK", (0, 0, 0, 0), "tiff", (255, 255, 255)),
-        ("I;16", 65535, "png", (255, 255, 255)),
-        ("I;16", 32768, "png", (127, 127, 127)),
-    ],
-)
+@pytest.mark.parametrize("mode,colour,suffix,expected", [
+    ("RGB", (10, 20, 30), "png", (10, 20, 30)), ("L", 77, "png", (77, 77, 77)), ("1", 1, "png", (255, 255, 255)),
+    ("RGBA", (255, 0, 0, 0), "png", (255, 255, 255)), ("RGBA", (255, 0, 0, 255), "png", (255, 0, 0)),
+    ("LA", (0, 0), "png", (255, 255, 255)), ("CMYK", (0, 0, 0, 0), "tiff", (255, 255, 255)),
+    *(("I;16", value, "png", (value // 257,) * 3) for value in (0, 100, 255, 256, 32768, 65535)),
+])  # fmt: skip
 def test_modes(tmp_path, mode, colour, suffix, expected):
-    """Transparency lies on white, 16 bit are scaled and not clipped, CMYK is converted."""
+    """Transparency lies on white, CMYK is converted; 16 bit are scaled by the mode, whatever the picture holds."""
     path = save(tmp_path / f"a.{suffix}", mode, colour)
     assert pixel(path) == expected
     assert images.load_image(path).mode == "RGB"
 
 
-def test_dark_sixteen_bit_stays_dark(tmp_path):
-    """Scaling goes by the mode and not by what the picture happens to hold: 255 of 65,535 is nearly black."""
-    for value in (0, 100, 255, 256):
-        assert pixel(save(tmp_path / f"{value}.png", "I;16", value)) == (value // 257,) * 3
-
-
-@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "bmp", "tif", "webp", "ppm"])
-@given(changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=5), kept_share=st.floats(0, 1))
-@settings(max_examples=20)
-def test_damaged_files_load_or_are_named(tmp_path_factory, suffix, changes, kept_share):
-    """Whatever bytes are wrong or missing, a picture is RGB or an ImageError: nothing else escapes."""
-    path = tmp_path_factory.mktemp("d") / f"x.{suffix}"
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, (12, 16, 3), dtype=np.uint8)).save(path)
-    raw = bytearray(path.read_bytes())
-    for position, value in changes:
-        raw[int(position**3 * (len(raw) - 1))] = value  # mostly in the header
-    path.write_bytes(raw[: max(1, int(len(raw) * kept_share))] if kept_share < 0.5 else raw)
-    try:
-        assert images.load_image(path).mode == "RGB"
-    except ImageError as error:
-        assert error.reason == "unreadable"
+def palette(path, transparency):
+    """A picture of four colours of which the first is red."""
+    picture = Image.new("P", (4, 4), 0)
+    picture.putpalette([200, 0, 0] + [0, 0, 0] * 255)
+    picture.save(path, transparency=transparency)
+    return path
 
 
 def test_palette_with_transparency(tmp_path):
     """A GIF-like palette picture with a transparent index lies on white."""
-    picture = Image.new("P", (4, 4), 0)
-    picture.putpalette([200, 0, 0] + [0, 0, 0] * 255)
-    picture.save(tmp_path / "p.png", transparency=0)
-    assert pixel(tmp_path / "p.png") == (255, 255, 255)
+    assert pixel(palette(tmp_path / "p.png", 0)) == (255, 255, 255)
 
 
 def test_exif_rotation(tmp_path):
@@ -137,15 +108,9 @@ def test_what_is_no_picture(tmp_path, kind):
 def test_what_is_no_file(tmp_path):
     """A pipe without a writer, a folder, names that no file has."""
     os.mkfifo(tmp_path / "pipe.png")
-    reasons = {
-        "none.png": "missing",
-        "": "missing",
-        "a\0.png": "missing",
-        "pipe.png": "unreadable",
-        "x" * 300: "unreadable",
-    }
-    for name, reason in (reasons | {"\udcff.png": "unreadable"}).items():
-        assert refusal_of(f"{tmp_path}/{name}") == reason
+    names = {"missing": ("none.png", "", "a\0.png"), "unreadable": ("pipe.png", "x" * 300, "\udcff.png")}
+    for reason in names:
+        assert {refusal_of(f"{tmp_path}/{name}") for name in names[reason]} == {reason}
 
 
 @pytest.mark.parametrize("size", [(8, 8), (20_000, 1), (1, 20_000), (1_000_000, 1), (1005, 5)])
@@ -159,9 +124,7 @@ def test_a_picture_that_would_grow_is_refused_before_a_pixel_of_it_is_read(tmp_p
         images.load_image(tmp_path / "x.png")
 
 
-@pytest.mark.parametrize(
-    "fault", [struct.error, NotImplementedError, IndexError, MemoryError, zlib.error, RecursionError]
-)
+@pytest.mark.parametrize("fault", [struct.error, IndexError, MemoryError, RecursionError])
 @pytest.mark.parametrize("where", ["load", "draft"])
 def test_whatever_pillow_raises(tmp_path, monkeypatch, fault, where):
     """Decoders end in any error there is; Ctrl-C is none of theirs."""
@@ -221,7 +184,5 @@ def test_plain_is_as_stored(tmp_path):
     assert images.load_image(tmp_path / "r.jpg", upright=False).size == (3000, 2100)
     assert images.read_size(tmp_path / "r.jpg", upright=False) == (3000, 2100)
     assert images.read_size(tmp_path / "r.jpg") == (2100, 3000)
-    palette = Image.new("P", (4, 4), 0)
-    palette.putpalette([200, 0, 0] + [0, 0, 0] * 255)
-    palette.save(tmp_path / "p.png", transparency=bytes([0, 255]))
-    assert images.load_image(tmp_path / "p.png", upright=False).getpixel((0, 0)) == (200, 0, 0)
+    path = palette(tmp_path / "p.png", bytes([0, 255]))
+    assert images.load_image(path, upright=False).getpixel((0, 0)) == (200, 0, 0)

@@ -83,26 +83,20 @@ def test_links_in_a_circle_pipes_and_nothing(tmp_path):
 
 def test_where_the_plan_has_the_files(tmp_path):
     """Annotations and pictures, a list of captions, released rewrites, what stands beside; a damaged plan is one line."""
-    section = {"path": "a/x.json", "images": "a/pictures/", "captions": {"file": "l.csv", "on": "url"}}
-    section |= {"negative_images": {}, "regions": {}}
-    write_json(tmp_path / "recaption" / "d.json", {"params": section})
-    write_json(
-        tmp_path / "rewrite" / "d.json", {"params": {"captions": "c.json", "swap": "s.jsonl"}, "masked": {"model": "m"}}
-    )
-    write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {"dense": {"file": "t.csv", "on": "url"}}}})
-    expected = ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl", "m", "t.csv"]
-    assert file_listing.planned_folders(tmp_path) == {"d": expected}
-    write_json(tmp_path / "rewrite" / "d.json", {"params": {"url": "http://x"}, "masked": {}})
-    write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": {}}})
-    write_json(tmp_path / "recaption" / "d.json", {"params": section | {"captions": {}}})
-    assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures"]}
-    with_negatives = {
-        "captions": {},
-        "negative_images": {"file": "n.csv", "images": "n/"},
-        "regions": {"file": "r.jsonl"},
-    }
-    write_json(tmp_path / "recaption" / "d.json", {"params": section | with_negatives})
-    assert file_listing.planned_folders(tmp_path) == {"d": ["a/x.json", "a/pictures", "n.csv", "n", "r.jsonl"]}
+    section = {"path": "a/x.json", "images": "a/pictures/", "captions": {}, "negative_images": {}, "regions": {}}
+
+    def planned(recaption: dict, rewrite: dict, model: dict, texts: dict) -> list[str]:
+        write_json(tmp_path / "recaption" / "d.json", {"params": section | recaption})
+        write_json(tmp_path / "rewrite" / "d.json", {"params": rewrite, "masked": model})
+        write_json(tmp_path / "annotate" / "d.json", {"params": {"texts": texts}})
+        return file_listing.planned_folders(tmp_path)["d"]
+
+    assert planned(
+        {"captions": {"file": "l.csv", "on": "url"}}, {"captions": "c.json", "swap": "s.jsonl"}, {"model": "m"},
+        {"dense": {"file": "t.csv", "on": "url"}},
+    ) == ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl", "m", "t.csv"]  # fmt: skip
+    beside = {"negative_images": {"file": "n.csv", "images": "n/"}, "regions": {"file": "r.jsonl"}}
+    assert planned(beside, {"url": "http://x"}, {}, {}) == ["a/x.json", "a/pictures", "n.csv", "n", "r.jsonl"]
     write_json(tmp_path / "recaption" / "d.json", {})
     with pytest.raises(UserError, match="recaption/d.json: damaged"):
         file_listing.planned_folders(tmp_path)

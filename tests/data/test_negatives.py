@@ -1,6 +1,5 @@
 """Negative images: joined from lists, or members of a sample's tar; counted, kept in their folder, read by training."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,36 +7,29 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.safe_names import SafeName
 from compclip.config import read, released_lists
 from compclip.config.sections import Data
-from compclip.data import images, shard_files
-from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset
-from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample, SampleMember
+from compclip.data import images
+from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample
 from compclip.interface.views import Views
 from compclip.methods import clip_in
-from compclip.prepare import annotate_shards, benchmark_overlap, shard_stages, shard_writer, stored_lists
+from compclip.prepare import benchmark_overlap, shard_writer, stored_lists
 from compclip.prepare.benchmark_overlap import BenchmarkImages
 from compclip.train.view_maker import ViewMaker
 from tests.conftest import ROOT
-from tests.data import tar_files
-
-NAME = SafeName("x", "data")
+from tests.data import reading, tar_files
+from tests.data.reading import prepare, put_karpathy, put_lines, recaption
 
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch) -> Path:
     """Three captioned pictures, and some that are to stand beside them, as the current folder."""
     monkeypatch.chdir(tmp_path)
-    sentences = ["A red dog runs.", "A cat sits.", "A bird sings."]
-    records = [
-        {"filename": f"{n}.jpg", "split": "train", "sentences": [{"raw": text}]} for n, text in enumerate(sentences)
-    ]
-    (tmp_path / "all.json").write_text(json.dumps({"images": records}))
+    put_karpathy(
+        tmp_path / "all.json", {"0.jpg": ["A red dog runs."], "1.jpg": ["A cat sits."], "2.jpg": ["A bird sings."]}
+    )
     for n in range(3):
         put(tmp_path / f"own/{n}.jpg", 10 * n)
         put(tmp_path / f"made/{n}.jpg", 100 + 10 * n)
@@ -47,8 +39,7 @@ def photos(tmp_path, monkeypatch) -> Path:
 
 
 def put(path: Path, colour: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(tar_files.picture(colour=colour))
+    reading.put(path, tar_files.picture(colour=colour))
 
 
 def section(**options) -> Data:
@@ -56,23 +47,14 @@ def section(**options) -> Data:
     return Data("karpathy", "all.json", "own", captioner="none", negative_images=options)
 
 
-def write_list(rows: list[dict], name: str = "list.jsonl") -> str:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return name
-
-
-def recaptioned(data: Data) -> tuple[list[Sample], dict]:
-    """What the stage leaves, and its counts."""
-    counts = shard_stages.run_stage("recaption", NAME, data)
-    return [
-        s for path in sorted(Path("data/x/samples").glob("*.arrow")) for s in shard_writer.load_samples(path)
-    ], counts
-
-
 def negative_counts(counts: dict) -> dict:
     """The counts of negative images."""
     prefix = "negative_images_"
     return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
+
+
+def write_list(rows: list[dict]) -> str:
+    return str(put_lines(Path("list.jsonl"), rows))
 
 
 def names(samples: list[Sample]) -> list[list[str]]:
@@ -93,7 +75,7 @@ def test_a_list_is_joined_and_what_is_missing_keeps_its_place(photos, on, kind):
     if kind == "parquet":
         rows = [row | {"made": row["made"] if isinstance(row["made"], list) else [row["made"]]} for row in ROWS]
         pq.write_table(pa.Table.from_pylist(rows), file := "list.parquet")
-    samples, counts = recaptioned(section(file=file, on=on, key_column=on, column="made", images="made"))
+    samples, counts = recaption(section(file=file, on=on, key_column=on, column="made", images="made"))
     assert names(samples) == [["made/0.jpg", "made/1.jpg"], ["", "", "made/2.jpg"], []]
     assert negative_counts(counts) == {"rows": 3, "samples": 2, "without": 1, "missing": 1, "unreadable": 1}
     assert samples[0].negatives[0].head and samples[1].negatives[0] == NO_IMAGE
@@ -107,20 +89,20 @@ def test_pictures_stay_in_their_folder(photos, name):
     file = write_list([{"image": "0.jpg", "made": name}])
     options = {"file": file, "on": "image", "column": "made", "images": "made"}
     with pytest.raises(UserError, match="lies outside of images=made; correct its name, or say images_outside: true"):
-        recaptioned(section(**options))
+        recaption(section(**options))
     assert not Path("data/x/samples/manifest.json").exists()
-    samples, _ = recaptioned(section(**options, images_outside=True))
+    samples, _ = recaption(section(**options, images_outside=True))
     assert len(samples) == 3
 
 
 def test_a_changed_picture_or_list_makes_the_shard_anew(photos):
     file = write_list(ROWS)
     data = section(file=file, on="image", column="made", images="made")
-    first_samples, _ = recaptioned(data)
+    first_samples, _ = recaption(data)
     put(photos / "made/gone.jpg", 99)
-    assert names(recaptioned(data)[0])[1][0] == "made/gone.jpg"
+    assert names(recaption(data)[0])[1][0] == "made/gone.jpg"
     write_list(ROWS[:1])
-    assert names(recaptioned(data)[0])[1] == []
+    assert names(recaption(data)[0])[1] == []
     assert names(first_samples)[1][0] == ""
 
 
@@ -137,16 +119,13 @@ def test_triplet_data(photos):
     )  # fmt: skip
     tars = {"source": "webdataset", "path": "tars", "images": "tars", "captioner": "none"}
     data = Data(**tars, negative_images={"member": "neg_image"}, members=["neg_caption"])
-    samples, counts = recaptioned(data)
+    samples, counts = recaption(data)
     assert negative_counts(counts) == {"samples": 2, "without": 1, "unreadable": 1}
     assert [s.captions for s in samples] == [("A dog.",), ("A fox.",), ("A bee.",)]
     sample, negative = samples[0], samples[0].negatives[0]
     assert [m.name for m in sample.members] == ["neg_caption", "neg_image"]
-    assert (
-        images.load_image(negative.picture).getpixel((0, 0))[0]
-        > 190
-        > images.load_image(sample.picture).getpixel((0, 0))[0]
-    )
+    red_values = [images.load_image(one.picture).getpixel((0, 0))[0] for one in (negative, sample)]
+    assert red_values[0] > 190 > red_values[1]
     text = next(m for m in sample.members if m.name == "neg_caption")
     assert images.read_bytes(ImageLocation(sample.image, text.offset, text.length)) == b"A cat."
     assert [samples[1].negatives, samples[2].negatives] == [(), (NO_IMAGE,)]
@@ -154,25 +133,20 @@ def test_triplet_data(photos):
     negative_texts, text_counts = stored_lists.find_texts(stored_lists.open_lists(texts), samples)
     assert negative_texts == {"negative": [("A cat.",), (), ()]}
     assert text_counts == {"captions_with_negative": 1, "captions_without_negative": 2}
-    plain, _ = recaptioned(Data(**tars))
+    plain, _ = recaption(Data(**tars))
     assert [(s.members, s.negatives) for s in plain] == [((), ())] * 3
 
 
 def test_edited_pairs_with_long_captions(photos):
     """CLIP-IN's grid: the first sentence is the caption that was edited, and edit and picture come from the pair's tar."""
     data = read.load_params(ROOT / "experiments/grids/clip_in_released.yaml").data["ultraedit"]
-    source, edited, long = (
-        "Some cows on a beach",
-        "Flamingos on a beach.",
-        "A wide beach. Three cows stand at the water.",
-    )
+    source, edited = "Some cows on a beach", "Flamingos on a beach."
+    long = "A wide beach. Three cows stand at the water."
     members = [("4.jpg", tar_files.picture()), ("4.txt", source.encode()), ("4.target.txt", edited.encode())]
     tar_files.write(photos / "pairs/0.tar", [*members, ("4.edited.jpg", tar_files.picture(colour=200))])
     long_list = write_list([{"key": "4", "source": source, "long": long}])
     data = replace(data, path="pairs", images="pairs", captions={**data.captions, "file": long_list})
-    for stage in ("recaption", "annotate"):
-        shard_stages.run_stage(stage, NAME, data)
-    data_set = PreparedDataset(Path("data/x"))
+    data_set, _ = prepare(data)
     view = ViewMaker(data_set, 0, 8).view(0, 0, clip_in.views(clip_in.Config(), 0))
     assert view.caption == f"{source}. {long}" and view.positives == (f"{source}.",)
     assert view.negatives == (edited,) and view.negative_images[0].getpixel((0, 0))[0] > 190
@@ -181,56 +155,22 @@ def test_edited_pairs_with_long_captions(photos):
 def test_training_finds_them_by_number(photos):
     """The whole way: recaption, annotate, and a view with one picture and one that is not there."""
     data = section(file=write_list(ROWS), on="image", column="made", images="made")
-    for stage in ("recaption", "annotate"):
-        shard_stages.run_stage(stage, NAME, data)
-    data_set = PreparedDataset(Path("data/x"))
+    data_set, _ = prepare(data)
     assert data_set.negative_images(0) == (ImageLocation("made/0.jpg"), ImageLocation("made/1.jpg"))
     assert data_set.negative_images(1) == (ImageLocation(""), ImageLocation(""), ImageLocation("made/2.jpg"))
     assert data_set.negative_images(2) == ()
     view = ViewMaker(data_set, 0, 8).view(1, 0, Views(negative_images=3, caption="full"))
     assert [picture is not None for picture in view.negative_images] == [False, False, True]
-    shard_stages.run_stage("recaption", NAME, section())
-    shard_stages.run_stage("annotate", NAME, section())
-    assert PreparedDataset(Path("data/x")).negative_images(0) == ()
-
-
-BYTES = st.integers(0, 2**40)
-NEGATIVES = st.lists(
-    st.builds(NegativeImage, st.text(st.characters(codec="utf-8")), BYTES, BYTES, st.integers(0, 2**64 - 1))
-)
-MEMBERS = st.lists(st.builds(SampleMember, st.sampled_from(["neg_image", "neg_caption"]), BYTES, BYTES))
-
-
-@given(st.lists(st.tuples(NEGATIVES, MEMBERS), max_size=5))
-def test_samples_come_back_as_they_were(tmp_path_factory, given_samples):
-    """From a shard, and their places from a column of the shards that training reads."""
-    samples = [
-        Sample(str(n), "t.tar", ("A dog.",), negatives=tuple(negatives), members=tuple(members))
-        for n, (negatives, members) in enumerate(given_samples)
-    ]
-    path = tmp_path_factory.getbasetemp() / "samples.arrow"
-    shard_writer.save_samples(path, samples)
-    assert shard_writer.load_samples(path) == samples
-    has = {name for name in shard_writer.LIST_COLUMNS if any(getattr(s, name) for s in samples)}
-    assert set(shard_files.read_batch(path, "recaption").schema.names) == {*shard_writer.SCHEMA.names, *has}
-    for array in shard_writer.build_list_columns(samples, annotate_shards.LIST_COLUMNS).values():
-        places = NegativeImageColumn(array)
-        assert [places[row] for row in range(len(samples))] == [
-            tuple(negative.picture for negative in sample.negatives) for sample in samples
-        ]
+    assert prepare(section())[0].negative_images(0) == ()
 
 
 def test_a_benchmarks_pictures_among_them(tmp_path):
     """Counted with the data set's own, once a sample; left out, they leave their place empty."""
     benchmark_pictures = BenchmarkImages(frozenset({7}), frozenset({5}), frozenset())
-    coco, bytes_, free = (
-        NegativeImage("coco/000000000007.jpg"),
-        NegativeImage("a.jpg", head=5),
-        NegativeImage("b.jpg", head=6),
-    )
+    coco, free = NegativeImage("coco/000000000007.jpg"), NegativeImage("b.jpg", head=6)
     samples = [
         Sample("a", "a.jpg", ("A dog.",), head=5, negatives=(coco,)),
-        Sample("b", "b.jpg", ("A dog.",), head=8, negatives=(free, coco, bytes_)),
+        Sample("b", "b.jpg", ("A dog.",), head=8, negatives=(free, coco, NegativeImage("a.jpg", head=5))),
         Sample("c", "c.jpg", ("A dog.",), head=9, negatives=(NO_IMAGE, free)),
     ]
     path = tmp_path / "00000.arrow"

@@ -24,7 +24,7 @@ from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.methods import negclip
 from compclip.model import backbone
 from compclip.runs.run_folder import Inputs
-from compclip.train import distributed, fine_tuning, loader, neighbours, recorder
+from compclip.train import distributed, fine_tuning, neighbours, recorder
 from tests import small_training, tiny_project
 from tests.tiny_project import at
 
@@ -57,16 +57,6 @@ def of_all_pairs(vector_ND: np.ndarray, there_N: np.ndarray, count: int) -> np.n
     score_NN[:, ~there_N] = -np.inf
     np.fill_diagonal(score_NN, -np.inf)
     return np.argsort(-score_NN, axis=1)[:, :count]
-
-
-def test_by_hand(tmp_path):
-    """Four directions in a plane; the last picture equals the first."""
-    angle = np.radians([0, 10, 50, 180, 0])
-    neighbours_NK = neighbours.find_nearest(vectors(tmp_path, np.stack([np.cos(angle), np.sin(angle)], 1)), 2)
-    assert neighbours_NK.dtype == np.uint32
-    assert neighbours_NK[[0, 3, 4]].tolist() == [[4, 1], [2, 1], [0, 1]]
-    assert {*neighbours_NK[1]} == {0, 4}  # equally near
-    assert neighbours_NK[2, 0] == 1 and neighbours_NK[2, 1] in (0, 4)
 
 
 @given(*[st.integers(*bounds) for bounds in ((3, 40), (1, 9), (1, 9), (0, 5000), (1, 9), (0, 99))])
@@ -134,9 +124,8 @@ def test_the_stage_finds_what_the_backbone_says(here):
     score_NN = vector_ND @ vector_ND.T
     expected = of_all_pairs(vector_ND, np.ones(len(data), bool), STORED_NEIGHBOURS)
     assert neighbours_NK.shape == (len(data), 10)
-    np.testing.assert_allclose(
-        np.take_along_axis(score_NN, neighbours_NK.astype(int), 1), np.take_along_axis(score_NN, expected, 1), atol=1e-5
-    )
+    actual_NK, expected_NK = (np.take_along_axis(score_NN, k.astype(int), 1) for k in (neighbours_NK, expected))
+    np.testing.assert_allclose(actual_NK, expected_NK, atol=1e-5)
     record = json.loads(Path("data/neighbours/made.json").read_text())["scenes/tiny"]
     assert (record["samples"], record["unreadable"]) == (len(data), 0)
 
@@ -185,36 +174,18 @@ def test_the_neighbours_are_in_the_key_of_the_methods_that_ask(here):
         at(CELL)
 
 
-def test_a_step_has_the_loss_of_twice_as_many_ordinary_rows(here):
-    """The batch with hard images equals one that was put together of samples and their neighbours by hand."""
-    run = grid.resolve(read.load_params("params.yaml", []), CELL)
-    model = backbone.load("models/tiny")
-    rows = fine_tuning.build_sampler(run, load_method(run.method_name), model, Inputs(here, run.cell))
-    views = negclip.views(run.method, 0)
-    batch, dropped = rows.batch(0, views)
-    order = [int(i) for i in loader.full_order(len(rows.maker.data), 0, 0)[:8]]
-    drawn_neighbours = [rows.maker.neighbours(index, 0, 1)[0] for index in order]
-    three = np.load(NPY)[:, :3]
-    assert len(batch) == 16
-    assert all(neighbour in three[index] for index, neighbour in zip(order, drawn_neighbours, strict=True))
-    by_hand = [rows.maker.view(index, 0, views) for index in [*order, *drawn_neighbours]]
-    assert [v.caption for v in batch] == [v.caption for v in by_hand]
-    assert [v.negatives for v in batch] == [v.negatives for v in by_hand]
-    assert dropped == {}
-
-
 def test_two_processes_share_the_rows_of_one(here):
     """Each makes its own samples' neighbours; in what order rows stand changes nothing of the loss."""
     run = grid.resolve(read.load_params("params.yaml", []), CELL)
     views, model = negclip.views(run.method, 0), backbone.load("models/tiny")
     texts_by_process = []
-    for process in (distributed.Process(0, 1), distributed.Process(0, 2), distributed.Process(1, 2)):
-        batch, _ = fine_tuning.build_sampler(
-            run, load_method(run.method_name), model, Inputs(here, run.cell), process
-        ).batch(3, views)
-        texts_by_process.append([(view.caption, view.negatives) for view in batch])
-    assert [len(rows) for rows in texts_by_process] == [16, 8, 8]
-    assert sorted(texts_by_process[0], key=str) == sorted([*texts_by_process[1], *texts_by_process[2]], key=str)
+    for rank, world in ((0, 1), (0, 2), (1, 2)):
+        process = distributed.Process(rank, world)
+        rows = fine_tuning.build_sampler(run, load_method(run.method_name), model, Inputs(here, run.cell), process)
+        texts_by_process.append([(view.caption, view.negatives) for view in rows.batch(3, views)[0]])
+    whole, first, second = texts_by_process
+    assert [len(whole), len(first), len(second)] == [16, 8, 8]
+    assert sorted(whole, key=str) == sorted([*first, *second], key=str)
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(here, tmp_path):

@@ -10,11 +10,12 @@ from PIL import Image
 
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection, Data
-from compclip.data import shard_files
 from compclip.data.sample import Sample
 from compclip.evaluate import result_store
-from compclip.prepare import benchmark_overlap, shard_stages
+from compclip.prepare import benchmark_overlap
 from compclip.prepare.benchmark_overlap import BenchmarkImages, ImageIdentity
+from tests.data import reading
+from tests.data.reading import put_karpathy
 
 
 def sample(image: str, **fields) -> Sample:
@@ -27,10 +28,7 @@ def sample(image: str, **fields) -> Sample:
     ("000000123456.jpg", 123456),
     ("000000123456", 123456),
     ("000123456.jpg", -1),  # nine digits: a counter of img2dataset
-    ("0000000123456.jpg", -1),
-    ("x000000123456.jpg", -1),
-    ("123456.jpg", -1),
-    ("COCO_val2014_123456.jpg", -1),
+    *((name, -1) for name in ("0000000123456.jpg", "x000000123456.jpg", "123456.jpg", "COCO_val2014_123456.jpg")),
     ("٠٠٠٠٠٠١٢٣٤٥٦.jpg", -1),
 ])  # fmt: skip
 def test_coco_numbers(name, number):
@@ -79,8 +77,7 @@ def project(tmp_path, monkeypatch) -> Path:
     for subset in ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"):
         (tmp_path / f"sugarcrepe/{subset}.json").parent.mkdir(exist_ok=True)
         (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
-    records = [{"filename": f"{n}.png", "split": "test", "sentences": [{"raw": "A dog."}]} for n in range(3)]
-    (tmp_path / "other.json").write_text(json.dumps({"images": records}))
+    put_karpathy(tmp_path / "other.json", {f"{n}.png": ["A dog."] for n in range(3)}, "test")
     result_store.write_census(SafeName("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
     result_store.write_census(
         SafeName("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test")
@@ -93,10 +90,7 @@ def project(tmp_path, monkeypatch) -> Path:
     for n in range(3):
         picture(train / f"{n}.png", 200 + n)  # a benchmark's names
     names = sorted(path.name for path in train.iterdir())
-    train_records = [
-        {"filename": name, "split": "train", "sentences": [{"raw": f"A dog and {name}."}]} for name in names
-    ]
-    (tmp_path / "train.json").write_text(json.dumps({"images": train_records}))
+    put_karpathy(tmp_path / "train.json", {name: [f"A dog and {name}."] for name in names})
     return tmp_path
 
 
@@ -105,15 +99,9 @@ CFG = Data("karpathy", "train.json", "train", captioner="none")
 
 def run_stages(cfg: Data) -> tuple[dict, dict, list[str]]:
     """What the stages count, what is shared, and the pictures that are left."""
-    for stage in ("recaption", "rewrite"):
-        shard_stages.run_stage(stage, SafeName("d", "data"), cfg)
-    counts = shard_stages.run_stage("annotate", SafeName("d", "data"), cfg)
-    ids = [
-        id
-        for path in sorted(Path("data/d/shards").glob("*.arrow"))
-        for id in shard_files.read_batch(path, "")["id"].to_pylist()
-    ]
-    return counts, json.loads(Path("data/overlaps/d.json").read_text()), ids
+    data, counts = reading.prepare(cfg)
+    ids = [data.sample(number).id for number in range(len(data))]
+    return counts, json.loads(Path("data/overlaps/x.json").read_text()), ids
 
 
 def test_counted_and_left_out(project):

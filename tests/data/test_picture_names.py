@@ -14,8 +14,9 @@ from compclip.config.released_lists import Captions
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.sample import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
-from compclip.prepare import caption_join, sources
+from compclip.prepare import sources
 from compclip.prepare.sources import img2dataset
+from tests.data import reading
 
 FORMATS = {
     ".JPG": "JPEG",
@@ -55,16 +56,11 @@ def test_every_format_is_found_beside_its_caption(own_pictures):
     assert all(ending.lower() in ENDINGS for ending in FORMATS)
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("val/One.jpg", "val/One.jpg"),
-        ("VAL/one.JPG", "val/One.jpg"),
-        ("val\\One.jpg", "val/One.jpg"),
-        ("train2014/two.jpg", "two.jpg"),  # all in one folder
-        ("none.jpg", "none.jpg"),
-    ],
-)
+@pytest.mark.parametrize(("name", "found"), [
+    *((name, "val/One.jpg") for name in ("val/One.jpg", "VAL/one.JPG", "val\\One.jpg")),
+    ("train2014/two.jpg", "two.jpg"),  # all in one folder
+    ("none.jpg", "none.jpg"),
+])  # fmt: skip
 def test_a_name_that_means_one_file(tmp_path, name, found):
     draw(tmp_path / "val" / "One.jpg")
     draw(tmp_path / "two.jpg")
@@ -91,14 +87,11 @@ def test_ids_carry_their_folder_where_a_name_stands_twice():
 def test_a_byte_order_mark_is_no_fault(tmp_path):
     (tmp_path / "a.json").write_text('{"a": 1}', encoding="utf-8-sig")
     assert read_json(tmp_path / "a.json") == {"a": 1}
-    (tmp_path / "list").mkdir()
-    (tmp_path / "list" / "7.json").write_text('["a dog"]', encoding="utf-8-sig")
-    (tmp_path / "rows.jsonl").write_text('{"key": "7", "caption": "a dog"}', encoding="utf-8-sig")
-    for cfg in (
-        Captions(str(tmp_path / "list"), on="key"),
-        Captions(str(tmp_path / "rows.jsonl"), on="key", column=["caption"]),
-    ):
-        assert list(caption_join.read_rows(cfg, Counter())) == [("7", ("a dog",))]
+    reading.put(tmp_path / "list" / "7.json", '\ufeff["a dog"]')
+    reading.put(tmp_path / "rows.jsonl", '\ufeff{"key": "7", "caption": "a dog"}')
+    for name, columns in (("list", []), ("rows.jsonl", ["caption"])):
+        cfg = Captions(str(tmp_path / name), on="key", column=columns)
+        assert reading.read_list(cfg)[0] == {"7": ("a dog",)}
 
 
 def test_a_split_file_has_a_name_a_line(tmp_path):

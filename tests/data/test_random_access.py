@@ -14,9 +14,9 @@ from PIL import Image
 from compclip.data import prepared_dataset
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
-from compclip.data.sample import ImageLocation, Sample
-from compclip.interface.views import Composite, Views
-from compclip.text import composite_captions, dense_texts, masked_words, sentences, stored_texts
+from compclip.data.sample import NegativeImage, Sample
+from compclip.interface.views import Views
+from compclip.text import dense_texts, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
 from compclip.train import loader, picture_views, view_maker
 from compclip.train.view_maker import RandomResizedCrop
@@ -31,16 +31,10 @@ def crowd(tmp_path_factory) -> PreparedDataset:
     """30 samples of one to three captions, wide and tall, in shards of seven."""
     rng = np.random.default_rng(0)
     words = ["DOG", "CAT", "HORSE", "GRASS", "BIRD", "sees", "eats", "runs"]
-    annotations = [
-        tuple(
-            chain.from_iterable(
-                sentence_annotations
-                for _ in range(rng.integers(1, 4))
-                for sentence_annotations in tagged(" ".join(rng.choice(words, 4)))
-            )
-        )
-        for _ in range(30)
-    ]
+    annotations = []
+    for _ in range(30):
+        sentences_of_one = [" ".join(rng.choice(words, 4)) for _ in range(rng.integers(1, 4))]
+        annotations.append([annotation for (annotation,) in tagged(*sentences_of_one)])
     samples = [Sample(f"s{i}", f"{i}.png", (), "train", *SIZES[rng.integers(4)]) for i in range(30)]
     return prepared(tmp_path_factory.mktemp("crowd"), samples, annotations, 7)
 
@@ -65,21 +59,14 @@ class Lists:
 
     def sharing(self, noun: str, shape: str) -> list[tuple[int, int]]:
         """All captions with a noun in their first sentence."""
-        return [
-            (i, j) for i, j in self.places if self.shapes[i] == shape and noun in self.nouns(self.annotations[i][j])
-        ]
-
-    def nouns(self, caption: Annotation) -> list[str]:
-        """Of the first sentence."""
-        return sentences.first_nouns(caption)
+        captions = [(i, j) for i, j in self.places if self.shapes[i] == shape]
+        return [(i, j) for i, j in captions if noun in sentences.first_nouns(self.annotations[i][j])]
 
     def partners(self, caption_at: tuple[int, int]) -> list[tuple[int, int]]:
         """CLIC B.4."""
         rng = np.random.default_rng((self.seed, *caption_at, picture_views.SHARED))
-        pools = [
-            self.sharing(n, self.shapes[caption_at[0]])
-            for n in self.nouns(self.annotations[caption_at[0]][caption_at[1]])
-        ]
+        nouns = sentences.first_nouns(self.annotations[caption_at[0]][caption_at[1]])
+        pools = [self.sharing(noun, self.shapes[caption_at[0]]) for noun in nouns]
         pools = [pool for pool in pools if len(pool) > 1]
         partners: dict[int, tuple[int, int]] = {}
         for _ in range(picture_views.TRIES if pools else 0):
@@ -101,25 +88,15 @@ def test_partners_are_those_of_the_lists(crowd):
     slow, fast = Lists(crowd, 3), picture_views.Partners(crowd, 3)
     assert [fast.find_by_noun(p) for p in slow.places] == [slow.partners(p) for p in slow.places]
     assert any(len(slow.partners(p)) == picture_views.SHARED for p in slow.places)
+    for p in slow.places:
+        drawn = {fast.draw(p, "common_noun", np.random.default_rng(k)) for k in range(30)}
+        partners = slow.partners(p)
+        assert {has_noun for _, has_noun in drawn} == {bool(partners)}
+        assert {partner for partner, _ in drawn} <= set(partners or slow.places) - {p}
     for index in range(len(crowd)):
         generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
         assert [fast.draw_any(index, a) for a, _ in generators] == [slow.random(index, b) for _, b in generators]
         assert all(a.random() == b.random() for a, b in generators)  # and as many numbers were drawn
-
-
-def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
-    """Nor does opening the data anew."""
-    samples = [crowd.sample(i) for i in range(len(crowd))]
-    in_one_shard = prepared(tmp_path, samples, all_annotations(crowd), 30)
-    views = Views(composite=Composite(3, composite_captions.compose, "common_noun"))
-    makers = [
-        view_maker.ViewMaker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height)))
-        for data in (crowd, in_one_shard)
-    ]
-    for index in range(len(crowd)):
-        first, second = (maker.view(index, 2, views) for maker in makers)
-        assert (first.caption, first.negatives, first.positives) == (second.caption, second.negatives, second.positives)
-        assert np.array_equal(np.asarray(first.image), np.asarray(second.image))
 
 
 @given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))
@@ -134,44 +111,35 @@ def test_windows_mix_some_shards_at_a_time(sizes, epoch):
     """Every sample once; each window of shards is through before the next begins."""
     order = loader.windowed_order(sizes, 0, epoch)
     assert sorted(order) == list(range(sum(sizes)))
-    shard = np.searchsorted(np.cumsum(sizes), order, side="right")
-    first = {int(s): i for i, s in reversed(list(enumerate(shard)))}
-    met = sorted(first, key=first.__getitem__)
-    at = 0
-    for low in range(0, len(sizes), loader.WINDOW):
-        # the shards of a window are those that fill the next places of the order, and no others stand there
-        count, window = 0, set()
-        for s in met:
-            if s not in window and first[s] >= at and len(window) < loader.WINDOW:
-                window.add(s)
-        count = sum(sizes[s] for s in window)
-        assert set(shard[at : at + count].tolist()) == window
-        met = [s for s in met if s not in window]
-        at += count
-        assert low < len(sizes)
+    shard = np.searchsorted(np.cumsum(sizes), order, side="right").tolist()
+    shards, first = list(dict.fromkeys(shard)), 0
+    while first < len(shard):
+        # the next places hold a window's shards, each whole, and no others
+        window = set(list(dict.fromkeys(shard[first:]))[: loader.WINDOW])
+        end = first + sum(sizes[s] for s in window)
+        assert set(shard[first:end]) == window
+        first = end
+    assert len(shards) == len(sizes)
     assert np.array_equal(order, loader.windowed_order(sizes, 0, epoch))
 
 
 # --- what is beside a sample ----------------------------------------------------------------------------------
 
 
-class Beside:
-    """A data set with negative images: two readable ones and a missing one beside every sample."""
+def put_pictures_beside(folder: Path) -> tuple[NegativeImage, ...]:
+    """A red picture, one that is missing, and a blue one."""
+    for name, colour in (("a.png", "red"), ("b.png", "blue")):
+        Image.new("RGB", (20, 20), colour).save(folder / name)
+    return tuple(NegativeImage(str(folder / name)) for name in ("a.png", "gone.png", "b.png"))
 
-    def __init__(self, data: PreparedDataset, folder: Path) -> None:
-        self.data, self.places = data, [ImageLocation(str(folder / name)) for name in ("a.png", "gone.png", "b.png")]
-        for location, colour in zip(self.places[::2], ("red", "blue"), strict=True):
-            Image.new("RGB", (20, 20), colour).save(location.path)
 
-    def __getattr__(self, name: str):
-        return getattr(self.data, name)
+((DOG,),) = tagged("DOG sees")
 
-    def __len__(self) -> int:
-        return len(self.data)
 
-    def negative_images(self, index: int) -> list[ImageLocation]:
-        """The same three."""
-        return self.places
+def of_captions(folder: Path, *captions: Annotation, **fields) -> PreparedDataset:
+    """A data set of samples with one caption each."""
+    samples = [Sample(f"s{i}", f"{i}.png", (), width=4, height=4, **fields) for i in range(len(captions))]
+    return prepared(folder, samples, [(caption,) for caption in captions])
 
 
 def plain(sample: Sample) -> Image.Image:
@@ -180,10 +148,12 @@ def plain(sample: Sample) -> Image.Image:
 
 
 @pytest.mark.parametrize("count,is_readable", [(1, [True]), (2, [True, False]), (4, [True, False, True, False])])
-def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tmp_path, count, is_readable):
+def test_negative_images_come_in_their_order_and_what_lacks_is_counted(tmp_path, count, is_readable):
     """The first ones stored; a missing file, and one too few, give a masked place each."""
-    rows = loader.EpochSampler(view_maker.ViewMaker(Beside(crowd, tmp_path), 0, 8, plain), 10)
-    batch, dropped = rows.batch(0, Views(negative_images=count))
+    data = of_captions(tmp_path, *[DOG] * 10, negatives=put_pictures_beside(tmp_path))
+    batch, dropped = loader.EpochSampler(view_maker.ViewMaker(data, 0, 8, plain), 10).batch(
+        0, Views(negative_images=count)
+    )
     assert [[picture is not None for picture in row.negative_images] for row in batch] == [is_readable] * 10
     assert dropped == ({"negative_image_missing": 10 * is_readable.count(False)} if False in is_readable else {})
     assert batch[0].negative_images[0].getpixel((0, 0)) == (255, 0, 0)
@@ -191,10 +161,8 @@ def test_negative_images_come_in_their_order_and_what_lacks_is_counted(crowd, tm
 
 def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
     """With replacement, anew in each epoch, behind the other texts, which stay as they were; a negative of each."""
-    (plain_caption,) = tagged("DOG sees")[0]
-    annotations = [(replace(plain_caption, stored={"dense": ("one", "two")}),), (plain_caption,)]
-    data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], annotations)
-    maker, text = view_maker.ViewMaker(data, 0, 8, plain), annotations[0][0].text
+    data, text = of_captions(tmp_path, replace(DOG, stored={"dense": ("one", "two")}), DOG), DOG.text
+    maker = view_maker.ViewMaker(data, 0, 8, plain)
     views = Views(negatives=(upper_question,), positives=(upper,), groups=(dense_texts.bag(4, behind),))
     drawn_views = [maker.view(0, epoch, views) for epoch in range(60)]
     assert {t for view in drawn_views for t in view.positives[1:]} == {"one", "two", text}
@@ -213,9 +181,9 @@ def test_a_bag_is_drawn_of_the_caption_and_what_is_stored(tmp_path):
 def test_variations_are_shown_with_their_own_texts(tmp_path):
     """Two of three are drawn anew in each epoch, from a stream of their own; one that is missing keeps its text."""
     stored = {"variation": ("0.9\tred", "0.5\tgone", "0.1\tblue")}
-    annotations = [(replace(tagged("DOG sees")[0][0], stored=stored),), tuple(tagged("CAT runs")[0])]
-    data = prepared(tmp_path, [Sample(f"s{i}", f"{i}.png", (), width=4, height=4) for i in range(2)], annotations)
-    maker = view_maker.ViewMaker(Beside(data, tmp_path), 0, 8, plain)
+    caption = replace(DOG, stored=stored)
+    data = of_captions(tmp_path, caption, DOG, negatives=put_pictures_beside(tmp_path))
+    maker = view_maker.ViewMaker(data, 0, 8, plain)
     views = Views(negatives=(upper_question,), groups=(stored_texts.variations(2),), negative_images=2)
     colours = {(255, 0, 0): "red", (0, 0, 255): "blue", None: "gone"}
     pairs = set()
@@ -224,8 +192,8 @@ def test_variations_are_shown_with_their_own_texts(tmp_path):
         picture_colours = [picture and picture.getpixel((0, 0)) for picture in view.negative_images]
         assert [colours[colour] for colour in picture_colours] == list(view.negatives[1:])
         rng = view_maker.sample_generator(0, epoch, "s0", stored_texts.VARIED)
-        drawn = stored_texts.draw_variations(2, annotations[0][0], rng)
-        assert view.negatives == (f"{annotations[0][0].text.upper()}?", *(text for _, text in drawn))
+        drawn = stored_texts.draw_variations(2, caption, rng)
+        assert view.negatives == (f"{DOG.text.upper()}?", *(text for _, text in drawn))
         pairs.add(view.negatives[1:])
     assert len(pairs) == 6
     bare = maker.view(1, 0, views)  # a sample without variations
@@ -234,16 +202,12 @@ def test_variations_are_shown_with_their_own_texts(tmp_path):
 
 def test_a_bag_s_texts_are_asked_for_their_own_words(tmp_path):
     """DAC's coin for the caption and for each text of the bag, as a loop over them draws."""
-    caption = replace(
-        tagged("DOG sees")[0][0],
-        masked=(("FOX",), ()),
-        stored={"dense": ("one", "two"), "dense_masked": ("0\teins", "")},
-    )
-    data = prepared(tmp_path, [Sample("s0", "0.png", (), width=4, height=4)], [(caption,)])
+    stored = {"dense": ("one", "two"), "dense_masked": ("0\teins", "")}
+    caption = replace(DOG, masked=(("FOX",), ()), stored=stored)
+    data = of_captions(tmp_path, caption)
     coin = partial(masked_words.either, upper_question)
-    views = Views(
-        negatives=(coin,), groups=(dense_texts.bag(5, partial(masked_words.either_of_dense, upper_question)),)
-    )
+    of_dense = partial(masked_words.either_of_dense, upper_question)
+    views = Views(negatives=(coin,), groups=(dense_texts.bag(5, of_dense),))
     texts = dense_texts.list_texts(caption)
     seen = set()
     for epoch in range(60):
@@ -252,8 +216,7 @@ def test_a_bag_s_texts_are_asked_for_their_own_words(tmp_path):
         rng.integers(1)  # which caption
         expected = [coin(caption, rng)]
         drawn = [texts[rng.integers(3)] for _ in range(5)]
-        for text in drawn:
-            expected.append(upper_question(text, rng) if rng.random() < 0.5 else masked_words.any_word(text, rng))
+        expected += [upper_question(t, rng) if rng.random() < 0.5 else masked_words.any_word(t, rng) for t in drawn]
         assert view.negatives == tuple(expected) and view.positives == tuple(text.text for text in drawn)
         seen |= set(view.negatives)
     assert seen == {"DOG SEES?", "FOX sees", "ONE?", "eins", "TWO?", None}
@@ -285,10 +248,8 @@ def test_neighbours_are_rows_behind_the_batch(crowd):
     neighbours = [maker.neighbours(index, 0, 2) for index in order]
     assert len(batch) == 30 and dropped == {}
     assert [row.image.getpixel((0, 0))[0] for row in batch] == [*order, *chain.from_iterable(neighbours)]
-    assert all(
-        len({*neighbours_of_one}) == 2 and {*neighbours_of_one} <= {*nearest_NK[index]}
-        for index, neighbours_of_one in zip(order, neighbours, strict=True)
-    )
+    for index, drawn in zip(order, neighbours, strict=True):
+        assert len({*drawn}) == 2 and {*drawn} <= {*nearest_NK[index]}
     assert neighbours != [maker.neighbours(index, 1, 2) for index in order]
     assert batch[10].caption == maker.view(neighbours[0][0], 0, views).caption
 
@@ -310,10 +271,8 @@ def test_a_crop_changes_pictures_and_no_text(crowd):
     crop, views = RandomResizedCrop(0.3, 0.6), Views(caption="full")
     uncropped_maker, cropping_maker = (view_maker.ViewMaker(crowd, 0, 16, textured, crop=c) for c in (None, crop))
     for index in range(len(crowd)):
-        uncropped, cropped, again, later = (
-            m.view(index, e, views)
-            for m, e in ((uncropped_maker, 0), (cropping_maker, 0), (cropping_maker, 0), (cropping_maker, 1))
-        )
+        uncropped = uncropped_maker.view(index, 0, views)
+        cropped, again, later = (cropping_maker.view(index, epoch, views) for epoch in (0, 0, 1))
         assert uncropped.caption == cropped.caption
         assert uncropped.image.size == (crowd.sample(index).width, crowd.sample(index).height)
         assert cropped.image.size == (16, 16)

@@ -1,6 +1,5 @@
 """Released hard positives, as their authors wrote them for COCO's captions."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.released_lists import ReleasedRewrites
 from compclip.config.sections import Data
 from compclip.prepare import rewrite_shards, shard_stages
+from tests.data.reading import put_coco
 
 CAPTIONS = ["A dog  and a cat.", "A bus.", "A dog and a cat.", "A cup."]
 
@@ -17,8 +17,7 @@ CAPTIONS = ["A dog  and a cat.", "A bus.", "A dog and a cat.", "A cup."]
 @pytest.fixture
 def files(tmp_path) -> ReleasedRewrites:
     """COCO's captions, and a line for each of them in both files."""
-    coco = {"images": [], "annotations": [{"id": n, "caption": text} for n, text in enumerate(CAPTIONS)]}
-    (tmp_path / "captions.json").write_text(json.dumps(coco))
+    put_coco(tmp_path / "captions.json", {"a.png": CAPTIONS})
     (tmp_path / "swap.jsonl").write_text('"A cat and a dog."\n"None"\n"A second one."\nNone\n')
     (tmp_path / "replace.jsonl").write_text('" A hound\\nand a cat."\n"A coach."\n\n{"x": 1}\n')
     return ReleasedRewrites(*(str(tmp_path / name) for name in ("captions.json", "swap.jsonl", "replace.jsonl")))
@@ -39,10 +38,7 @@ def test_the_stages(files, tmp_path, monkeypatch):
     """Released rewrites come where a model's would, and what a model's answer would not pass is not used."""
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (8, 8)).save("a.png")
-    coco = json.loads(Path("captions.json").read_text())
-    coco["images"] = [{"id": 1, "file_name": "a.png"}]
-    coco["annotations"] = [{"image_id": 1, "caption": text} for text in CAPTIONS]
-    Path("captions.json").write_text(json.dumps(coco))
+    put_coco(Path("captions.json"), {"a.png": CAPTIONS})
     cfg = Data("coco", "captions.json", ".", captioner="none", rewrites=vars(files))
     shard_stages.run_stage("recaption", SafeName("d", "data"), cfg)
     assert shard_stages.run_stage("rewrite", SafeName("d", "data"), cfg) == {

@@ -14,11 +14,11 @@ from compclip.prepare.captioners import _device_replicas
 
 @pytest.fixture
 def samples(tmp_path):
-    """Nine pictures of different widths, of which the second is none."""
+    """Ten pictures of different widths, of which the second is none and the last is missing."""
     for i in range(9):
         Image.new("RGB", (10 + i, 10)).save(tmp_path / f"{i}.png")
     (tmp_path / "1.png").write_bytes(b"no picture")
-    return [Sample(str(i), str(tmp_path / f"{i}.png"), ("old",)) for i in range(9)]
+    return [Sample(str(i), str(tmp_path / f"{i}.png"), ("old",)) for i in range(10)]
 
 
 def widths(batches):
@@ -37,7 +37,7 @@ def test_batches_are_full_and_captions_in_order(samples):
     captioned, counts = _device_replicas.caption_samples(samples, [widths(batches)], 3, "m")
     assert batches == [["0", "2", "3"], ["4", "5", "6"], ["7", "8"]]
     assert [(s.id, s.captions) for s in captioned] == [(str(i), (f"{10 + i} wide",)) for i in (0, 2, 3, 4, 5, 6, 7, 8)]
-    assert +counts == {"unreadable_picture": 1, "cut_short": 2}
+    assert +counts == {"unreadable_picture": 1, "missing_picture": 1, "cut_short": 2}
 
 
 def test_replicas_work_side_by_side_on_the_same_batches(samples):

@@ -13,14 +13,12 @@ from compclip.config.sections import Data, World
 from compclip.data.sample import Sample
 from compclip.prepare.captioners import scenes as scenes_captioner
 from compclip.scenes import generate, grammar, layout, world_benchmarks
-from compclip.scenes.layout import COLOURS, SYMBOLS, Scene, Thing
+from compclip.scenes.layout import COLOURS, SYMBOLS
 from compclip.scenes.render import SIDE, paint
-from tests.data.scene_truth import false_sentences
+from tests.data import reading
+from tests.data.scene_truth import ANCHOR, PAIR, UMBRELLA, false_sentences
 
 SMALL = World(train=40, retrieval=6, records=4, per_class=1, processes=1)
-UMBRELLA = Thing("umbrella", "red", "small", "plain", 0)
-ANCHOR = Thing("anchor", "blue", "large", "striped", 1)
-PAIR = Scene((UMBRELLA, ANCHOR))
 
 
 def test_relations_follow_the_cells():
@@ -65,23 +63,15 @@ def test_questions_by_hand():
     """Each kind of record for one scene, against sentences written by hand."""
     statement = grammar.Statement(UMBRELLA, ANCHOR, "left")
     form = "There is {a} {r} {b}."
+    whole = "There is a red umbrella to the left of a blue anchor."
     expected = {
-        "swap_att": (
-            "There is a red umbrella to the left of a blue anchor.",
-            "There is a blue umbrella to the left of a red anchor.",
-        ),
+        "swap_att": (whole, "There is a blue umbrella to the left of a red anchor."),
         "swap_obj": (
             "There is an umbrella to the left of an anchor.",
             "There is an anchor to the left of an umbrella.",
         ),
-        "replace_rel": (
-            "There is a red umbrella to the left of a blue anchor.",
-            "There is a red umbrella to the right of a blue anchor.",
-        ),
-        "replace_att": (
-            "There is a red umbrella to the left of a blue anchor.",
-            "There is a blue umbrella to the left of a blue anchor.",
-        ),
+        "replace_rel": (whole, "There is a red umbrella to the right of a blue anchor."),
+        "replace_att": (whole, "There is a blue umbrella to the left of a blue anchor."),
     }
     for kind, (true, false) in expected.items():
         statements = world_benchmarks.word_statement(np.random.default_rng(0), kind, PAIR, statement)
@@ -180,28 +170,20 @@ def test_files_have_the_official_form(tmp_path):
     assert not any(layout.is_test(scene) for scene in layouts.values())
 
 
-def test_a_folder_of_other_things_is_not_replaced(tmp_path, monkeypatch):
-    """Another world is, and an empty folder; the folder one stands in is not."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("mine")
+def test_what_is_no_world_is_not_replaced(tmp_path, monkeypatch):
+    """A folder of other things, the one that one stands in, a file and a link; another world is, and an empty folder."""
     monkeypatch.chdir(tmp_path)
+    mine = [reading.put(tmp_path / name, "mine") for name in ("mine/notes.txt", "README.md")]
+    Path("link").symlink_to(tmp_path / "elsewhere")
+    for out, culprit in (("README.md", "README.md"), ("README.md/world", "README.md"), ("link", "link")):
+        with pytest.raises(UserError, match=f"^--out {out}: {culprit} is a file or a link; give a folder"):
+            generate.generate(SMALL, Path(out))
     for out in ("mine", "."):
         with pytest.raises(
             UserError, match=f"^--out {out}: the folder holds other files than a world's; give a new one"
         ):
             generate.generate(SMALL, Path(out))
-    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+    assert [path.read_text() for path in mine] == ["mine", "mine"]
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "README.md", "link"}
     (tmp_path / "world").mkdir()
     assert generate.generate(SMALL, tmp_path / "world") == generate.generate(SMALL, tmp_path / "world")
-
-
-def test_a_file_or_a_link_is_not_replaced(tmp_path):
-    """What cannot become a folder is refused before a picture is made."""
-    file, link = tmp_path / "README.md", tmp_path / "link"
-    file.write_text("mine")
-    link.symlink_to(tmp_path / "elsewhere")
-    for out, culprit in ((file, file), (file / "world", file), (link, link)):
-        with pytest.raises(UserError, match=f"^--out {out}: {culprit} is a file or a link; give a folder"):
-            generate.generate(SMALL, out)
-    assert file.read_text() == "mine"
-    assert {path.name for path in tmp_path.iterdir()} == {"README.md", "link"}

@@ -19,32 +19,28 @@ from compclip.base.files import read_json
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.data import shard_files
-from compclip.data.prepared_dataset import PreparedDataset
-from compclip.data.sample import Sample
-from compclip.prepare import sample_cleaning, shard_stages, shard_work, shard_writer
+from compclip.data.prepared_dataset import NegativeImageColumn, PreparedDataset, RegionColumn
+from compclip.data.sample import NegativeImage, Region, Sample, SampleMember
+from compclip.prepare import annotate_shards, sample_cleaning, shard_stages, shard_work, shard_writer
 from compclip.text.replace import clove
-from tests.data import tar_files
-from tests.data.reading import in_folder
+from tests.data import reading, tar_files
+from tests.data.reading import put_karpathy
 from tests.prepared_set import all_annotations
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-SAMPLES = st.lists(
-    st.builds(
-        Sample,
-        id=TEXT,
-        image=TEXT,
-        captions=st.lists(TEXT, max_size=3).map(tuple),
-        split=TEXT,
-        width=st.integers(0, 2**31 - 1),
-        height=st.integers(0, 2**31 - 1),
-        offset=st.integers(0, 2**63 - 1),
-        length=st.integers(0, 2**63 - 1),
-        url=TEXT,
-        sha256=TEXT,
-        head=st.integers(0, 2**64 - 1),
-    ),
-    max_size=4,
-)
+SIDE, PLACE = st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)
+TEXTS = dict.fromkeys(("id", "image", "split", "url", "sha256"), TEXT) | {
+    "captions": st.lists(TEXT, max_size=3).map(tuple)
+}
+NUMBERS = {"width": SIDE, "height": SIDE, "offset": PLACE, "length": PLACE, "head": st.integers(0, 2**64 - 1)}
+NEGATIVE = st.builds(NegativeImage, TEXT, PLACE, PLACE, st.integers(0, 2**64 - 1))
+MEMBER = st.builds(SampleMember, st.sampled_from(["neg_image", "neg_caption"]), PLACE, PLACE)
+SHARES = dict.fromkeys(("left", "upper", "right", "lower"), st.floats(0, 1))
+REGION_TEXTS = {"captions": st.lists(TEXT, min_size=1).map(tuple), "negatives": st.lists(TEXT).map(tuple)}
+REGION = st.builds(Region, **SHARES, **REGION_TEXTS)
+LISTS = {"negatives": NEGATIVE, "members": MEMBER, "regions": REGION}
+LISTS = {name: st.lists(item, max_size=3).map(tuple) for name, item in LISTS.items()}
+SAMPLES = st.lists(st.builds(Sample, **TEXTS, **NUMBERS, **LISTS), max_size=4)
 NAME = SafeName("x", "data")
 
 
@@ -56,12 +52,22 @@ def one_process() -> None:
 @given(samples=SAMPLES)
 @settings(max_examples=25)
 def test_round_trip(tmp_path_factory, samples):
-    """Whatever the texts, samples come back equal, and equal samples give equal bytes."""
+    """Whatever they hold, samples come back equal, equal ones give equal bytes, and training reads their lists."""
     folder = tmp_path_factory.mktemp("s")
     shard_writer.save_samples(folder / "a.arrow", samples)
     shard_writer.save_samples(folder / "b.arrow", samples)
     assert shard_writer.load_samples(folder / "a.arrow") == samples
     assert (folder / "a.arrow").read_bytes() == (folder / "b.arrow").read_bytes()
+    columns = {name for name in LISTS if any(getattr(sample, name) for sample in samples)}
+    assert set(shard_files.read_batch(folder / "a.arrow", "recaption").schema.names) == {
+        *shard_writer.SCHEMA.names,
+        *columns,
+    }
+    arrays = shard_writer.build_list_columns(samples, annotate_shards.LIST_COLUMNS)
+    for row, sample in enumerate(samples if "negatives" in arrays else ()):
+        assert NegativeImageColumn(arrays["negatives"])[row] == tuple(image.picture for image in sample.negatives)
+    for row, sample in enumerate(samples if "regions" in arrays else ()):
+        assert RegionColumn(arrays["regions"])[row] == sample.regions
 
 
 @pytest.fixture
@@ -73,18 +79,24 @@ def photographs(tmp_path):
     return described(tmp_path, texts)
 
 
-def described(folder, texts):
+def described(folder: Path, texts: dict[str, list[str]]) -> Data:
     """The Data section of some pictures and their captions."""
-    records = [{"filename": n, "split": "train", "sentences": [{"raw": t} for t in ts]} for n, ts in texts.items()]
-    (folder / "d.json").write_text(json.dumps({"images": records}))
-    return Data("karpathy", str(folder / "d.json"), str(folder), captioner="none")
+    return Data("karpathy", str(put_karpathy(folder / "d.json", texts)), str(folder), captioner="none")
+
+
+@pytest.fixture
+def six_dogs(tmp_path, monkeypatch) -> dict[str, list[str]]:
+    """Captions of six pictures, in shards of two."""
+    monkeypatch.setattr(shard_writer, "ROWS", 2)
+    for i in range(6):
+        Image.new("RGB", (20, 10)).save(tmp_path / f"{i}.jpg")
+    return {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
 
 
 def test_both_stages(photographs, tmp_path):
     """Samples without openings; one annotation a caption, in order, equal captions analysed once; counts in JSON."""
     folder = tmp_path / "data" / "x"
-    counts = shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-    samples = in_folder(folder)
+    samples, counts = reading.recaption(photographs, tmp_path)
     assert [s.captions for s in samples] == [("A black dog runs.", "A red ball."), ("A black dog runs.",)]
     assert (counts["samples"], counts["openings_dropped"]) == (2, 1)
     assert read_json(folder / "counts.json") == counts
@@ -99,12 +111,9 @@ def test_both_stages(photographs, tmp_path):
     assert data.sharing("dog", True).tolist() == [0, 2]
 
 
-def test_what_is_made_is_not_made_again(photographs, tmp_path, monkeypatch):
+def test_what_is_made_is_not_made_again(six_dogs, tmp_path, monkeypatch):
     """Three shards; a new caption in the last one makes that one alone anew, and the others are the same files."""
-    texts = {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
-    for name in texts:
-        Image.new("RGB", (20, 10)).save(tmp_path / name)
-    monkeypatch.setattr(shard_writer, "ROWS", 2)
+    texts = six_dogs
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
     write_counts = Counter[str]()
     monkeypatch.setattr(shard_work, "_write", counted(shard_work._write, write_counts))
@@ -155,10 +164,8 @@ def test_a_task_reads_what_it_was_sent_for(photographs, tmp_path):
     first_work = shard_stages.plan_work("recaption", NAME, photographs, tmp_path)
     described(tmp_path, {"a.jpg": ["Another dog."]})
     second_work = shard_stages.plan_work("recaption", NAME, photographs, tmp_path)
-    texts = [
-        shard_writer.load_samples(Path(w.items[0].inputs["path"]))[0].captions[0] for w in (first_work, second_work)
-    ]
-    assert texts == ["A black dog runs.", "Another dog."]
+    files = [Path(work.items[0].inputs["path"]) for work in (first_work, second_work)]
+    assert [shard_writer.load_samples(file)[0].captions[0] for file in files] == ["A black dog runs.", "Another dog."]
     shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
     assert [str(p) for p in (second_work.folder / "blocks").iterdir()] == [second_work.items[0].inputs["path"]]
 
@@ -175,17 +182,18 @@ def counted(make, write_counts):
 
 def test_a_picture_that_changes_is_looked_at_again(photographs, tmp_path):
     """Its shard has another fingerprint, by the picture's bytes alone: its time makes nothing else."""
-    manifest = tmp_path / "data" / "x" / "samples" / "manifest.json"
-    shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-    first = shard_files.read_manifest(manifest, "recaption").fingerprint
+    first = recaptioned_manifest(photographs, tmp_path).fingerprint
     os.utime(tmp_path / "a.jpg", (1, 1))
-    shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-    assert shard_files.read_manifest(manifest, "recaption").fingerprint == first
+    assert recaptioned_manifest(photographs, tmp_path).fingerprint == first
     raw = bytearray((tmp_path / "a.jpg").read_bytes())
     raw[-3] ^= 1
     (tmp_path / "a.jpg").write_bytes(raw)
-    shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
-    assert shard_files.read_manifest(manifest, "recaption").fingerprint != first
+    assert recaptioned_manifest(photographs, tmp_path).fingerprint != first
+
+
+def recaptioned_manifest(cfg: Data, root: Path) -> shard_files.Manifest:
+    reading.recaption(cfg, root)
+    return shard_files.read_manifest(root / "data" / "x" / "samples" / "manifest.json", "recaption")
 
 
 def test_a_shard_that_fails_leaves_nothing(photographs, tmp_path, monkeypatch):
@@ -210,29 +218,20 @@ def test_a_process_makes_the_shards_that_it_is_told(photographs, tmp_path, monke
         shard_work.main([str(work.folder), "00001"])
 
 
-def test_processes_make_what_one_makes(tmp_path, monkeypatch):
+def test_processes_make_what_one_makes(six_dogs, tmp_path, monkeypatch):
     """The same shards, whoever makes them."""
-    texts = {f"{i}.jpg": [f"A dog runs {i} times."] for i in range(6)}
-    for name in texts:
-        Image.new("RGB", (20, 10)).save(tmp_path / name)
-    monkeypatch.setattr(shard_writer, "ROWS", 2)
     manifests = []
     for cores in (1, 2):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
-        shard_stages.run_stage("recaption", NAME, described(tmp_path, texts), tmp_path / str(cores))
-        manifests.append(
-            shard_files.read_manifest(tmp_path / str(cores) / "data" / "x" / "samples" / "manifest.json", "")
-        )
+        manifests.append(recaptioned_manifest(described(tmp_path, six_dogs), tmp_path / str(cores)))
     assert manifests[0] == manifests[1] and len(manifests[0].shards) == 3
 
 
 def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_path):
     """CLIC B.1; a sentence of one word is none."""
-    described(
-        tmp_path, {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]}
-    )
-    counts = shard_stages.run_stage("recaption", NAME, replace(photographs, min_sentences=2), tmp_path)
-    assert [Path(s.image).name for s in in_folder(tmp_path / "data" / "x")] == ["a.jpg"]
+    texts = {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]}
+    samples, counts = reading.recaption(replace(described(tmp_path, texts), min_sentences=2), tmp_path)
+    assert [Path(s.image).name for s in samples] == ["a.jpg"]
     assert counts["few_sentences"] == 1
     with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
         shard_stages.run_stage("recaption", SafeName("y", "data"), replace(photographs, min_sentences=9), tmp_path)
@@ -241,17 +240,10 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
 
 def test_the_openings_that_go_are_a_parameter(photographs, tmp_path):
     described(tmp_path, {"a.jpg": ["The image showcases a dog."], "b.jpg": ["This picture shows a cat."]})
-    captions_and_count = {}
-    for name in ("usual", "clic"):
-        counts = shard_stages.run_stage("recaption", NAME, replace(photographs, openings=name), tmp_path)
-        captions_and_count[name] = (
-            [s.captions[0] for s in in_folder(tmp_path / "data" / "x")],
-            counts["openings_dropped"],
-        )
-    assert captions_and_count == {
-        "usual": (["The image showcases a dog.", "A cat."], 1),
-        "clic": (["a dog.", "This picture shows a cat."], 1),
-    }
+    expected = {"usual": ["The image showcases a dog.", "A cat."], "clic": ["a dog.", "This picture shows a cat."]}
+    for name, captions in expected.items():
+        samples, counts = reading.recaption(replace(photographs, openings=name), tmp_path)
+        assert ([s.captions[0] for s in samples], counts["openings_dropped"]) == (captions, 1)
 
 
 def test_words_for_clove_s_rule_are_looked_up_where_they_are_asked_for(photographs, tmp_path):

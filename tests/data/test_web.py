@@ -43,18 +43,6 @@ def draw_samples(cfg: pretrain.Pretrain, count: int = DRAWS) -> list[tuple[list[
 
 
 @given(SEEDS)
-def test_a_sample_is_a_function_of_the_generator(seed):
-    """And nothing is drawn between its picture and its caption."""
-    first, second, apart = (rng(seed) for _ in range(3))
-    picture, caption = pretrain.sample(first, CFG)
-    again, second_caption = pretrain.sample(second, CFG)
-    assert (picture == again).all() and caption == second_caption
-    picture_alone, scenes = pretrain.draw_picture(apart, CFG)
-    assert (picture_alone == picture).all() and pretrain.draw_caption(apart, CFG, scenes) == caption
-    assert first.bit_generator.state == second.bit_generator.state == apart.bit_generator.state
-
-
-@given(SEEDS)
 def test_captions_name_only_what_is_shown(seed):
     """Whether of one scene or of a collage; synonyms are names too."""
     for cfg in (replace(TRUE, collages=0.0), replace(TRUE, collages=1.0)):

@@ -51,9 +51,8 @@ def test_weights_of_a_tag_come_from_where_open_clip_looks():
 
     hubs = {entry.section.hub for entry in SHIPPED.values() if entry.section.cache}
     tags = {tag for grid in GRIDS for tag in re.findall(r"model: ([\w-]+), weights: (\w+)", grid.read_text("utf-8"))}
-    known_hubs = {
-        open_clip.get_pretrained_cfg(*tag).get("hf_hub", "").rstrip("/") for tag in open_clip.list_pretrained()
-    }
+    known_tags = map(open_clip.get_pretrained_cfg, *zip(*open_clip.list_pretrained(), strict=True))
+    known_hubs = {cfg.get("hf_hub", "").rstrip("/") for cfg in known_tags}
     assert {open_clip.get_pretrained_cfg(*tag)["hf_hub"].rstrip("/") for tag in tags} <= hubs
     assert hubs - known_hubs == {"UCSC-VLAA/ViT-L-14-CLIPS-224-Recap-DataComp-1B"}  # which hf-hub: names
 
@@ -91,10 +90,8 @@ def test_archives_are_unpacked_to_the_layout(tmp_path, zipped, tarred, name, arc
     make = zipped if archive.endswith(".zip") else tarred
     (tmp_path / archive).write_bytes(make(dict.fromkeys(members, "x")))
     unpack(tmp_path / archive, tmp_path / "out", file, tmp_path / ".new")
-    unpacked_paths = sorted(
-        p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()
-    )
-    assert file.unpack and unpacked_paths == places
+    unpacked = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert file.unpack and sorted(path.relative_to(tmp_path / "out").as_posix() for path in unpacked) == places
 
 
 def test_the_files_that_two_benchmarks_read_are_all_named():
@@ -103,11 +100,8 @@ def test_the_files_that_two_benchmarks_read_are_all_named():
     assert read_files == {name for name in SHIPPED["vl_checklist"].files if name.endswith(".json")}
     read_files = {f"{folder}/{name}" for folder in ("data", "swapped_data") for name in hard_positives.KINDS.values()}
     assert read_files == SHIPPED["hard_positives"].files.keys()
-    assert (
-        SHIPPED["hard_positives"]
-        .address("data/visual_genome_attribution.json")
-        .endswith("/data/visual_genome_attribution.json")
-    )
+    name = "data/visual_genome_attribution.json"
+    assert SHIPPED["hard_positives"].address(name).endswith(f"/{name}")
 
 
 GOOD = {"what": "x", "kind": "benchmark", "folder": "data/raw/x", "http": "http://host/a", "files": {"b.json": {}}}
@@ -124,11 +118,8 @@ def load_entry(tmp_path, **change):
 def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
     files = {"b.json": {}, "c.json": {"source": "d/e.json?x=1"}, "f.json": {"source": "https://other/f"}}
     entry = load_entry(tmp_path, files=files)
-    assert [entry.address(name) for name in files] == [
-        "http://host/a/b.json",
-        "http://host/a/d/e.json?x=1",
-        "https://other/f",
-    ]
+    addresses = ["http://host/a/b.json", "http://host/a/d/e.json?x=1", "https://other/f"]
+    assert [entry.address(name) for name in files] == addresses
 
 
 @pytest.mark.parametrize(

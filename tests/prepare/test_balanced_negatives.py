@@ -67,12 +67,9 @@ def choose(samples, tmp_path, cfg=CFG):
 
 def recognise(samples, negatives, files):
     language = balanced_negatives.count_language(files)
-    rows = [
-        (sample.captions[0], texts[0], balanced_negatives.fold_of(sample))
-        for sample, texts in zip(samples, negatives, strict=True)
-        if texts
-    ]
-    return rule_audit.share_recognised([row[:2] for row in rows], [row[2] for row in rows], language)
+    pairs = [(sample, texts[0]) for sample, texts in zip(samples, negatives, strict=True) if texts]
+    folds = [balanced_negatives.fold_of(sample) for sample, _ in pairs]
+    return rule_audit.share_recognised([(sample.captions[0], text) for sample, text in pairs], folds, language)
 
 
 def test_a_judge_is_at_chance(samples, tmp_path):
@@ -131,21 +128,12 @@ def test_language_is_counted_of_a_bounded_number(tmp_path):
     assert len(balanced_negatives.language_files(tmp_path, Manifest(shards))) <= balanced_negatives.LANGUAGE_SHARDS
 
 
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"negative": {"balance": "blind", "rules": ["negclap"]}}, "rules.*negclip"),
-        ({"negative": {"balance": "blind", "rules": ["negclip", "negclip"]}}, "rules=.*must name each once"),
-        ({"negative": {"balance": "blin"}}, "blind"),
-        ({"paraphrase": {"balance": "blind"}}, "balance"),
-    ],
-)
+@pytest.mark.parametrize(("section", "message"), [
+    ({"negative": {"balance": "blind", "rules": ["negclap"]}}, "rules.*negclip"),
+    ({"negative": {"balance": "blind", "rules": ["negclip", "negclip"]}}, "rules=.*must name each once"),
+    ({"paraphrase": {"balance": "blind"}}, "balance"),
+])  # fmt: skip
 def test_mistakes_name_the_fix(section, message):
     with pytest.raises(UserError, match=message) as error:
         released_lists.texts_config(Data(texts=section))
     assert "\n" not in str(error.value)
-
-
-def test_the_section_is_read():
-    section = released_lists.texts_config(Data(texts={"negative": {"balance": "blind", "caption": "full"}}))
-    assert section == {"negative": BalancedTexts(caption="full")}

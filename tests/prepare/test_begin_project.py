@@ -1,6 +1,5 @@
 """`compclip init --data`: what is looked at, and what params.yaml says of it then."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import project_files, read
 from compclip.prepare import begin_project
-from tests.data import tar_files
+from tests.data import reading, tar_files
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ("A red dog runs.", "A blue cat sleeps.")
@@ -21,9 +20,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with two pictures below `shots`, and a project with the default grid beside it."""
     monkeypatch.setattr(project_files, "create", lambda source, folder, grid: copy_grid(folder))
     for number in range(2):
-        path = tmp_path / "mine" / "shots" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(tar_files.picture())
+        reading.put(tmp_path / "mine" / "shots" / f"{number}.jpg", tar_files.picture())
     return tmp_path / "mine"
 
 
@@ -46,16 +43,12 @@ def write_tar(folder):
 
 
 def write_table(name, text):
-    def write(folder):
-        (folder / name).write_text(text)
-        return folder / name
-
-    return write
+    return lambda folder: reading.put(folder / name, text)
 
 
 def write_texts(folder):
     for number, text in enumerate(TEXTS):
-        (folder / "shots" / f"{number}.txt").write_text(text)
+        reading.put(folder / "shots" / f"{number}.txt", text)
     return folder / "shots"
 
 
@@ -68,14 +61,11 @@ def write_parquet(folder):
 
 def write_imagefolder(folder):
     rows = [{"file_name": f"{number}.jpg", "text": text} for number, text in enumerate(TEXTS)]
-    (folder / "shots" / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder / "shots"
+    return reading.put_lines(folder / "shots" / "metadata.jsonl", rows).parent
 
 
 def write_coco(folder):
-    images = [{"id": n, "file_name": f"{n}.jpg"} for n in range(2)]
-    annotations = [{"image_id": n, "caption": text} for n, text in enumerate(TEXTS)]
-    (folder / "captions_mine.json").write_text(json.dumps({"images": images, "annotations": annotations}))
+    reading.put_coco(folder / "captions_mine.json", {f"{n}.jpg": [text] for n, text in enumerate(TEXTS)})
     return folder
 
 
@@ -133,16 +123,13 @@ def test_a_project_keeps_what_it_has(folder):
         begin(folder, folder / "shots")
 
 
-@pytest.mark.parametrize(
-    ("write", "options", "fault"),
-    [
-        (write_table("my.csv", "image,caption\n9.jpg,A dog.\n"), [], r"picture '9\.jpg' is nowhere below"),
-        (write_table("my.csv", USUAL), ["--images", "elsewhere"], "give their folder with --images"),
-        (write_table("my.csv", "nr,id\n1,2\n"), [], "no column of pictures among nr, id"),
-        (lambda folder: folder / "shots", [], "no table, no tars and no texts"),
-        (lambda folder: folder / "none", [], "none: no such file or folder"),
-    ],
-)
+@pytest.mark.parametrize(("write", "options", "fault"), [
+    (write_table("my.csv", "image,caption\n9.jpg,A dog.\n"), [], r"picture '9\.jpg' is nowhere below"),
+    (write_table("my.csv", USUAL), ["--images", "elsewhere"], "give their folder with --images"),
+    (write_table("my.csv", "nr,id\n1,2\n"), [], "no column of pictures among nr, id"),
+    (lambda folder: folder / "shots", [], "no table, no tars and no texts"),
+    (lambda folder: folder / "none", [], "none: no such file or folder"),
+])  # fmt: skip
 def test_what_is_wrong_writes_nothing(folder, write, options, fault):
     with pytest.raises(UserError, match=fault):
         begin(folder, write(folder), *options)

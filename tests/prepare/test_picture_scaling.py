@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,13 @@ import pytest
 from PIL import Image
 
 from compclip.base.files import read_json
-from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.data import images
-from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
-from compclip.prepare import annotate_shards, shard_stages, shard_work
-from tests.data import tar_files
+from compclip.prepare import annotate_shards, shard_work
+from tests.data import reading, tar_files
+from tests.data.reading import prepare
 
-NAME = SafeName("x", "data")
 ROTATED = 6  # EXIF: shown a quarter turned
 
 
@@ -47,13 +44,9 @@ PICTURES = {
 def files(tmp_path, monkeypatch) -> Data:
     """The pictures as files with a caption each, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    records = [
-        {"filename": f"{name}.jpg", "split": "train", "sentences": [{"raw": f"A {name} dog."}]} for name in PICTURES
-    ]
-    Path("d.json").write_text(json.dumps({"images": records}))
-    Path("photos").mkdir()
+    reading.put_karpathy(Path("d.json"), {f"{name}.jpg": [f"A {name} dog."] for name in PICTURES})
     for name, content in PICTURES.items():
-        Path(f"photos/{name}.jpg").write_bytes(content)
+        reading.put(Path(f"photos/{name}.jpg"), content)
     return Data("karpathy", "d.json", "photos", captioner="none", short_side=64)
 
 
@@ -64,13 +57,6 @@ def tars(tmp_path, monkeypatch) -> Data:
     members = [m for name, content in PICTURES.items() for m in tar_files.sample(name, f"A {name} dog.", content)]
     tar_files.write(Path("web/00000.tar"), members)
     return Data("webdataset", "web", "web", captioner="none", short_side=64)
-
-
-def prepare(data: Data) -> tuple[PreparedDataset, dict]:
-    """The data set after both stages, and the counts of the second."""
-    shard_stages.run_stage("recaption", NAME, data)
-    counts = shard_stages.run_stage("annotate", NAME, data)
-    return PreparedDataset(Path("data/x")), counts
 
 
 @pytest.mark.parametrize("source", ["files", "tars"])
@@ -84,13 +70,10 @@ def test_large_pictures_are_scaled_once_and_others_stay(source, request):
     assert [s.id for s in samples] == [s.id for s in originals]
     assert [(s.width, s.height) for s in samples] == [(85, 64), (64, 85), (300, 64), (640, 480)]
     assert [s.picture == o.picture for s, o in zip(samples, originals, strict=True)] == [False, False, True, True]
-    assert {name: n for name, n in counts.items() if name.startswith("short_side")} == {
-        "short_side_scaled": 2,
-        "short_side_fits": 1,
-        "short_side_unreadable": 1,
-        "short_side_bytes_before": len(PICTURES["large"]) + len(PICTURES["turned"]),
-        "short_side_bytes_after": samples[0].length + samples[1].length,
-    }
+    assert {name.removeprefix("short_side_"): n for name, n in counts.items() if name.startswith("short_side")} == {
+        "scaled": 2, "fits": 1, "unreadable": 1, "bytes_before": len(PICTURES["large"]) + len(PICTURES["turned"]),
+        "bytes_after": samples[0].length + samples[1].length,
+    }  # fmt: skip
     assert read_json("data/x/annotation_counts.json") == counts
     for sample, original in zip(samples[:2], originals[:2], strict=True):
         copy, picture = images.load_image(sample.picture), images.load_image(original.picture)
@@ -133,12 +116,8 @@ def test_without_a_large_picture_there_is_no_tar_and_the_same_data(files):
 
 def test_negative_images_are_scaled_too(files):
     """By the same rule, into the same tar; a picture that stands in two places is stored once."""
-    Path("list.jsonl").write_text(
-        "".join(
-            json.dumps({"image": f"{name}.jpg", "negative": negative}) + "\n"
-            for name, negative in {"large": "turned.jpg", "turned": "fits.jpg"}.items()
-        )
-    )
+    rows = [{"image": "large.jpg", "negative": "turned.jpg"}, {"image": "turned.jpg", "negative": "fits.jpg"}]
+    reading.put_lines(Path("list.jsonl"), rows)
     negatives = {"file": "list.jsonl", "images": "photos", "on": "image", "column": "negative"}
     data, counts = prepare(replace(files, negative_images=negatives))
     assert data.negative_images(0) == (data.sample(1).picture,)

@@ -56,9 +56,8 @@ def slowly(folder, sample):
     model = captioner.load_captioner(f"local-dir:{folder}")
     image, token_ids = model.pixels([images.load_image(sample.picture)]), [captioner.START_TOKEN]
     while len(token_ids) <= PLACES and token_ids[-1] != captioner.END_TOKEN:
-        token_ids.append(
-            int(model.clip(image, torch.tensor([token_ids]), output_labels=False)["logits"][0, -1].argmax())
-        )
+        output = model.clip(image, torch.tensor([token_ids]), output_labels=False)
+        token_ids.append(int(output["logits"][0, -1].argmax()))
     answer = captioner._decode(token_ids[1:])
     return answer.text, not answer.cut_short
 

@@ -51,22 +51,16 @@ class Hub:
         if name not in self.files:
             return 404, {"error": "Repository not found"}
         if "/tree/" in path:
-            return 200, [
-                {"type": "file", "path": p, "size": len(b), "oid": "0" * 40} for p, b in self.files[name].items()
-            ]
+            files = self.files[name].items()
+            return 200, [{"type": "file", "path": p, "size": len(body), "oid": "0" * 40} for p, body in files]
         if "/preupload/" in path:
-            modes = {True: "lfs", False: "regular"}
-            paths = [file["path"] for file in value[0]["files"]]
+            files = [file | {"shouldIgnore": False, "oid": None} for file in value[0]["files"]]
             return 200, {
-                "files": [
-                    {"path": p, "uploadMode": modes[p.endswith(LARGE)], "shouldIgnore": False, "oid": None}
-                    for p in paths
-                ]
+                "files": [f | {"uploadMode": "lfs" if f["path"].endswith(LARGE) else "regular"} for f in files]
             }
         if path.endswith("/objects/batch"):
-            objects = [
-                {**o, "actions": {"upload": {"href": f"{self.url}/upload/{o['oid']}"}}} for o in value[0]["objects"]
-            ]
+            actions = [{"upload": {"href": f"{self.url}/upload/{item['oid']}"}} for item in value[0]["objects"]]
+            objects = [item | {"actions": of_one} for item, of_one in zip(value[0]["objects"], actions, strict=True)]
             return 200, {"transfer": "basic", "objects": objects}
         if "/commit/" in path:
             self._commit(name, value)
