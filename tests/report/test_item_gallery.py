@@ -6,9 +6,50 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from compclip.prepare import record_writer
+from compclip.prepare.record_writer import BenchmarkRecords, RecordPicture, StoredRecord
 from compclip.report import row_items
 from compclip.report.row_items import join_items, make_galleries
-from tests.report.compared_rows import RECORDS, make_table, write_records
+from compclip.report.tables import MethodRow, ResultTable
+from compclip.runs.item_outcomes import COMPOSITION, Items
+from compclip.runs.result_files import FinishedRun, Result
+from compclip.runs.run_folder import Trained
+from tests import fake_runs
+
+RECORDS = 80
+METRICS = ("itt", "tot")
+TEXTS = ("cup above hat", "cup below hat")
+
+
+def write_records(tmp_path: Path, picture: str = "gone.png") -> BenchmarkRecords:
+    """Write and read the records."""
+    file = record_writer.records_file(tmp_path, "made")
+    records = []
+    pictures = (RecordPicture(picture, 0, 0, ()),)
+    for number in range(RECORDS):
+        records.append(StoredRecord("made", str(number), TEXTS, (f"part {number % 2}",), pictures))
+    record_writer.write_records(file, records, ["f"])
+    return record_writer.read_records(file)
+
+
+def make_table(outcomes: dict[str, np.ndarray], seeds: tuple[int, ...] = (0,), fingerprint: str = "f") -> ResultTable:
+    """A table whose rows have these outcomes, of shape metrics x records, under every seed."""
+    rows = []
+    for method, outcome_MR in outcomes.items():
+        runs = tuple(make_run(method, seed, outcome_MR, fingerprint) for seed in seeds)
+        rows.append(MethodRow(method, runs, {}))
+    return ResultTable("vit", "scenes", (), tuple(rows))
+
+
+def make_run(method: str, seed: int, outcome_MR: np.ndarray, fingerprint: str) -> FinishedRun:
+    """One picture a record, two metrics, and a cosine that is none of the items that are won or lost."""
+    ids = tuple(map(str, range(RECORDS)))
+    items = {name: Items(ids, of, units=tuple(range(RECORDS))) for name, of in zip(METRICS, outcome_MR, strict=True)}
+    items["mean_score"] = Items(ids, np.linspace(0, 9, RECORDS))
+    metrics = {name: float(of_metric.values.mean()) for name, of_metric in items.items()}
+    scores = frozenset(("mean_score",))
+    result = Result("made", "made", COMPOSITION, metrics, scores=scores, items=items, fingerprint=fingerprint)
+    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], {}, {"made": result})
 
 
 @pytest.fixture
@@ -19,7 +60,8 @@ def root(tmp_path):
 
 def make_group(**options):
     """NegCLIP wins a quarter of the first metric and loses an eighth of the second."""
-    base, ours = np.array([[0.0], [1.0]]) * np.ones((1, RECORDS)), np.array([[0.0], [1.0]]) * np.ones((1, RECORDS))
+    base = np.repeat([[0.0], [1.0]], RECORDS, axis=1)
+    ours = base.copy()
     ours[0, : RECORDS // 4], ours[1, : RECORDS // 8] = 1.0, 0.0
     return make_table({"pretrained": base, "negclip": ours}, **options)
 
@@ -35,7 +77,7 @@ def test_items_with_pictures_texts_and_outcomes(root):
     assert [len(side) for side in (gallery.won, gallery.lost)] == [3, 3]
     item = gallery.won[0]
     assert (item.ours, item.theirs) == ("right", "wrong") and item.name.startswith("made/itt/")
-    assert item.texts in (["cup above hat", "cup below hat"], ["cup below hat", "cup above hat"])
+    assert item.texts == list(TEXTS)
     assert item.link == "../results/negclip/vit-scenes-0/made.json"
     assert item.thumbnails[0].startswith("data:image/jpeg;base64,") and len(item.thumbnails[0]) < 4000
     assert make(root) == [gallery]  # the same items in every call

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from compclip.report import report_page
-from compclip.report.run_details import collect_runs
 from compclip.runs import progress
 from tests import fake_runs
 from tests.report import made_page
@@ -33,9 +32,7 @@ def test_its_row_is_marked_in_every_table(tmp_path):
     path = Path(fake_runs.trained(root, "negclip-vit-scenes-1").metrics)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(row | ({"grad_norm": 0.0} if i else {})) + "\n" for i, row in enumerate(rows)))
-    runs, missing = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, missing, [])
-    report_page.write_report(page, tmp_path / "reports")
+    report_page.write_report(made_page.build_grid_page(made_page.collect(root)), tmp_path / "reports")
     says = f"negclip: learned nothing with seed 1 from step {rows[1]['step']} on: the gradients were 0"
     for name, mark in (("index.html", "⊘"), ("report.md", "⊘"), ("report.tex", r"$\oslash$")):
         text = (tmp_path / "reports" / name).read_text()

@@ -6,17 +6,12 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.report import tables
-from compclip.report.run_details import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION
 from compclip.runs.result_files import Result
 from tests import fake_runs
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+from tests.report import made_page
 
 
 @pytest.fixture
@@ -30,7 +25,7 @@ def table(runs):
 
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
     grid = fake_runs.cells(("clic", "negclip", "pretrained"))
-    runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    runs = made_page.make_grid(tmp_path, grid)
     (group,) = tables.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [row.method for row in group.rows] == ["pretrained", "clic", "negclip"]
 
@@ -122,10 +117,7 @@ def test_one_number_a_benchmark_is_its_owner_s(runs):
         "c": (CLASSIFICATION, {"top_1": 0.2, "elevater": 0.4}, "elevater"),
         "d": (CLASSIFICATION, {"top_1": 0.8}, "top_1"),
     }
-    results = {
-        name: Result(name, name, kind, values, headline=(headline,))
-        for name, (kind, values, headline) in metrics.items()
-    }
+    results = {name: Result(name, name, kind, of, headline=(best,)) for name, (kind, of, best) in metrics.items()}
     run, columns = dataclasses.replace(runs[0], results=results), (Column("a", "average"), Column("b", "average"))
     summary = {c.metric: tables.column_value(run, c) for c in tables.summary_columns(columns, [run])}
     assert summary == pytest.approx({"Comp": 0.4, "ZS": 0.6})
@@ -141,7 +133,7 @@ def test_default_columns_leave_out_subsets_and_groups(runs):
 
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
     grid = [*fake_runs.cells(), fake_runs.cell("clic", data="coco"), fake_runs.cell("negclip", backbone="siglip")]
-    runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    runs = made_page.make_grid(tmp_path, grid)
     tables_of_groups = tables.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [(g.name, [r.method for r in g.rows]) for g in tables_of_groups] == [
         ("vit / scenes", ["pretrained", "negclip", "clic"]),
