@@ -6,8 +6,6 @@ import pytest
 
 from compclip.field import field_page
 from compclip.report import report_page
-from compclip.report.run_details import collect_runs
-from tests import fake_runs
 from tests.browser import seen
 from tests.conftest import ROOT
 from tests.report import made_page
@@ -17,8 +15,7 @@ from tests.report import made_page
 def report(tmp_path_factory):
     """The address of a report of three methods and two seeds."""
     folder = tmp_path_factory.mktemp("report")
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(folder))
-    report_page.write_report(made_page.build_page(runs, fake_runs.BENCHMARKS), folder / "reports")
+    report_page.write_report(made_page.build_grid_page(made_page.make_grid(folder)), folder / "reports")
     return (folder / "reports" / "index.html").as_uri()
 
 

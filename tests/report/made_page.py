@@ -1,4 +1,4 @@
-"""A page of runs, its parts given by name wherever they belong, and runs of one benchmark `b`, made in memory."""
+"""A page of runs, its parts given by name wherever they belong, runs of one benchmark `b`, and those of the fake grid."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -7,6 +7,7 @@ import numpy as np
 
 from compclip.report import report_page
 from compclip.report.report_page import GridResults, Literature, PageSettings, ReportPage
+from compclip.report.run_details import collect_runs
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
@@ -36,6 +37,21 @@ def build_page(runs, benchmarks, columns=None, missing=(), numbers=(), **parts) 
     assert not parts, f"no part of a page: {', '.join(parts)}"
     results = GridResults(runs, benchmarks, **values[GridResults])
     return report_page.build_page(results, Literature(**values[Literature]), PageSettings(**values[PageSettings]))
+
+
+def collect(root: Path, cells=None) -> list[FinishedRun]:
+    """Return the runs of the fake grid's cells as they lie below `root`."""
+    return collect_runs(cells or fake_runs.cells(), fake_runs.BENCHMARKS, root)[0]
+
+
+def make_grid(root: Path, cells=None) -> list[FinishedRun]:
+    """Make the fake grid's cells below `root`, and return their runs."""
+    return collect(fake_runs.make(root, cells), cells)
+
+
+def build_grid_page(runs, **parts) -> ReportPage:
+    """Build the page of runs of the fake grid."""
+    return build_page(runs, fake_runs.BENCHMARKS, **parts)
 
 
 def summary_metrics(swap: float, i2t: float) -> dict[str, float]:

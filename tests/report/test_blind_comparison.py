@@ -6,8 +6,7 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.config.sections import HOLM
-from compclip.report import blind_comparison, report_page, table_formats
-from compclip.report.run_details import collect_runs
+from compclip.report import blind_comparison, report_page
 from compclip.runs import run_folder
 from tests import fake_runs
 from tests.report import made_page
@@ -25,16 +24,14 @@ def runs(tmp_path):
     for name, bits in ROWS.items():
         folder = run_folder.blind_folder(tmp_path, fake_runs.cell("clic").data) / name
         fake_runs.write_sugarcrepe(folder, bits)
-    return collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+    return made_page.make_grid(tmp_path)
 
 
 @pytest.fixture
 def page(tmp_path, runs):
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
-    return made_page.build_page(
-        runs, fake_runs.BENCHMARKS, ["sugarcrepe/swap_att", "sugarcrepe/swap_obj", "sugarcrepe/swap",
-        "hard_positives/brittleness"], [], [], blind=blind,
-    )  # fmt: skip
+    columns = [*(f"sugarcrepe/{name}" for name in ("swap_att", "swap_obj", "swap")), "hard_positives/brittleness"]
+    return made_page.build_grid_page(runs, columns=columns, blind=blind)
 
 
 def numbers(table):
@@ -56,10 +53,13 @@ def test_sighted_items_are_those_that_every_row_gets_wrong(page):
 
 
 def test_every_file_has_them(page, tmp_path):
+    """In LaTeX they are the last of a table, in italics."""
     report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert '<tbody class="blind">' in html and 'id="blind"' in html and "blind.length" in html
-    assert r"\textit{blind.bigram}" in (tmp_path / "out" / "report.tex").read_text()
+    (tex, *_) = (tmp_path / "out" / "report.tex").read_text().split(r"\end{tabular}")
+    assert tex.index(r"\textit{blind.length}") > tex.index("negclip") and r"\textit{blind.bigram}" in tex
+    assert tex.count(r"\midrule") == 2
     lines = list(csv.DictReader((tmp_path / "out" / "blind.csv").read_text().splitlines()))
     by_row = {(line["method"], line["metric"]): line for line in lines}
     ours = by_row["negclip", "swap_att"]
@@ -71,13 +71,6 @@ def test_every_file_has_them(page, tmp_path):
     assert [row.method for row in page.tables.main[0].rows] == list(fake_runs.METHODS)
 
 
-def test_the_tables_stand_in_latex(page):
-    """Blind rows are the last of a table, in italics."""
-    tex = table_formats.format_latex(page.tables.main, blind={g.name: page.blind_rows(g) for g in page.tables.main})
-    (first, *_) = tex.split(r"\end{tabular}")
-    assert first.index(r"\textit{blind.length}") > first.index("negclip") and first.count(r"\midrule") == 2
-
-
 def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeypatch):
     """A p value of 3 % does not pass Holm's."""
     monkeypatch.setattr(report_page.decisions, "p_value", lambda interval: 0.03)
@@ -85,7 +78,7 @@ def test_a_correction_is_over_all_differences_of_a_table(runs, tmp_path, monkeyp
     blind = {"scenes": [run for run in runs_by_data["scenes"] if run.cell.method == "blind.bigram"]}
 
     def count_verdicts(correction):
-        page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind, correction=correction)
+        page = made_page.build_grid_page(runs, blind=blind, correction=correction)
         (table,) = page.tables.blind.values()
         return sum(bool(statistic.verdict) for _, _, statistic in table.gains.numbers())
 
@@ -97,4 +90,4 @@ def test_rows_of_other_files_are_refused(runs, tmp_path):
     path.write_text(path.read_text().replace('"sugarcrepesugarcrepe"', '"other"'))
     blind = blind_comparison.read_blind_runs(tmp_path, ["scenes"], fake_runs.BENCHMARKS)
     with pytest.raises(UserError, match=r"results of sugarcrepe: blind.length-none-scenes-0 and .*different benchmark"):
-        made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], blind=blind)
+        made_page.build_grid_page(runs, blind=blind)

@@ -10,7 +10,6 @@ from compclip.base.errors import UserError
 from compclip.report import __main__ as report_command
 from compclip.report import claims, published_numbers, report_page, tables
 from compclip.report.claims import ABSENT, HOLDS, REFUTED, UNDECIDED
-from compclip.report.run_details import collect_runs
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from tests import fake_runs
@@ -69,12 +68,7 @@ def test_the_paper_s_own_numbers_satisfy_the_inequality(stated, inequality):
 
 @pytest.mark.parametrize(
     ("text", "sign", "margin"),
-    [
-        ("a > b on c/d", 1, 0.0),
-        ("a < b on c/d", -1, 0.0),
-        ("a > b - 1.5 on c/d", 1, -1.5),
-        ("a < b + 2 on c/d", -1, 2.0),
-    ],
+    [("a > b on c/d", 1, 0.0), ("a > b - 1.5 on c/d", 1, -1.5), ("a < b + 2 on c/d", -1, 2.0)],
 )
 def test_an_inequality_is_parsed(text, sign, margin):
     assert claims.parse_inequality(text, "here") == claims.Inequality(text, "a", sign, "b", margin, "c/d")
@@ -145,12 +139,6 @@ def test_seeds_are_paired():
     assert evidence.verdict == HOLDS
 
 
-def test_only_shared_seeds_count():
-    evidence = weigh("clic > negclip on b/swap", clic=(300, 304, 302, 100), negclip=(200, 201, 199))
-    assert (evidence.seeds, evidence.verdict) == (3, HOLDS)
-    assert evidence.difference == pytest.approx((100 + 103 + 103) / 1200)
-
-
 def test_one_seed_decides_nothing_and_its_interval_is_over_the_items_alone():
     evidence = weigh("clic > pretrained on b/swap", clic=(300,), pretrained=(200,))
     assert (evidence.verdict, evidence.why, evidence.basis) == (UNDECIDED, "1 of 3 seeds", "items alone")
@@ -191,8 +179,7 @@ MADE = [
 @pytest.fixture
 def report(tmp_path):
     cells = fake_runs.cells(seeds=(0, 1, 2))
-    runs, _ = collect_runs(cells, fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs", cells))
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), NUMBERS, claims=MADE)
+    return made_page.build_grid_page(made_page.make_grid(tmp_path / "runs", cells), numbers=NUMBERS, claims=MADE)
 
 
 def test_verdicts_of_the_fake_runs(report):

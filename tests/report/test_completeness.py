@@ -9,7 +9,6 @@ import pytest
 from compclip.base.files import write_atomic
 from compclip.evaluate import scoring_options
 from compclip.report import report_page, table_formats, table_heads
-from compclip.report.run_details import collect_runs
 from compclip.report.table_heads import Coverage
 from compclip.report.tables import Column
 from compclip.runs.run_folder import Published
@@ -37,8 +36,7 @@ def project(root, backbone=SCENES, **coverage):
 
 
 def built(root, **settings):
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, root)
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], [], **settings)
+    return made_page.build_grid_page(made_page.collect(root), **settings)
 
 
 def read_first_table(html):
@@ -86,15 +84,13 @@ def test_a_column_of_which_little_was_scored_is_marked(tmp_path):
     assert re.findall(r'<th scope="col" class=partial title="([^"]+)">', html) == ["summary/Comp", "sugarcrepe/swap"]
     assert '>sugarcrepe<small title="records scored" class=partial>5 of 15</small>' in html
     assert "‡ less than nine tenths" in html
-    assert "| sugarcrepe/swap ↑ ‡ | hard_positives/brittleness ↓ |" in table_formats.format_markdown_table(
-        *page.tables.main
-    )
+    markdown = table_formats.format_markdown_table(*page.tables.main)
+    assert "| sugarcrepe/swap ↑ ‡ | hard_positives/brittleness ↓ |" in markdown
     assert "Scored: sugarcrepe 5 of 15 records (33 %) ‡; retrieval 5 records; hard_positives 4 records." in html
     tex = table_formats.format_latex(page.tables.main)
     assert r"swap $\uparrow$ $\ddagger$ & brittleness $\downarrow$ &" in tex and "5 of 15 records" in tex
-    lines = list(
-        csv.DictReader(table_formats.format_results_csv((*page.tables.main, *page.tables.other_metrics)).splitlines())
-    )
+    table = table_formats.format_results_csv((*page.tables.main, *page.tables.other_metrics))
+    lines = list(csv.DictReader(table.splitlines()))
     scored = {line["metric"]: (line["scored"], line["records"]) for line in lines if line["benchmark"] == "sugarcrepe"}
     assert scored == {"swap": ("5", "15"), "swap_att": ("15", "15"), "swap_obj": ("5", "15")}
 
@@ -119,9 +115,7 @@ def test_a_retrieval_that_lost_names_to_its_split_is_marked(tmp_path):
 
 
 def test_a_group_s_part_is_as_the_whole_metric(tmp_path):
-    runs, _ = collect_runs(
-        fake_runs.cells(), fake_runs.BENCHMARKS, project(tmp_path, swap_att=[14, 15], swap_obj=[13, 15])
-    )
+    runs = made_page.collect(project(tmp_path, swap_att=[14, 15], swap_obj=[13, 15]))
     group_coverage = table_heads.column_coverage(Column("sugarcrepe", "swap_att/unseen_pairs"), runs)
     assert group_coverage == Coverage(14, 15) and not group_coverage.is_partial
     assert table_heads.column_coverage(Column("sugarcrepe", "swap"), runs) == Coverage(13, 15)

@@ -5,6 +5,7 @@ import html
 import io
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,3 +84,13 @@ def test_each_character_of_latex():
         r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d\_e\&f\%g\$h\#i\{j\}k$<$l$>$m$-$1"
     )
     assert escape.to_latex("[x]") == "{}[x]"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("sugarcrepe_pp/swap_itt", "SugarCrepe++ swap ITT"), ("sugarcrepe/swap/unseen_pairs", "SugarCrepe swap unseen pairs"),
+     ("retrieval_coco/i2t_recall_at_10", "retrieval COCO I2T R@10"), ("zeroshot_imagenet/top_1", "zero-shot ImageNet top-1"),
+     ("replace_obj", "replace object"), ("svo_probes", "SVO Probes"), ("a_new_one/stop_10", "a new one stop 10")],
+)  # fmt: skip
+def test_names_are_as_a_paper_prints_them(name, text):
+    assert escape.format_name(name) == text

@@ -9,7 +9,6 @@ from compclip.config.sections import BenchmarkSection as Section
 from compclip.evaluate import benchmark_module
 from compclip.report import published_numbers, report_page
 from compclip.report.published_numbers import OfficialBenchmarks
-from compclip.report.run_details import collect_runs
 from tests import fake_runs
 from tests.config.test_grids import GRIDS
 from tests.conftest import ROOT
@@ -26,15 +25,11 @@ NUMBERS = [
 @pytest.mark.parametrize("name", ["sugarcrepe", "sugarcrepe_pp", "valse"])
 def test_official_files_have_the_fingerprint_that_is_declared(name, shared_data):
     """Of a copy elsewhere too; of a part of the files not."""
-    benchmark = benchmark_module.load_benchmark(
-        name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"))
-    )
-    assert benchmark.fingerprint() in KNOWN.fingerprints[name]
-    split = "existence" if name == "valse" else "swap_att"
-    split_benchmark = benchmark_module.load_benchmark(
-        name, Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split)
-    )
-    assert split_benchmark.fingerprint() not in KNOWN.fingerprints[name]
+    part = "existence" if name == "valse" else "swap_att"
+    for split, is_official in (("", True), (part, False)):
+        section = Section(name, str(shared_data / name), str(shared_data / "coco" / "val2017"), split)
+        benchmark = benchmark_module.load_benchmark(name, section)
+        assert (benchmark.fingerprint() in KNOWN.fingerprints[name]) is is_official
 
 
 @pytest.mark.parametrize(
@@ -59,8 +54,7 @@ def build_page(tmp_path, official, **changed):
     for cell in fake_runs.cells():
         path = fake_runs.result(tmp_path, cell.name, "sugarcrepe")
         path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, tmp_path)
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, [], NUMBERS, official=official)
+    return made_page.build_grid_page(made_page.collect(tmp_path), numbers=NUMBERS, official=official)
 
 
 def read_comparisons(page):
@@ -83,18 +77,15 @@ def test_equal_benchmarks_are_compared(tmp_path):
     [
         (("sugarcrepesugarcrepe",), {"fingerprint": "the scenes'"}, "other files than the official ones"),
         (None, {}, "cannot be compared: the official files&#39; fingerprint is not known"),
-        (
-            ("sugarcrepesugarcrepe",),
-            {"counts": {"records": 7511, "scored": 319}},
-            "less than nine tenths of the records were scored",
-        ),
+        (("sugarcrepesugarcrepe",), {"counts": {"records": 7511, "scored": 319}},
+         "less than nine tenths of the records were scored"),
     ],
-)
+)  # fmt: skip
 def test_others_are_not_and_the_section_says_why(tmp_path, sugarcrepe_fingerprints, changed, reason):
     """Other files, files that nobody knows, and official ones of which 319 of 7,511 records were scored."""
-    fingerprints = {"retrieval": ("retrievalretrieval",)} | (
-        {"sugarcrepe": sugarcrepe_fingerprints} if sugarcrepe_fingerprints else {}
-    )
+    fingerprints = {"retrieval": ("retrievalretrieval",)}
+    if sugarcrepe_fingerprints:
+        fingerprints["sugarcrepe"] = sugarcrepe_fingerprints
     compared_columns, section = read_comparisons(build_page(tmp_path, OfficialBenchmarks(fingerprints), **changed))
     assert compared_columns == {"retrieval/i2t_recall_at_1"}
     assert section.count(f"<li>vit / scenes: sugarcrepe ({reason})</li>") == 1
@@ -105,5 +96,4 @@ def test_others_are_not_and_the_section_says_why(tmp_path, sugarcrepe_fingerprin
 def test_the_scenes_are_compared_with_no_published_number(tmp_path):
     """With what the project knows: no row, and no section, as one without content does not exist."""
     compared_columns, section = read_comparisons(build_page(tmp_path, KNOWN))
-    assert compared_columns == set()
-    assert section == ""
+    assert (compared_columns, section) == (set(), "")

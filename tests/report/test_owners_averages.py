@@ -68,12 +68,13 @@ def published(shared_data):
         for name in ("individual_results", "results")
     )
     several = Counter(_model(row) for row in averages)
-    averages_by_model = {(*_model(row), row["family"] if several[_model(row)] > 1 else ""): row for row in averages}
-    pairs = [
-        (row, averages_by_model[(*_model(row), row["family"] if several[_model(row)] > 1 else "")]) for row in subsets
-    ]
-    assert len(averages_by_model) == len(pairs) == 202
-    return pairs
+
+    def name_of(row):
+        return *_model(row), row["family"] if several[_model(row)] > 1 else ""
+
+    averages_by_model = {name_of(row): row for row in averages}
+    assert len(averages_by_model) == len(subsets) == 202
+    return [(row, averages_by_model[name_of(row)]) for row in subsets]
 
 
 def _model(row):
@@ -82,9 +83,8 @@ def _model(row):
 
 def _subsets(row, benchmark):
     """Their subsets of a benchmark under our names, in percent."""
-    theirs = {
-        key.removeprefix(f"{benchmark}::"): float(v) for key, v in row.items() if key.startswith(f"{benchmark}::")
-    }
+    prefix = f"{benchmark}::"
+    theirs = {key.removeprefix(prefix): float(v) for key, v in row.items() if key.startswith(prefix)}
     names = {"aro": ARO, "whatsup": WHATSUP, "imagecode": {"videos": "video", "static": "static"}}.get(benchmark, {})
     return {names.get(key, key.replace("::", "_")): value for key, value in theirs.items()}
 

@@ -14,7 +14,7 @@ from compclip.prepare import record_writer
 from compclip.prepare.record_writer import RecordPicture, StoredRecord
 from compclip.report import __main__ as report_command
 from compclip.report import report_page, table_formats, tuned_rows
-from compclip.report.run_details import MissingResult, collect_runs
+from compclip.report.run_details import MissingResult
 from compclip.report.tables import Column
 from tests import fake_runs
 from tests.report import made_page
@@ -22,14 +22,9 @@ from tests.report import made_page
 VOID = {"meta", "br", "hr", "img"}
 
 
-def build(runs, missing_results=(), published=()):
-    official = fake_runs.OFFICIAL
-    return made_page.build_page(runs, fake_runs.BENCHMARKS, None, missing_results, published, official=official)
-
-
 @pytest.fixture
 def report(tmp_path):
-    return build(collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "runs"))[0])
+    return made_page.build_grid_page(made_page.make_grid(tmp_path / "runs"))
 
 
 class Reader(HTMLParser):
@@ -79,17 +74,14 @@ def test_the_page_is_whole_without_its_script_and_its_folds_are_closed(report):
     assert not {"items", "blind", "claims", "published", "wise_ft", "runs"} & dict(folds).keys()
 
 
-def test_hours_in_sum(tmp_path, report):
+def test_hours_in_sum(runs, report):
     """Seconds times devices; runs that do not say are counted, and a dash stands where none says."""
     assert dict(report_page.list_facts(report))["training took"] == "–"
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path / "hours"))
     for run, seconds in zip(runs[2:5], (3600.0, 1800.0, 7200.0), strict=True):  # both of negclip, one of clic
         run.environment["device_seconds"] = seconds
     runs[4].environment["peak_device_memory_mib"] = 900
-    assert (
-        dict(report_page.list_facts(build(runs)))["training took"]
-        == "2.00 GPU-hours and 1.50 process-hours (without 1 of 4 runs, which do not say)"
-    )
+    hours = dict(report_page.list_facts(made_page.build_grid_page(runs)))["training took"]
+    assert hours == "2.00 GPU-hours and 1.50 process-hours (without 1 of 4 runs, which do not say)"
 
 
 def test_the_best_is_marked_on_the_page_where_its_order_is_decided(report):
@@ -98,8 +90,7 @@ def test_the_best_is_marked_on_the_page_where_its_order_is_decided(report):
     title = r'title="sugarcrepe/swap: 80.000 % ± 14.1, 2 seeds; \+35.0 to pretrained \[[^"]*; cannot be told from clic"'
     assert re.search(title, html) and 'class="best' not in html
     html = report_page.render_page(rank_swap(report))
-    best = re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 80.000 %', html)
-    assert best
+    assert re.search(r'<td class="best[^"]*" title="sugarcrepe/swap: 80.000 %', html)
 
 
 def rank_swap(report):
@@ -174,9 +165,8 @@ def test_the_command_writes_the_same_bytes_twice(project):
     assert report_command.main([]) == 0
     first = files(project / "reports")
     assert sorted(first) == [
-        "blind.csv", "claims.csv", "index.html", "metrics.json",
-        "plots/forest-vit-scenes.svg", "reference.csv", "report.csv", "report.md",
-        "report.tex",
+        "blind.csv", "claims.csv", "index.html", "metrics.json", "plots/forest-vit-scenes.svg", "reference.csv",
+        "report.csv", "report.md", "report.tex",
     ]  # fmt: skip
     assert report_command.main([]) == 0
     assert files(project / "reports") == first
@@ -224,14 +214,13 @@ def test_what_was_tuned_stands_on_the_page(report):
     assert 'id="tuning"' in text and 'id="tuning"' not in report_page.render_page(report)
 
 
-def test_what_a_run_s_files_hold_stays_text(tmp_path):
+def test_what_a_run_s_files_hold_stays_text(runs, tmp_path):
     """Whoever made them wrote the machine, the parameters, the reasons and the names of the loss terms."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
     for run in runs:
         run.environment.update(device=NASTY, git_commit=NASTY, dropped={NASTY: 1}, packages={NASTY: NASTY})
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
-    page = build(runs, [MissingResult(NASTY, NASTY)])
+    page = made_page.build_grid_page(runs, missing=[MissingResult(NASTY, NASTY)])
     report_page.write_report(page, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     Reader(html)
@@ -262,9 +251,8 @@ def test_published_numbers_stand_beside_ours(project):
 def test_a_reference_that_the_grid_has_not_is_named_and_nothing_written(project, monkeypatch):
     params = report_command.read.load_params("params.yaml")
     params.report.reference, params.grid = ("clik", SimpleNamespace(methods=list(fake_runs.METHODS)))
-    with pytest.raises(
-        UserError, match=r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
-    ):
+    message = r"report.reference, in grid.methods: unknown method 'clik'; did you mean 'clic'"
+    with pytest.raises(UserError, match=message):
         report_command.main([])
     assert not (project / "reports").exists()
     params.report.reference = "clic"

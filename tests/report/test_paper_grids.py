@@ -22,13 +22,9 @@ PRINTED = published_numbers.read_numbers(FOLDER)
 
 def build_page(name, folder):
     params = read.load_params(GRIDS[name])
-    runs, missing_results = collect_runs(
-        grid.list_cells(params), params.evaluate.benchmarks, fake_grid.make(params, folder)
-    )
-    official = fake_grid.official(params, FOLDER)
-    return made_page.build_page(
-        runs, params.evaluate.benchmarks, params.report.columns, missing_results, PRINTED, official=official
-    )
+    benchmarks, official = params.evaluate.benchmarks, fake_grid.official(params, FOLDER)
+    runs, _ = collect_runs(grid.list_cells(params), benchmarks, fake_grid.make(params, folder))
+    return made_page.build_page(runs, benchmarks, params.report.columns, numbers=PRINTED, official=official)
 
 
 # a grid of each paper: that every other row has its cell too is tests/perf/test_published_coverage.py's
@@ -45,11 +41,8 @@ def test_every_row_of_the_grid_s_tables_stands_beside_ours(name, tmp_path):
             if line.ours:
                 backbone, data = line.source.removeprefix("ours: ").split(", ")
                 backbone_slug = published_numbers.to_slug(previous_line.source.rpartition(": ")[2])
-                assert (
-                    not previous_line.ours
-                    and previous_line.label == line.label
-                    and len(previous_line.cells) == len(line.cells)
-                )
+                assert not previous_line.ours and previous_line.label == line.label
+                assert len(previous_line.cells) == len(line.cells)
                 assert backbone_slug in (backbone, published_numbers.to_slug(f"{backbone}, {data}"))
                 compared_rows.add((table.title, line.label))
     columns = {*read.load_params(GRIDS[name]).report.columns, *(f"summary/{s}" for s in SUMMARIES)}
@@ -58,9 +51,8 @@ def test_every_row_of_the_grid_s_tables_stands_beside_ours(name, tmp_path):
 
 def test_the_numbers_are_those_of_the_row(tmp_path):
     """Table 12 as printed, changes against CLIP; ours from the cell's own results, ZS-10 as the mean of ten."""
-    (table,) = [
-        t for t in report_page.compare_published(build_page("clic_table12", tmp_path)) if t.title == "CLIC, Table 12"
-    ]
+    tables = report_page.compare_published(build_page("clic_table12", tmp_path))
+    (table,) = [table for table in tables if table.title == "CLIC, Table 12"]
     at = [table.columns.index(c) for c in ("zeroshot_ten/top_1", "sugarcrepe/swap")]
     lines = {(line.label, line.ours): [line.cells[i] for i in at] for line in table.lines}
     assert lines["clic.frozen_text", False] == ["60.3 (−1.1)", "64.4 (+1.7)"]

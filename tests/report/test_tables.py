@@ -5,18 +5,13 @@ import dataclasses
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.report import tables
-from compclip.report.run_details import collect_runs
+from compclip.report import claims, table_formats, tables
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION
 from compclip.runs.result_files import Result
 from tests import fake_runs
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))[0]
+from tests.report import made_page
 
 
 @pytest.fixture
@@ -30,7 +25,7 @@ def table(runs):
 
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
     grid = fake_runs.cells(("clic", "negclip", "pretrained"))
-    runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    runs = made_page.make_grid(tmp_path, grid)
     (group,) = tables.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [row.method for row in group.rows] == ["pretrained", "clic", "negclip"]
 
@@ -122,10 +117,7 @@ def test_one_number_a_benchmark_is_its_owner_s(runs):
         "c": (CLASSIFICATION, {"top_1": 0.2, "elevater": 0.4}, "elevater"),
         "d": (CLASSIFICATION, {"top_1": 0.8}, "top_1"),
     }
-    results = {
-        name: Result(name, name, kind, values, headline=(headline,))
-        for name, (kind, values, headline) in metrics.items()
-    }
+    results = {name: Result(name, name, kind, of, headline=(best,)) for name, (kind, of, best) in metrics.items()}
     run, columns = dataclasses.replace(runs[0], results=results), (Column("a", "average"), Column("b", "average"))
     summary = {c.metric: tables.column_value(run, c) for c in tables.summary_columns(columns, [run])}
     assert summary == pytest.approx({"Comp": 0.4, "ZS": 0.6})
@@ -141,7 +133,7 @@ def test_default_columns_leave_out_subsets_and_groups(runs):
 
 def test_backbones_and_data_make_groups_with_the_pretrained_row_in_each(tmp_path):
     grid = [*fake_runs.cells(), fake_runs.cell("clic", data="coco"), fake_runs.cell("negclip", backbone="siglip")]
-    runs, _ = collect_runs(grid, fake_runs.BENCHMARKS, fake_runs.make(tmp_path, grid))
+    runs = made_page.make_grid(tmp_path, grid)
     tables_of_groups = tables.build_tables(runs, tables.select_columns(runs, None, fake_runs.BENCHMARKS))
     assert [(g.name, [r.method for r in g.rows]) for g in tables_of_groups] == [
         ("vit / scenes", ["pretrained", "negclip", "clic"]),
@@ -157,3 +149,58 @@ def test_results_on_other_benchmark_files_do_not_compare(runs):
     changed = dataclasses.replace(runs[-1].results["sugarcrepe"], fingerprint="other")
     with pytest.raises(UserError, match="results of sugarcrepe: clic-vit-scenes-1 and pretrained-vit-scenes-0"):
         tables.check_same_files([*runs[:-1], dataclasses.replace(runs[-1], results={"sugarcrepe": changed})])
+
+
+# one checkpoint counts once, and a claim has the table's interval
+
+
+SWAP = Column("b", "swap")
+
+
+def build_seed_runs(method, right_I, **facts):
+    """One checkpoint under three seeds."""
+    return [made_page.make_run(method, seed, right_I, **facts) for seed in range(3)]
+
+
+PRETRAINED = build_seed_runs("pretrained", [1, 0] * 50)
+
+
+@pytest.mark.parametrize("facts", [{"weights_fingerprint": "w"}, {"run_key": "k"}])
+def test_a_checkpoint_under_three_seeds_is_one(facts):
+    """A released one and the pretrained model: no deviation, one seed, an interval over the items alone."""
+    (group,) = tables.build_tables(
+        [*PRETRAINED, *build_seed_runs("released.x", [1] * 60 + [0, 1] * 20, **facts)], [SWAP]
+    )
+    for row in group.rows:
+        (statistic,) = row.statistics.values()
+        assert (row.seeds, statistic.seeds, statistic.std) == (1, 1, None)
+    assert (statistic.basis, statistic.verdict, statistic.change) == ("items alone", 1, pytest.approx(0.3))
+    assert "| released.x | 1 | 80.0 ▲ |" in table_formats.format_markdown_table(group)
+    (_, shown_seeds, _) = table_formats.layout_means(group)["rows"][1]
+    assert shown_seeds == 1 and "±" not in table_formats.layout_means(group)["rows"][1][2][0].small
+    (finding,) = claims.judge_claims(
+        [claims.Claim("c", "p", "t", "f", (claims.parse_inequality("released.x > pretrained on b/swap", "here"),))],
+        [group], {"b/swap": SWAP},
+    )  # fmt: skip
+    assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].basis) == (1, None, "items alone")
+
+
+def test_checkpoints_that_differ_count_each():
+    trained = [
+        made_page.make_run("clic", seed, [1] * (60 + seed) + [0] * (40 - seed), run_key=f"k{seed}") for seed in range(3)
+    ]
+    (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
+    (statistic,) = group.rows[1].statistics.values()
+    assert (group.rows[1].seeds, statistic.seeds, statistic.basis) == (3, 3, "seeds and items")
+    assert statistic.std == pytest.approx(0.01)
+
+
+def test_the_table_of_differences_and_a_claim_have_one_interval():
+    trained = [made_page.make_run("clic", seed, [1] * (70 + 2 * seed) + [0] * (30 - 2 * seed)) for seed in range(3)]
+    (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
+    (statistic,) = group.rows[1].statistics.values()
+    inequality = claims.parse_inequality("clic > pretrained on b/swap", "here")
+    runs = {"clic": tables.index_runs(trained), "pretrained": tables.index_runs(PRETRAINED)}
+    evidence = claims.judge_inequality(inequality, runs, SWAP)
+    assert (statistic.difference, statistic.basis) == (evidence.interval, evidence.basis)
+    assert statistic.change == evidence.difference

@@ -9,7 +9,7 @@ from typing import Any
 
 from compclip.text.annotation import Annotation
 
-TOKENS = (
+TOKENS = [
     "starts",
     "ends",
     "pos",
@@ -22,23 +22,22 @@ TOKENS = (
     "words",
     "lower_words",
     "dependents",
-)
-OF_ATTRIBUTE = (
-    dict.fromkeys(TOKENS, "tokens")
-    | {
-        "begins_sentence": "sentences",
-        "lower_lemmas": "lemma",
-        "chunk_at": "chunks",
-        "read_as": "lemma",
-    }
-    | {
-        name: name
-        for name in (
-            *("lemma", "sentences", "chunks", "verbs", "candidates", "masked", "relatives"),
-            *("written_swap", "written_replace", "stored", "concepts"),
-        )
-    }
-)
+]
+OTHERS = [
+    "lemma",
+    "sentences",
+    "chunks",
+    "verbs",
+    "candidates",
+    "masked",
+    "relatives",
+    "written_swap",
+    "written_replace",
+    "stored",
+    "concepts",
+]
+OF_ATTRIBUTE = dict.fromkeys(TOKENS, "tokens") | dict(zip(OTHERS, OTHERS, strict=True))
+OF_ATTRIBUTE |= {"begins_sentence": "sentences", "lower_lemmas": "lemma", "chunk_at": "chunks", "read_as": "lemma"}
 
 
 def find(rule: Any) -> set[str]:

@@ -32,17 +32,6 @@ def annotations(draw) -> Annotation:
     heads = tuple(draw(st.integers(0, i)) for i in range(len(words)))
     begins = set(starts)
     sentence_spans = tuple((a, b) for a, b in sentences.split(text) if a in begins)
-    return Annotation(
-        text,
-        tuple(starts),
-        tuple(ends),
-        tuple(pos),
-        tuple(tag),
-        tuple(w.lower() for w in words),
-        tuple("dep" for _ in words),
-        heads,
-        sentence_spans,
-        spans,
-        spans[::2],
-        tuple(() for _ in words),
-    )
+    tokens = (tuple(starts), tuple(ends), tuple(pos), tuple(tag), tuple(w.lower() for w in words))
+    deps, candidates = tuple("dep" for _ in words), tuple(() for _ in words)
+    return Annotation(text, *tokens, deps, heads, sentence_spans, spans, spans[::2], candidates)

@@ -58,7 +58,6 @@ def test_sources_are_cleaned_where_they_enter():
 def test_official_texts_stay_and_are_counted():
     """Those that spell a mark: a model may read nothing behind it."""
     record = Record("1", "all", ("1.jpg",), ("a <end_of_text> dog", "a &lt;end_of_text&gt; cat", "a &amp; b"))
-    benchmark = benchmark_module._repair_texts(
-        Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
-    )
+    asked = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
+    benchmark = benchmark_module._repair_texts(asked)
     assert benchmark.records == (record,) and benchmark.dropped == {"special_tokens": 2}

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.text import relative_words, scene_graph, spacy_parser, word_edits, wordnet
@@ -178,13 +177,6 @@ def test_an_element_counts_twice_where_it_has_two_words(annotated):
     assert 240 < sum("fox" in text for text in output) < 360
 
 
-def test_weights_are_chances(annotated):
-    a = chasing(annotated, (("fox", "hen", "ox"), (8, 1, 1)), NONE, NONE)
-    first = [replacing.draw_weighted(a.relatives[1], 0, np.random.default_rng(seed)) for seed in range(500)]
-    assert 360 < first.count("fox") < 440
-    assert {replacing.draw_weighted((("a", "b"), (1, 1)), n, np.random.default_rng(7)) for n in (0, 1)} == {"a", "b"}
-
-
 def test_prepositions_are_replaced_whole(annotated):
     text = "A cow on top of an old hill."
     a = replace(annotated[text], relatives=(NONE,) * len(annotated[text]))
@@ -213,17 +205,8 @@ def test_one_place_changes(annotated, text):
     with_relatives = replace(a, relatives=spacy_parser.find_relatives(a))
     for seed in range(20):
         output = replacing.clove(with_relatives, np.random.default_rng(seed))
-        assert output == replacing.clove(with_relatives, np.random.default_rng(seed))
         if output is not None:
             elements = scene_graph.read_scene(with_relatives)
             places = [replacing.find_replacements(with_relatives, element)[0] for element in elements]
             assert any(output.startswith(text[:low]) and output.endswith(text[high:]) for low, high in places)
             assert output.casefold() != text.casefold()
-
-
-@given(annotations(), st.data())
-def test_anything_gives_another_text_or_none(annotation, data):
-    word = st.sampled_from([NONE, (("fox",), (2,)), (("sea lion", "hen"), (1, 3))])
-    tables = tuple(data.draw(st.lists(word, min_size=len(annotation), max_size=len(annotation))))
-    output = replacing.clove(replace(annotation, relatives=tables), np.random.default_rng(0))
-    assert output is None or output != annotation.text

@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compclip.text import negate
-from compclip.text.annotation import Annotation
 from compclip.text.spacy_parser import annotate
 from tests.text.conftest import outcomes
-from tests.text.strategies import annotations
 
 CREPE = {
     "The sky is blue.": {"The sky is not blue."},
@@ -65,11 +61,3 @@ def test_conclip_denies_a_thing(annotated):
 def test_what_denies_already_is_left_alone(text):
     (a,) = annotate([text], replacements=False)
     assert outcomes(negate.crepe, a, tries=5) == outcomes(negate.conclip, a, tries=5) == {None}
-
-
-@given(annotations(), st.integers(0, 99))
-def test_another_text_or_none(annotation: Annotation, seed):
-    for rule in (negate.crepe, negate.conclip, negate.crepe_released, negate.conclip_released):
-        output = rule(annotation, np.random.default_rng(seed))
-        assert output == rule(annotation, np.random.default_rng(seed))
-        assert output is None or output.casefold() != annotation.text.casefold()

@@ -59,17 +59,8 @@ def test_an_old_person_is_not_an_young_one():
 
 
 ODD = (
-    "",
-    "  ",
-    "\n\n",
-    "😀",
-    "👩‍👩‍👧 a dog 😀and a cat",
-    "a\ndog\n\nand a cat",
-    "ß İstanbul",
-    "...",
-    "\x00",
-    "http://x.y/?z",
-)
+    "", "  ", "\n\n", "😀", "👩‍👩‍👧 a dog 😀and a cat", "a\ndog\n\nand a cat", "ß İstanbul", "...", "\x00", "http://x.y/?z",
+)  # fmt: skip
 
 
 def alone(text: str) -> Annotation:

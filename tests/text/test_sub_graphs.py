@@ -56,9 +56,8 @@ def test_several_things_are_several_others(annotated):
     sets = WordSets(("shorts", "rice", "people", "bus"), ("shiny",), ("above",))
     a = annotated["Two giraffes near trees and bushes."]
     shares = tuple(float(kind == RELATION) for kind in sub_graphs.KINDS)
-    foils = {
-        foil for seed in range(100) for foil in sub_graphs.draw_one(sets, shares, a, np.random.default_rng(seed))[1]
-    }
+    draws = [sub_graphs.draw_one(sets, shares, a, np.random.default_rng(seed)) for seed in range(100)]
+    foils = {foil for _, of_draw in draws for foil in of_draw}
     subjects = {foil.removesuffix(" near trees") for foil in foils if foil.endswith(" near trees")}
     assert subjects - {"giraffes"} == {"shorts", "people", "buses"}
     assert agreement.pluralise("shirt") == "shirts" and agreement.pluralise("person") == "people"
@@ -77,13 +76,9 @@ def test_what_is_denied_is_no_sub_graph(annotated, text, texts):
 
 def test_attributes_belong_to_their_entities(annotated):
     a = annotated["A blue and white clock shows the time."]
-    attributes = {a.word(entity): [a.word(t) for t in tokens] for entity, tokens in attributes_of(a).items()}
-    assert attributes == {"clock": ["blue", "white"]}
-    assert attributes_of(annotated["Two dogs and three cats sleep."]) == {}
-
-
-def attributes_of(a):
-    return scene_graph.read_attributes(a)
+    attributes = scene_graph.read_attributes(a)
+    assert {a.word(e): [a.word(t) for t in tokens] for e, tokens in attributes.items()} == {"clock": ["blue", "white"]}
+    assert scene_graph.read_attributes(annotated["Two dogs and three cats sleep."]) == {}
 
 
 def test_negatives_of_an_object_have_another_attribute(annotated):

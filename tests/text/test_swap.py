@@ -154,7 +154,6 @@ def test_swaps_keep_the_words_and_change_the_text(annotation, seed):
         assert output is None or (
             bag(output) == bag(annotation.text) and output.casefold() != annotation.text.casefold()
         )
-        assert output == rule(annotation, np.random.default_rng(seed))
 
 
 @given(annotations(), annotations(), st.integers(0, 99))
@@ -185,16 +184,11 @@ def test_atoms_agree_with_their_places(annotated, text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("A cat, a dog and an owl.", True), ("A dog, an owl and a cat.", True), ("A cat, a dog and a cat.", False)],
-)
-def test_the_same_list_in_another_order(text, expected):
-    assert true_edits.reorders_list("A cat, an owl and a dog.", text) is expected
-
-
-@pytest.mark.parametrize(
     ("caption", "text", "expected"),
     [
+        ("A cat, an owl and a dog.", "A cat, a dog and an owl.", True),
+        ("A cat, an owl and a dog.", "A dog, an owl and a cat.", True),
+        ("A cat, an owl and a dog.", "A cat, a dog and a cat.", False),
         ("A man sits and a dog runs.", "A dog sits and a man runs.", False),
         ("Two dogs, one black and one white, run.", "Two dogs, one white and one black, run.", True),
         ("A yellow dog and a black and white dog run.", "A black and white dog and a yellow dog run.", True),
@@ -205,14 +199,9 @@ def test_the_same_list_in_another_order(text, expected):
         ("A cat, and a dog near a tree.", "A cat, and a tree near a dog.", False),
     ],
 )
-def test_members_of_a_list_may_begin_or_end_alike(caption, text, expected):
+def test_the_same_list_in_another_order(caption, text, expected):
+    """Its members may begin or end alike."""
     assert true_edits.reorders_list(caption, text) is expected
-
-
-@given(annotations(), st.integers(0, 99))
-def test_atoms_of_anything(annotation, seed):
-    output = swap.atoms(annotation, np.random.default_rng(seed))
-    assert output is None or output.casefold() != annotation.text.casefold()
 
 
 @pytest.mark.parametrize(

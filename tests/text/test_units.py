@@ -98,22 +98,18 @@ def test_a_caption_without_entities_has_no_unit(annotated):
 
 def test_a_captions_own_foil(annotated):
     """Two parts exchanged; a single entity gives way to another."""
-    assert "A black dog chases a brown cat." in outcomes(
-        units.caption_foil, annotated["A brown dog chases a black cat."]
-    )
+    chase = annotated["A brown dog chases a black cat."]
+    assert "A black dog chases a brown cat." in outcomes(units.caption_foil, chase)
     single = outcomes(units.caption_foil, annotated["The dog."])
     assert single and all(foil.startswith("The ") and foil != "The dog." for foil in single)
 
 
 def test_nouns_and_adjectives_among_their_places(annotated):
-    assert outcomes(shuffle.nouns_and_adjectives, annotated["A brown dog chases a black cat."]) == {
-        "A brown cat chases a black dog.",
-        "A black dog chases a brown cat.",
-        "A black cat chases a brown dog.",
-    }
-    assert outcomes(shuffle.nouns_and_adjectives, annotated["A woman rides a red bike."]) == {
-        "A bike rides a red woman."
-    }
+    words = (("brown cat", "black dog"), ("black dog", "brown cat"), ("black cat", "brown dog"))
+    expected = {f"A {first} chases a {second}." for first, second in words}
+    assert outcomes(shuffle.nouns_and_adjectives, annotated["A brown dog chases a black cat."]) == expected
+    bike = annotated["A woman rides a red bike."]
+    assert outcomes(shuffle.nouns_and_adjectives, bike) == {"A bike rides a red woman."}
     for text in ("The dog.", "a dog dog", "running quickly"):
         assert shuffle.nouns_and_adjectives(annotated[text], np.random.default_rng(0)) is None
 

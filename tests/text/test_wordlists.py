@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.interface.method import load_method
@@ -23,11 +21,8 @@ def of(lists: WordLists, text: str, tries: int = 200) -> set[str | None]:
 
 
 def test_one_word_for_another_of_its_list():
-    assert of(TWO, "a red cup of wood") == {
-        "a blue cup of wood",
-        "a light blue cup of wood",
-        "a red cup of iron",
-    }
+    expected = {"a blue cup of wood", "a light blue cup of wood", "a red cup of iron"}
+    assert of(TWO, "a red cup of wood") == expected
 
 
 def test_words_are_whole_and_one_of_them_changes():
@@ -55,11 +50,9 @@ def test_our_lists_are_of_the_authors_sizes():
     """34 colours, 47 actions, 71 materials, 104 sizes, 48 states; each word once in its list."""
     sizes = {kind: len(words) for kind, words in wordlists.default_lists().kinds.items()}
     authors_sizes = {"color": 34, "action": 47, "material": 71, "size": 104, "state": 48}
-    assert {kind: abs(sizes[kind] - size) <= size // 10 for kind, size in authors_sizes.items()} == dict.fromkeys(
-        authors_sizes, True
-    )
-    assert all(len(set(words)) == len(words) for words in wordlists.default_lists().kinds.values())
-    assert all(words == tuple(map(str.lower, words)) for words in wordlists.default_lists().kinds.values())
+    assert all(abs(sizes[kind] - size) <= size // 10 for kind, size in authors_sizes.items())
+    for words in wordlists.default_lists().kinds.values():
+        assert len(set(words)) == len(words) and words == tuple(map(str.lower, words))
 
 
 def test_the_rule_takes_annotations():
@@ -98,14 +91,6 @@ def test_articles_follow_colours(annotated):
     assert {"A woman rides an orange bike.", "A woman rides a blue bike."} <= output and len(output) == 11
 
 
-@given(st.lists(st.sampled_from(["red", "Blue", "wood", "dog", "in", "İ", "-", "."]), max_size=8), st.integers(0, 99))
-def test_another_text_or_none(words, seed):
-    text = " ".join(words)
-    output = wordlists.default_lists().rule_of_text(Annotation(text), np.random.default_rng(seed))
-    assert output is None or output.casefold() != text.casefold()
-    assert output == wordlists.default_lists().rule_of_text(Annotation(text), np.random.default_rng(seed))
-
-
 def test_words_of_ones_own():
     lists = WordLists.parse({"color": ["Mauve", "ochre"], "state": ["half  open", "ajar"]})
     assert lists.kinds == {"color": ("mauve", "ochre"), "state": ("half open", "ajar")}
@@ -117,11 +102,9 @@ def test_methods_take_words_of_ones_own(method):
     words = {"color": ["mauve", "ochre"]}
     module = load_method(method)
     (rule,) = module.views(module.Config(words=words), 0).negatives
-    output = rule(Annotation("a mauve car by a red house"), np.random.default_rng(0))
-    assert output == "an ochre car by a red house"
+    caption = Annotation("a mauve car by a red house")
+    assert rule(caption, np.random.default_rng(0)) == "an ochre car by a red house"
     (as_released,) = module.views(module.Config(words=words, lists="any"), 0).negatives
-    assert (
-        as_released(Annotation("a mauve car by a red house"), np.random.default_rng(0)) == "a ochre car by a red house"
-    )
+    assert as_released(caption, np.random.default_rng(0)) == "a ochre car by a red house"
     with pytest.raises(UserError, match="unknown kind of words 'colour'; did you mean 'color'"):
         module.Config(words={"colour": ["red", "blue"]})

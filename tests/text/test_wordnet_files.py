@@ -66,12 +66,8 @@ def test_synsets_are_those_of_the_slow_reader(slow, files, word, pos):
         assert [(s.offset, w) for our_word in ours.words for s, w in files.antonyms(ours, our_word)] == antonyms
         derived = [d for lemma in lemmas for d in lemma.derivationally_related_forms()]
         assert {(s.offset, w) for s, w in files.derived(ours)} == {(d.synset().offset(), d.name()) for d in derived}
-        for symbol, related in (
-            (HYPERNYM, theirs.hypernyms()),
-            (HYPONYM, theirs.hyponyms()),
-            (SIMILAR, theirs.similar_tos()),
-            (ALSO, theirs.also_sees()),
-        ):
+        related_of = {HYPERNYM: theirs.hypernyms, HYPONYM: theirs.hyponyms, SIMILAR: theirs.similar_tos}
+        for symbol, related in [*((s, list_of()) for s, list_of in related_of.items()), (ALSO, theirs.also_sees())]:
             assert {s.offset for s in files.related(ours, symbol)} == {s.offset() for s in related}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from compclip.base.files import write_json
 from compclip.runs.run_folder import Published
-from compclip.track import sync, tracking_store, writer
+from compclip.track import tracking_store, writer
 from tests import fake_runs
-from tests.track.project import HOME, params, tracked, update
+from tests.track.project import HOME, tracked, update
 
 
 def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
@@ -78,17 +78,3 @@ def test_artifacts_are_links_that_go_without_the_run_s_files(tmp_path, runs, uri
         writer.remove_run(client, run, tmp_path / "mlflow" / "artifacts")
     assert not tracking_store.path_of_uri(run.info.artifact_uri).exists()
     assert inodes(published.trained.path) | inodes(published.results) == original_inodes
-
-
-def test_the_artifacts_of_a_grid_of_several_backbones_are_found_again(tmp_path, runs, uri):
-    """The `+` between their names is quoted in MLflow's addresses."""
-    path = params(tmp_path)
-    path.write_text(path.read_text().replace("[vit]", "[vit, big]").replace("32}", "32}, big: {model: ViT-L-14}"))
-    sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
-    client, runs_by_name = tracked(uri)
-    old = tracking_store.path_of_uri(runs_by_name["clic-vit-scenes-0"].info.artifact_uri)
-    assert (old / "config.yaml").is_file()
-    assert "vit+big-on-scenes" in str(old)
-    with tracking_store.open_client(uri):
-        writer.remove_run(client, runs_by_name["clic-vit-scenes-0"], tmp_path / "mlflow" / "artifacts")
-    assert not old.exists()

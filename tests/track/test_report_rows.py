@@ -5,7 +5,6 @@ import json
 import pytest
 
 from compclip.report import report_page
-from compclip.report.run_details import collect_runs
 from compclip.track import report_rows, sync, tracking_store, writer
 from compclip.track.entries import EntryOptions, describe_grid
 from tests import fake_runs
@@ -100,6 +99,7 @@ def test_seeds_stand_below_their_row(reported, uri):
 
 
 def test_the_page_is_an_artifact(reported, uri):
+    """A new page is a new run; a rebuild has the same."""
     figure = reported / "reports" / "plots" / "forest-vit-scenes.svg"
     figure.parent.mkdir()
     figure.write_text("<svg/>")
@@ -107,19 +107,14 @@ def test_the_page_is_an_artifact(reported, uri):
     assert live.contents(uri)[HOME, "report"][6] == ["index.html", "plots", "report.csv"]
     (reported / "reports" / "index.html").write_text("<h1>Another</h1>")
     assert update(reported, uri, methods=METHODS)["replaced"] == 1
-
-
-def test_a_rebuild_has_the_same(reported, uri):
-    update(reported, uri, methods=METHODS)
-    first = live.contents(uri)
+    contents = live.contents(uri)
     sync.update_store(source(reported, methods=METHODS), uri, anew=True)
-    assert live.contents(uri) == first
+    assert live.contents(uri) == contents
 
 
 def test_the_files_of_a_real_report_are_read(tmp_path, uri):
     """A row for each method, the same means in both, and verdicts against the report's reference."""
-    runs, _ = collect_runs(fake_runs.cells(), fake_runs.BENCHMARKS, fake_runs.make(tmp_path))
-    page = made_page.build_page(runs, fake_runs.BENCHMARKS, None, (), (), reference="negclip")
+    page = made_page.build_grid_page(made_page.make_grid(tmp_path), reference="negclip")
     report_page.write_report(page, tmp_path / "reports")
     assert update(tmp_path, uri, methods=METHODS)["added"] == 6 + 3 + 1
     client, rows = tracked(uri)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import mlflow.artifacts
@@ -155,14 +156,11 @@ def test_a_rebuild_and_a_follower_of_another_checkout_share_a_server(tmp_path, s
         live.plan(root, [*cells, fresh])
         live.begin(root, fresh)
         live.log(root, fresh, 10)
-    followers = {
-        name: StoreFollower(
-            lambda name=name: source(roots[name], methods=("clic",), seeds=(0, 1, 2), project=name), server.uri, root
-        )
-        for name, root in roots.items()
-    }
+    load = partial(source, methods=("clic",), seeds=(0, 1, 2))
+    followers = {}
     for name, root in roots.items():
         monkeypatch.chdir(root)  # where its lock lies
+        followers[name] = StoreFollower(partial(load, root, name), server.uri, root)
         followers[name].poll()
     stranger, real, logged = MlflowClient(server.uri, server.uri), writer.write_run, []
     other_runs = {key: row for key, row in live.contents(server.uri).items() if key[0].startswith("team_b")}
@@ -237,10 +235,8 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
     client, runs_by_name = tracked(postgres)
     assert len(runs_by_name) == 4
     assert steps(client, runs_by_name["clic-vit-scenes-0"]) == [10, 20, 30]
-    assert (
-        client.get_experiment_by_name(HOME).artifact_location
-        == (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
-    )
+    place = (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
+    assert client.get_experiment_by_name(HOME).artifact_location == place
     assert sync.update_store(source(tmp_path), postgres, anew=True)["added"] == 4
     assert update(tmp_path, postgres)["unchanged"] == 4
 

@@ -77,6 +77,5 @@ def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
 def test_the_lowest_value_is_the_best_where_asked(sweep):
     raw = json.loads((sweep / "trials.json").read_text())
     write_json(sweep / "trials.json", raw | {"objectives": [{"metric": "loss", "direction": "minimize"}]})
-    assert {name: t["number"] for name, t in report_rows.best_trials(report_rows.read_study(sweep)).items()} == {
-        "loss": 0
-    }
+    best = report_rows.best_trials(report_rows.read_study(sweep))
+    assert {name: trial["number"] for name, trial in best.items()} == {"loss": 0}

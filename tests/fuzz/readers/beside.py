@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compclip.base.safe_names import SafeName
+from compclip.config.sections import Data
+from compclip.prepare import shard_stages
 from tests.fuzz import formats
 from tests.fuzz.reader import Make, Reader
 from tests.fuzz.readers.data import _with_pictures
@@ -46,9 +48,6 @@ def _write_regions(suffix: str) -> Make:
 
 def _regions(suffix: str) -> Callable[[random.Random], object]:
     def recaption_regions(_: random.Random) -> object:
-        from compclip.config.sections import Data
-        from compclip.prepare import shard_stages
-
         options = {"file": f"files/r.{suffix}", "on": "key", "column": "regions", "negatives": "negatives"}
         path = f"files/{formats.SOURCES['karpathy'][0]}"
         data = Data("karpathy", path, "pictures", captioner="none", regions=options)
@@ -58,9 +57,6 @@ def _regions(suffix: str) -> Callable[[random.Random], object]:
 
 
 def _beside(_: random.Random) -> object:
-    from compclip.config.sections import Data
-    from compclip.prepare import shard_stages
-
     beside = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
     path = f"files/{formats.SOURCES['karpathy'][0]}"
     data = Data("karpathy", path, "pictures", captioner="none", negative_images=beside)

@@ -4,6 +4,14 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from PIL import Image
+
+from compclip.base import plugins
+from compclip.base.files import write_json
+from compclip.config.released_lists import MaskedSection
+from compclip.config.sections import Data
+from compclip.data.sample import Sample
+from compclip.prepare import mask_filling
 from tests.fuzz.reader import Reader
 
 
@@ -42,14 +50,10 @@ def _masked(folder: Path) -> None:
 
 
 def _filled(_: random.Random) -> object:
-    from compclip.config.released_lists import MaskedSection
-    from compclip.prepare import mask_filling
-
     return mask_filling.open_model(MaskedSection("m"))(["A dog runs on the grass.", "The red cat sleeps."])
 
 
 def _coca(folder: Path) -> None:
-    from compclip.base.files import write_json
     from compclip.model import backbone
     from tests.prepare.test_recaption_coca import COCA
 
@@ -61,16 +65,10 @@ def _coca(folder: Path) -> None:
 
 
 def _picture(folder: Path) -> None:
-    from PIL import Image
-
     Image.new("RGB", (16, 16), "red").save(folder / "a.png")
 
 
 def _captioned(name: str, model: str) -> None:
-    from compclip.base import plugins
-    from compclip.config.sections import Data
-    from compclip.data.sample import Sample
-
     captioner = plugins.load_plugin(plugins.CAPTIONERS, name)
     short = {"max_new_tokens": 2} if name == "hf" else {}
     cfg = captioner.Config(model=model, device="cpu", **short)

@@ -5,7 +5,14 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+from pyarrow import parquet
+
+from compclip.base import plugins
 from compclip.base.safe_names import SafeName
+from compclip.config.sections import BenchmarkSection, Data, Scoring
+from compclip.data import images
+from compclip.prepare import shard_stages, shard_writer
 from tests.benchmarks.official_files import OFFICIAL
 from tests.data import tar_files
 from tests.fuzz import formats
@@ -57,8 +64,6 @@ def _pairs(folder: Path) -> None:
 
 
 def _stream(folder: Path) -> None:
-    import pyarrow as pa
-
     _pairs(folder)
     table = folder / "files/test.parquet"
     contents = pa.parquet.read_table(table)
@@ -68,9 +73,6 @@ def _stream(folder: Path) -> None:
 
 
 def _table(path: Path, rows: list[dict[str, object]]) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_pylist(rows), path)
 
@@ -91,7 +93,6 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
     """A benchmark's files, and a picture wherever it names one."""
 
     def make(folder: Path) -> None:
-        from compclip.base import plugins
         from compclip.evaluate.benchmark import parse_reference
 
         formats.write(folder / "files", files)
@@ -105,7 +106,6 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
 
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def score_benchmark(_: random.Random) -> object:
-        from compclip.config.sections import BenchmarkSection, Scoring
         from compclip.evaluate import benchmark_module, result_store, score
 
         section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
@@ -122,9 +122,6 @@ def _sources() -> Iterator[Reader]:
 
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def recaption_source(_: random.Random) -> object:
-        from compclip.config.sections import Data
-        from compclip.prepare import shard_stages, shard_writer
-
         source = name.partition(":")[0]
         outside = source != name  # pictures are in the files
         place = f"files/{path}".rstrip("/")
@@ -154,16 +151,12 @@ def _dds(folder: Path) -> None:
 
 
 def _decoded(name: str) -> None:
-    from compclip.data import images
-
     images.read_size(name)
     assert images.load_image(name).mode == "RGB"
 
 
 def _no_format(name: str) -> None:
     """A format that is none of ours, whatever it holds."""
-    from compclip.data import images
-
     try:
         images.load_image(name)
     except images.ImageError:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from compclip.llm import chat_client
 from tests.fuzz import formats
 from tests.fuzz.reader import Reader
 
@@ -15,8 +16,6 @@ def readers() -> Iterator[Reader]:
 
 def _answered() -> None:
     """An answer with no more to it than its bytes; the server's other ways are tried over HTTP in their own tests."""
-    from compclip.llm import chat_client
-
     path = Path("answer.json")
     try:
         chat_client._parse(path.read_bytes() if path.is_file() else b"", 0)

@@ -10,6 +10,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from compclip.fetch import __main__ as command
+from compclip.fetch import catalogue, offer_files
+from compclip.fetch.archives import unpack
+from compclip.fetch.catalogue import OfferFile
 from tests.fuzz.reader import Reader
 
 NAMES = ("top/a.json", "top/b/c.json", "top/d.txt")
@@ -23,15 +27,11 @@ def readers() -> Iterator[Reader]:
 
 
 def _catalogue(folder: Path) -> None:
-    from compclip.fetch import catalogue
-
     entries = catalogue.FILE.read_text(encoding="utf-8").split("\n\n")
     (folder / "c.yaml").write_text("\n\n".join([*entries[1:4], *entries[-3:]]) + "\n")
 
 
 def _listing(_: random.Random) -> object:
-    from compclip.fetch import __main__ as command
-
     return command.main(["--catalogue", "c.yaml", "--list"])
 
 
@@ -43,8 +43,6 @@ def _answer(folder: Path) -> None:
 
 def _answered(_: random.Random) -> object:
     """Fetch a file over two connections, of which each gets one answer as its file has it."""
-    from compclip.fetch import offer_files
-
     offer_files.PAUSE_S = 0.0
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_serve, args=(server,), daemon=True)
@@ -80,8 +78,5 @@ def _archives(folder: Path) -> None:
 
 
 def _unpacked(rng: random.Random) -> object:
-    from compclip.fetch.archives import unpack
-    from compclip.fetch.catalogue import OfferFile
-
     rule = rng.choice((OfferFile(), OfferFile(unpack=True, members=["*.json"], strip=1, into="in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compclip.config.released_lists import Captions, ReleasedRewrites, Texts
+from compclip.prepare import caption_join, rewrite_shards, stored_lists
 from tests.fuzz import formats
 from tests.fuzz.reader import Make, Reader
 from tests.fuzz.readers.data import _with_pictures
@@ -48,9 +50,6 @@ def _list_files(files: formats.Files) -> Make:
 
 def _joined(name: str) -> Callable[[random.Random], object]:
     def join_captions(_: random.Random) -> object:
-        from compclip.config.released_lists import Captions
-        from compclip.prepare import caption_join
-
         captions = caption_join.open_list(Captions(name, "url", column=["c"]), Path("index"))
         return captions.find([row["url"] for row in ROWS])
 
@@ -59,9 +58,6 @@ def _joined(name: str) -> Callable[[random.Random], object]:
 
 def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
     def join_texts(_: random.Random) -> object:
-        from compclip.config.released_lists import Texts
-        from compclip.prepare import caption_join
-
         texts = caption_join.open_list(Texts(name, on, column=[column], **more), Path("index"))
         return texts.find(["one", "a", "b"])
 
@@ -69,9 +65,6 @@ def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.R
 
 
 def _varied(_: random.Random) -> object:
-    from compclip.config.released_lists import Texts
-    from compclip.prepare import caption_join, stored_lists
-
     variations = caption_join.open_list(Texts("v.jsonl", "key", column=["v"]), Path("index")).find(
         [row["key"] for row in ROWS]
     )
@@ -79,8 +72,5 @@ def _varied(_: random.Random) -> object:
 
 
 def _rewritten(_: random.Random) -> object:
-    from compclip.config.released_lists import ReleasedRewrites
-    from compclip.prepare import rewrite_shards
-
     released = ReleasedRewrites("files/captions.json", swap="files/s.jsonl")
     return rewrite_shards.open_released(released, Path("index"))(formats.TWO)

@@ -1,5 +1,6 @@
 """Checkpoints, weights, adapters, tokenizers."""
 
+import argparse
 import functools
 import json
 import random
@@ -9,6 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from compclip.config.sections import Lora
 from tests.fuzz.reader import Reader
 from tests.fuzz.tiny import tiny, tiny_folder
 
@@ -51,8 +56,6 @@ def _created(model: str) -> None:
 
 
 def _pickled(folder: Path) -> None:
-    import torch
-
     _checkpoint(folder)
     torch.save(tiny().clip.state_dict(), folder / "weights.pt")
 
@@ -66,25 +69,17 @@ def _indexed(folder: Path) -> None:
 
 
 def _arrays(folder: Path) -> None:
-    import numpy as np
-
     _checkpoint(folder)
     np.savez(folder / "weights.npz", **{name: tensor.numpy() for name, tensor in tiny().clip.state_dict().items()})
 
 
 def _beside(folder: Path) -> None:
     """As CoN-CLIP's and others': settings beside the weights, which torch does not read by itself."""
-    import argparse
-
-    import torch
-
     _checkpoint(folder)
     torch.save({"model": tiny().clip.state_dict(), "args": argparse.Namespace(lr=1e-6)}, folder / "weights.pt")
 
 
 def _loralib(folder: Path) -> None:
-    import torch
-
     _checkpoint(folder)
     factors = {}
     for name, weight in tiny().clip.state_dict().items():
@@ -140,8 +135,6 @@ _THEIRS = (
 
 def _authors(folder: Path) -> None:
     """Llip's layout: a tower with several class tokens, and a head."""
-    import torch
-
     _checkpoint(folder)
     config = json.loads((folder / "tiny.json").read_text())
     (folder / "quick.json").write_text(json.dumps(config | {"quick_gelu": True}))
@@ -158,8 +151,6 @@ def _authors(folder: Path) -> None:
 
 
 def _archive(folder: Path) -> None:
-    import torch
-
     class Holder(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x
@@ -189,7 +180,6 @@ def _fresh() -> Any:
 
 
 def _adapter(folder: Path) -> None:
-    from compclip.config.sections import Lora
     from compclip.model import backbone, lora
 
     _checkpoint(folder)
