@@ -59,7 +59,6 @@ SMALL = {
         "lambda_rank": 0.2,
         "lambda_texts": 0.1,
         "map_regions": True,
-        "init_scale": 5.0,
     },
     "il_clip": {"codes": 8, "code_width": 4},
     "llip": {"tokens": 3},
