@@ -51,7 +51,7 @@ SMALL = {
     "codebook_clip": {"codes": 8, "code_width": 4}, "superclip": {"vocabulary": 60}, "flair": {"texts": 3},
     "fineclip": {"regions": 2},
     "fg_clip": {"contrast": "sigmoid", "regions": 2, "region_negatives": 2, "lambda_hard": 0.3, "lambda_rank": 0.2,
-                "lambda_texts": 0.1, "map_regions": True, "init_scale": 5.0},
+                "lambda_texts": 0.1, "map_regions": True},
     "il_clip": {"codes": 8, "code_width": 4}, "llip": {"tokens": 3},
 }  # fmt: skip
 # Every method with its defaults, smaller heads, and what some have beside them.

@@ -72,7 +72,7 @@ class Config:
     map_regions: bool = False  # whether regions' texts have a linear map of their own, as long ones; FG-CLIP 2: true
     regions: int = 4  # train_fgclip.py:184
     region_negatives: int = 10  # K; fgclip.py:536
-    init_scale: float = 100.0  # of regions, and of false texts; the backbone's own in train_fgclip.py:386
+    init_scale: ClassVar[float] = 100.0  # of regions, and of false texts; the backbone's own in train_fgclip.py:386
     init_bias: ClassVar[float] = -10.0  # of the sigmoid
     squash: ClassVar[bool] = True  # train_fgclip.py:211
 

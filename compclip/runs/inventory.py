@@ -26,7 +26,7 @@ from compclip.config.grid import parse_cell
 from compclip.data import shard_files
 from compclip.interface.method import load_method
 from compclip.model import run_weights
-from compclip.runs import jobs, keys, result_files, run_folder, run_store, run_table
+from compclip.runs import jobs, result_files, run_folder, run_store, run_table
 from compclip.runs.run_folder import RUNS, RunFolder, Trained, published_folders, result_paths
 
 REMOVED = ".removed-"  # a run on its way out
@@ -72,7 +72,7 @@ def find_users(params_path: str, grids: Iterable[Path], root: Path) -> RunUsers:
     open_cells: dict[str, str] = {}
     missing = []
     for path, prefix in ((Path(params_path), ""), *((path, f"{path.stem}: ") for path in grids)):
-        cells = keys.list_cells(path, root)
+        cells = run_table.list_cells(path, root)
         for cell in cells:
             if cell.key:
                 names_by_key[cell.key].append(f"{prefix}{cell.cell.name}")

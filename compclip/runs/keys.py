@@ -8,48 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from compclip.base import links
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, one_line
+from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping, write_json
 from compclip.base.messages import format_count
-from compclip.config import grid, read, tuning
-from compclip.config.cell import Cell
-from compclip.interface.method import load_method
+from compclip.config import tuning
 from compclip.runs import key_parts, run_store
-
-
-@dataclass(frozen=True)
-class KeyedCell:
-    """A cell, its run key and its schedule; without data or backbone the key is empty and `error` says why.
-
-    `parameters` is the hash of what is known of the key all the same, see `run_store.hash_parameters`.
-    """
-
-    cell: Cell
-    key: str
-    train: Mapping[str, Any]
-    parameters: str
-    error: str = ""
-
-
-def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> list[KeyedCell]:
-    """Return the cells of a params file with their keys. Raises UserError for a file with a mistake."""
-    cells = []
-    for run in grid.resolve_all(read.load_params(params_path)):
-        parameters = run_store.hash_parameters(run.plain, load_method(run.method_name).TRAINS)
-        try:
-            key = run_store.locate_run(run, root).key
-            error = ""
-        except UserError as fault:
-            key = ""
-            error = one_line(str(fault))
-        cells.append(KeyedCell(run.cell, key, asdict(run.train), parameters, error))
-    return cells
 
 
 def write_keys(root: Path) -> int:

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, read_text
 from compclip.base.safe_names import SafeName
-from compclip.config import read
-from compclip.config.grid import parse_cell
-from compclip.runs import jobs, keys, progress, run_store
+from compclip.config import grid, read
+from compclip.config.cell import Cell
+from compclip.interface.method import load_method
+from compclip.runs import jobs, progress, run_store
 from compclip.runs.progress import Progress
 from compclip.runs.run_folder import Published, RunFolder, Trained, result_path
 
@@ -159,6 +160,35 @@ def read_cell(config: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class KeyedCell:
+    """A cell, its run key and its schedule; without data or backbone the key is empty and `error` says why.
+
+    `parameters` is the hash of what is known of the key all the same, see `run_store.hash_parameters`.
+    """
+
+    cell: Cell
+    key: str
+    train: Mapping[str, Any]
+    parameters: str
+    error: str = ""
+
+
+def list_cells(params_path: str | Path = read.DEFAULT, root: Path = Path(".")) -> list[KeyedCell]:
+    """Return the cells of a params file with their keys. Raises UserError for a file with a mistake."""
+    cells = []
+    for run in grid.resolve_all(read.load_params(params_path)):
+        parameters = run_store.hash_parameters(run.plain, load_method(run.method_name).TRAINS)
+        try:
+            key = run_store.locate_run(run, root).key
+            error = ""
+        except UserError as fault:
+            key = ""
+            error = one_line(str(fault))
+        cells.append(KeyedCell(run.cell, key, asdict(run.train), parameters, error))
+    return cells
+
+
+@dataclass(frozen=True)
 class ListedRun:
     """A run to show: its name, its folder where its key is known, and its schedule where that is at hand."""
 
@@ -175,7 +205,7 @@ def list_runs(params_path: str, root: Path = Path(".")) -> tuple[list[ListedRun]
     """List the grid's runs, the studies' trials and other live runs; also count the older ones left out."""
     benchmarks = tuple(read.load_params(params_path).evaluate.benchmarks)
     runs = []
-    for cell in keys.list_cells(params_path, root):
+    for cell in list_cells(params_path, root):
         folder = run_store.find_folder(cell.key, root) if cell.key else None
         runs.append(ListedRun(cell.cell.name, folder, cell.train, Published(root, cell.cell), cell.error, benchmarks))
     runs_by_key = {run.folder.key if run.folder else run.name: run for run in (*runs, *_list_trials(root))}
@@ -234,7 +264,7 @@ def _read_row(run: ListedRun, folder: RunFolder) -> RunRow:
         if state == jobs.RUNNING and folder.finished:
             state = SCORING
         cell = sent_run.get("cell") if run.name == folder.key else None
-        name = parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
+        name = grid.parse_cell(cell, f"{folder.path}: cell").name if cell else run.name
         return replace(row, name=name, state=state, job=worker.label(), waits_by=worker.waits_by)
     is_published = _is_published(run, folder)
     if is_published or folder.scored.is_file():

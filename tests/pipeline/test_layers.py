@@ -1,9 +1,10 @@
-"""Data flows one way: a module imports only from its left, and heavy packages each have one importer."""
+"""Data flows one way: a module imports only from its left, none in a circle, and heavy packages each have one importer."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import importlib.metadata
 import re
 import subprocess
@@ -96,6 +97,17 @@ def test_imports_come_from_the_left():
             if target_room != room and FLOOR[target_room] >= FLOOR[room]:
                 wrong_imports.append(f"compclip.{name} imports compclip.{target}")
     assert not wrong_imports
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Not by imports inside functions either: which of them is the lower one must be plain to see."""
+    module_paths, graph = modules(), {}
+    for name, path in module_paths.items():
+        graph[name] = {find_owner(imported, module_paths) for imported in imports(path)} - {None, name}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))  # graphlib names the imported module first
 
 
 @pytest.mark.parametrize("package", sorted(HEAVY))

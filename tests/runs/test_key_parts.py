@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compclip.base import code_hash
-from compclip.base.files import read_json, read_mapping, write_atomic
+from compclip.base import code_hash, yaml_text
+from compclip.base.files import read_json, read_mapping, write_atomic, write_json
 from compclip.config import training_code
 from compclip.runs import key_parts, lock, run_store
 from compclip.runs.run_store import StoredRun
@@ -18,6 +18,9 @@ from tests import fake_store, tiny_project
 
 CELL = "fsc_clip.v0-tiny-scenes-0"
 METHOD = "fsc_clip"
+RELEASED = yaml_text.to_plain(
+    yaml_text.read_yaml(Path(__file__).with_name("released_runs.yaml"), "must be a mapping"), "released_runs.yaml"
+)
 
 
 def ask(capsys, *argv: str) -> str:
@@ -217,3 +220,31 @@ def test_the_stage_keys_takes_over(finished, monkeypatch):
     tiny_project.plan()
     [run] = [run for run in run_store.list_planned() if run.cell == finished.cell]
     assert run.adopt_if_finished() and run.published.trained.run_key == run.key != finished.key
+
+
+def finish_released(run: StoredRun, commit: str) -> None:
+    """The finished run of a cell as the code of a commit left it in the store."""
+    written = RELEASED["commits"][commit]
+    record = written["runs"][run.run.method_name]
+    resolved = {**run.resolved, "method": record["method"], "train": written["train"]}
+    names = record.get("further_modules", ())
+    modules = RELEASED["modules"] | {name: RELEASED["further_modules"][name] for name in names}
+    before = replace(run, key=record["key"], folder=run_store.find_folder(record["key"]), resolved=resolved)
+    fake_store.finish(before)
+    code = {name: RELEASED[name] for name in ("inputs", "backbone")} | {"data": "", "modules": modules}
+    write_json(before.folder.code, code | ({"code": record["code"]} if "code" in record else {}))
+
+
+@pytest.mark.parametrize("commit", RELEASED["commits"])
+def test_a_store_of_a_released_commit_is_taken_over(tmp_path, monkeypatch, commit):
+    """Every run, by what numbers.json says of versions and of older code; an edit that waits for `make numbers` is none."""
+    monkeypatch.chdir(fake_store.project(tmp_path / "p"))
+    monkeypatch.delenv(run_store.VARIABLE, raising=False)
+    monkeypatch.setattr(training_code, "hash_training_code", lambda method: training_code.name_code(method, {}))
+    methods = list(RELEASED["commits"][commit]["runs"])
+    overrides = [f"grid.methods=[{','.join(methods)}]", "grid.seeds=[0]", *(f"methods.{name}={{}}" for name in methods)]
+    runs = fake_store.runs(Path("."), "params.yaml", *overrides)
+    for run in runs:
+        finish_released(run, commit)
+    key_parts.take_over(runs, Path("."))
+    assert [run.name for run in runs if not run.adopt_if_finished()] == []
