@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -107,6 +107,7 @@ def test_the_order_is_the_one_it_was(size, seed, epoch):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(0, 3))
+@example([3] * 40, 0)  # of several windows
 def test_windows_mix_some_shards_at_a_time(sizes, epoch):
     """Every sample once; each window of shards is through before the next begins."""
     order = loader.windowed_order(sizes, 0, epoch)
