@@ -137,7 +137,7 @@ def long_caption(tmp_path_factory):
     return prepared(tmp_path_factory.mktemp("data"), samples, annotations)
 
 
-def read_views(long_caption, views: Views, how: ContextReader) -> list:
+def read_views(data, views: Views, how: ContextReader) -> list:
     maker = ViewMaker(data, 0, 8, lambda sample: None, reader=how)
     return [maker.view(0, epoch, views) for epoch in range(6)]
 
