@@ -37,13 +37,8 @@ def project(slurm_there, project, tmp_path_factory):
 @pytest.fixture(scope="module")
 def serial(project, tmp_path_factory):
     """The outcome of each cell, trained and evaluated in this process."""
-    root = tmp_path_factory.mktemp("serial") / "p"
-    shutil.copytree(project, root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        for name in map(cell, ("pretrained", "finetune", "fsc_clip")):
-            collect(name)
-    return {name: outcome(root, name) for name in map(cell, ("pretrained", "finetune", "fsc_clip"))}
+    root = tiny_project.finish(shutil.copytree(project, tmp_path_factory.mktemp("serial") / "p"))
+    return {name: outcome(root, name) for name in map(cell, tiny_project.METHODS)}
 
 
 @pytest.fixture
@@ -130,28 +125,18 @@ def test_the_shell_s_allocation_does_not_reach_a_job(here, monkeypatch):
     assert "secret" not in "".join(path.read_text() for path in Path(".work/slurm").glob("*.sh"))
 
 
-@pytest.mark.parametrize("how", ["requeue", pytest.param("warning", marks=pytest.mark.long)])
+# JOB is ours; the urgent job takes all CPUS, and ours is put back by SLURM
+WAYS = ("scontrol requeue JOB", "scancel --signal=USR2 JOB",
+        "srun --partition=urgent --cpus-per-task=CPUS --ntasks=1 --mem=100 true")  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [WAYS[0], *(pytest.param(way, marks=pytest.mark.long) for way in WAYS[1:])])
 def test_preempted_jobs_go_on(here, serial, how):
-    """SLURM's requeue, and its warning signal before one: the same job id, the same folder, the same bits."""
-    stored_run = at(NAME)
-    job = send(stored_run)
-    command_ = ["scontrol", "requeue", job.id] if how == "requeue" else ["scancel", "--signal=USR2", job.id]
-    assert cluster.run_command(*command_).returncode == 0
-    assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
-    assert ran_twice(stored_run)
-    collect(NAME)
-    assert outcome(here, NAME) == serial[NAME]
-
-
-@pytest.mark.long
-def test_a_higher_partition_preempts(here, serial):
-    """An urgent job takes the cores; ours is put back by SLURM and goes on."""
+    """SLURM's requeue, its warning signal before one, a higher partition: the same job id and folder, the same bits."""
     stored_run = at(NAME)
     job = send(stored_run)
     cpus = cluster.run_command("sinfo", "-h", "-o", "%c").stdout.split()[0]
-    process = cluster.run_command(
-        "srun", "--partition=urgent", f"--cpus-per-task={cpus}", "--ntasks=1", "--mem=100", "true"
-    )
+    process = cluster.run_command(*how.replace("JOB", job.id).replace("CPUS", cpus).split())
     assert process.returncode == 0, process.stderr
     assert jobs.wait_for_job(job, lambda: None) == jobs.DONE, job.reason()
     assert ran_twice(stored_run)
@@ -164,9 +149,8 @@ def test_a_cancelled_job_says_so_and_goes_on_when_sent_again(here, serial):
     stored_run = at(NAME)
     job = send(stored_run)
     assert cluster.run_command("scancel", job.id).returncode == 0
-    with pytest.raises(
-        UserError, match=f"{NAME}: job {job.id} failed: cancelled: stopped by a signal after step .*job.log"
-    ):
+    message = f"{NAME}: job {job.id} failed: cancelled: stopped by a signal after step .*job.log"
+    with pytest.raises(UserError, match=message):
         train_command.main(["--cell", NAME])
     assert not Path("runs").exists()
     again = slurm.Slurm(profiles.load_profile(profile())).submit(stored_run, "params.yaml")
@@ -182,9 +166,8 @@ def test_a_time_limit(here, monkeypatch):
     stored_run = at(NAME)
     limited = profiles.load_profile(profile(time_min=1, signal_s=10, requeues=0))
     job = slurm.Slurm(limited, module="tests.held_job").submit(stored_run, "params.yaml")
-    with pytest.raises(
-        UserError, match=f"job {job.id} failed: time limit reached; raise time_min in the profile, or requeues"
-    ):
+    message = f"job {job.id} failed: time limit reached; raise time_min in the profile, or requeues"
+    with pytest.raises(UserError, match=message):
         train_command.main(["--cell", NAME])
     assert stored_run.folder.checkpoints()
 

@@ -46,13 +46,10 @@ def here(slurm_there, here, monkeypatch):
     monkeypatch.setattr(shard_work.ShardWork, "can_share_machine", lambda _work: False)
     cluster.queue.cache_clear()
     for tar in range(TARS):
-        members = [
-            member
-            for n in range(PICTURES)
-            for member in tar_files.sample(
-                f"{tar:05d}{n:04d}", "old", tar_files.picture(64, 64, colour=80 * tar + 20 * n)
-            )
-        ]
+        members = []
+        for n in range(PICTURES):
+            picture = tar_files.picture(64, 64, colour=80 * tar + 20 * n)
+            members += tar_files.sample(f"{tar:05d}{n:04d}", "old", picture)
         tar_files.write(here / "tars" / f"{tar:05d}.tar", members)
     rows = [{"key": key, "regions": [{"box": [0, 0, 0.5, 1], "caption": f"half of {key}"}]} for key in KEYS]
     (here / REGIONS["file"]).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -79,10 +76,8 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     """One task is killed on the way; shards and questions are those of an undisturbed run."""
     alone = shutil.copytree(here, tmp_path / "alone")
     launch("--stage", "recaption")
-    assert [len(task.shards) for task in shard_tasks.find_tasks(["recaption"], ["tars"])] == [
-        2,
-        1,
-    ]  # two servers for three shards
+    tasks = shard_tasks.find_tasks(["recaption"], ["tars"])
+    assert [len(task.shards) for task in tasks] == [2, 1]  # two servers for three shards
     assert stage_command.main(["--data", "tars"]) == 0
     assert "at work on its shards; waiting" in capsys.readouterr().out
     assert stage_command.main(["--data", "tars", "--rewrite"]) == 0
