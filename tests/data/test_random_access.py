@@ -15,8 +15,8 @@ from compclip.data import prepared_dataset
 from compclip.data.images import ImageError
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import NegativeImage, Sample
-from compclip.interface.views import Views
-from compclip.text import dense_texts, masked_words, sentences, stored_texts
+from compclip.interface.views import Composite, Views
+from compclip.text import composite_captions, dense_texts, masked_words, sentences, stored_texts
 from compclip.text.annotation import Annotation
 from compclip.train import loader, picture_views, view_maker
 from compclip.train.view_maker import RandomResizedCrop
@@ -97,6 +97,21 @@ def test_partners_are_those_of_the_lists(crowd):
         generators = [(np.random.default_rng(k), np.random.default_rng(k)) for k in range(20)]
         assert [fast.draw_any(index, a) for a, _ in generators] == [slow.random(index, b) for _, b in generators]
         assert all(a.random() == b.random() for a, b in generators)  # and as many numbers were drawn
+
+
+def test_the_cut_into_shards_changes_no_view(crowd, tmp_path):
+    """Nor does opening the data anew."""
+    samples = [crowd.sample(i) for i in range(len(crowd))]
+    in_one_shard = prepared(tmp_path, samples, all_annotations(crowd), 30)
+    views = Views(composite=Composite(3, composite_captions.compose, "common_noun"))
+    makers = [
+        view_maker.ViewMaker(data, 1, 8, lambda s: Image.new("RGB", (s.width, s.height)))
+        for data in (crowd, in_one_shard)
+    ]
+    for index in range(len(crowd)):
+        first, second = (maker.view(index, 2, views) for maker in makers)
+        assert (first.caption, first.negatives, first.positives) == (second.caption, second.negatives, second.positives)
+        assert np.array_equal(np.asarray(first.image), np.asarray(second.image))
 
 
 @given(st.integers(0, 3000), st.integers(0, 9), st.integers(0, 9))

@@ -3,6 +3,8 @@
 import itertools
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
 from compclip.fetch import offer_files
@@ -30,6 +32,32 @@ def test_a_cut_connection_goes_on_where_it_ended(files, partial_path):
     fetch(files, partial_path)
     assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", "", "bytes=1000-", "bytes=1000-", "bytes=51000-"]
+
+
+def test_any_cuts_give_the_file(files, tmp_path):
+    """Wherever the connection ends, and also before the first byte."""
+
+    @settings(max_examples=15)
+    @given(st.lists(st.integers(0, 30), max_size=offer_files.ATTEMPTS - 1))
+    def holds(cuts):
+        body, partial_path = bytes(range(100)), tmp_path / "part"
+        partial_path.unlink(missing_ok=True)
+        files.bodies["/a.bin"], files.cuts["/a.bin"] = body, list(cuts)
+        fetch(files, partial_path)
+        assert partial_path.read_bytes() == body
+
+    holds()
+
+
+def test_another_process_goes_on(files, partial_path):
+    """What was cut for good is kept, and the next call asks for the rest alone."""
+    files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, *[0] * 5]
+    with pytest.raises(UserError, match="cut 5 times"):
+        fetch(files, partial_path)
+    assert partial_path.stat().st_size == 1000
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
+    assert files.ranges("/a.bin")[-1] == "bytes=1000-"
 
 
 def test_what_nobody_can_compare_begins_anew(files, partial_path):

@@ -79,6 +79,28 @@ def test_a_run_evaluated_again_replaces_its_old_self(tmp_path, runs, uri):
     assert not old.exists()
 
 
+@pytest.mark.parametrize(("where", "hurt"), [(MlflowClient, "set_terminated"), (links, "link_or_copy")])
+def test_a_run_whose_logging_was_killed_is_logged_again(tmp_path, runs, uri, monkeypatch, where, hurt):
+    """Whatever call is the last one that arrives, the next sync leaves one run a cell with every step once."""
+    real, calls = getattr(where, hurt), []
+
+    def killed(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(where, hurt, killed)
+    with pytest.raises(KeyboardInterrupt):
+        update(tmp_path, uri)
+    monkeypatch.undo()
+    assert not (tmp_path / "mlflow" / "synced.json").exists()
+    update(tmp_path, uri)
+    client, runs_by_name = tracked(uri)
+    assert len(runs_by_name) == 4
+    assert all(steps(client, run) == [10, 20, 30] for name, run in runs_by_name.items() if name.startswith("clic"))
+
+
 def test_doubles_of_writers_that_shared_no_lock_are_removed(tmp_path, runs, uri):
     update(tmp_path, uri)
     project = source(tmp_path)
