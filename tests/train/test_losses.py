@@ -3,6 +3,8 @@
 B images, K negatives, P patches, T tokens, N texts or concepts, D dim.
 """
 
+import math
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -100,9 +102,18 @@ def test_local_similarity_is_the_loop(seed, B, P, T, D, attention):
 
 
 @few
+@given(seeds, sizes, sizes, st.sampled_from(losses.ATTENTION))
+def test_local_similarity_of_several_texts_is_one_text_at_a_time(seed, B, K, attention):
+    d, s = Draw(seed), scale()
+    patch, token, mask = d.raw(B, 5, 3), d.raw(B, K, 4, 3), d.mask("some", B, K, 4)
+    mask[..., 0] = True
+    single = [losses.local_similarity(patch, token[:, k], mask[:, k], s, attention) for k in range(K)]
+    agree(losses.local_similarity(patch, token, mask, s, attention), torch.stack(single, 1), [patch, token, s])
+
+
+@few
 @given(seeds, sizes, st.integers(0, 5), sizes)
 @example(seed=0, B=3, N=5, D=4)
-@example(seed=0, B=3, N=0, D=4)
 def test_sigmoid_is_the_loop(seed, B, N, D):
     d, s, b = Draw(seed), scale(), scale(-1.5)
     v, c, owner = d.unit(B, D), d.unit(N, D), d.owner(N, B)
@@ -112,12 +123,46 @@ def test_sigmoid_is_the_loop(seed, B, N, D):
 @few
 @given(seeds, sizes, sizes, st.integers(0, 5), st.integers(2, 4))
 @example(seed=0, B=3, P=4, N=5, D=4)
-@example(seed=0, B=3, P=4, N=0, D=4)
 def test_cross_attended_is_the_loop(seed, B, P, N, D):
     d, s, b = Draw(seed), scale(), scale(-1.5)
     patch, c, owner = d.raw(B, P, D), d.unit(N, D), d.owner(N, B)
     expected = reference.cross_attended(patch, c, owner, s, b)
     agree(losses.cross_attended(patch, c, owner, s, b), expected, [patch, c, s, b])
+
+
+def masked_batch(fill: str) -> tuple[Tensor, ...]:
+    d = Draw(7)
+    return d.unit(3, 4), d.unit(3, 4), d.unit(3, 2, 4), d.mask(fill, 3, 2), scale(100.0)
+
+
+def test_no_valid_negative_gives_zero_with_zero_gradients():
+    v, t, n, mask, s = masked_batch("none")
+    value = losses.s_neg(v, t, n, mask, s)
+    assert value.item() == 0.0 and losses.negclip(v, t, n, mask, s) == losses.clip(v, t, s)
+    for slope in torch.autograd.grad(value, [v, t, n, s]):
+        assert torch.equal(slope, torch.zeros_like(slope))
+
+
+def test_masked_negatives_have_no_effect_and_no_gradient():
+    v, t, n, mask, s = masked_batch("one")
+    other = torch.where(mask[..., None], n, 1e3).detach().requires_grad_()
+    for loss in (losses.negclip, losses.s_neg):
+        assert loss(v, t, other, mask, s) == loss(v, t, n, mask, s)
+        (slope,) = torch.autograd.grad(loss(v, t, other, mask, s), [other])
+        assert not slope[~mask].any() and slope[mask].any()
+
+
+def test_a_negative_that_equals_the_caption_is_a_coin_flip():
+    v, t = masked_batch("all")[:2]
+    value = losses.s_neg(v, t, t[:, None], torch.ones(3, 1, dtype=torch.bool), scale(50.0))
+    assert value.item() == pytest.approx(math.log(2))
+
+
+def test_focal_value_by_hand():
+    # p = (3/4, 1/4), y = (0.9, 0.1)
+    logits = torch.tensor([[math.log(3.0), 0.0]], dtype=torch.float64)
+    value = losses.focal_smoothed(logits, torch.ones(1, 2, dtype=torch.bool), gamma=2.0, epsilon=0.2)
+    assert value.item() == pytest.approx(-0.9 * (1 / 4) ** 2 * math.log(3 / 4) - 0.1 * (3 / 4) ** 2 * math.log(1 / 4))
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.1, 0.5, 1.0, 2.0])
@@ -138,6 +183,22 @@ def test_sigmoid_is_finite_and_exact_at_large_scores():
     assert torch.isfinite(v.grad).all()
 
 
+def test_no_concepts_give_zero_with_zero_gradients():
+    d, s, b = Draw(1), scale(), scale(-1.0)
+    v, patch, c, owner = d.unit(3, 4), d.raw(3, 5, 4), d.unit(0, 4), torch.zeros(0, dtype=torch.long)
+    for value, leaf in ((losses.sigmoid(v, c, owner, s, b), v), (losses.cross_attended(patch, c, owner, s, b), patch)):
+        slopes = torch.autograd.grad(value, [leaf, s, b])
+        assert value.item() == 0.0 and not any(slope.any() for slope in slopes)
+
+
+def test_patches_may_have_any_length_in_cross_attended():
+    d, s, b = Draw(2), scale(), scale(-1.0)
+    patch, c, owner = d.raw(2, 5, 4), d.unit(3, 4), d.owner(3, 2)
+    lengths = 10 * torch.rand(2, 5, 1, dtype=torch.float64) + 0.1
+    longer = losses.cross_attended(patch * lengths, c, owner, s, b)
+    torch.testing.assert_close(longer, losses.cross_attended(patch, c, owner, s, b))
+
+
 def test_cross_attended_in_float32_is_close_to_float64():
     d, s, b = Draw(3), scale(100.0), scale(-10.0)
     patch, c, owner = d.raw(8, 196, 512), d.unit(12, 512), d.owner(12, 8)
@@ -152,12 +213,35 @@ def test_a_constant_map_weighs_patches_equally(attention):
     torch.testing.assert_close(weights, torch.full((2, 3, 4), 0.25))
 
 
-def test_a_text_without_tokens_has_finite_gradients():
+def test_attention_weights_by_hand():
+    row = torch.tensor([[[0.0, 1.0, 5.0, 10.0]]])
+    assert losses.attention_weights(row, "minmax").flatten().tolist() == pytest.approx([0, 1 / 16, 5 / 16, 10 / 16])
+    sparse = losses.attention_weights(row, "minmax_sparse").flatten().tolist()  # 0.1 is below 1/4
+    assert sparse == pytest.approx([0, 0, 5 / 15, 10 / 15])
+
+
+def test_an_unknown_attention_is_refused():
+    with pytest.raises(ValueError, match=r"attention='cosine'.*minmax_sparse"):
+        losses.attention_weights(torch.zeros(1, 1, 2), "cosine")
+
+
+def test_no_gradient_flows_through_the_attention_map():
+    d, s = Draw(4), scale(1.0)
+    patch, token = d.raw(1, 3, 2), d.raw(1, 1, 2)
+    weights = losses.attention_weights(token @ patch.mT, "softmax").detach()
+    frozen = s * F.cosine_similarity(weights @ patch, token, dim=-1)
+    actual = losses.local_similarity(patch, token, torch.ones(1, 1, dtype=torch.bool), s, "softmax")
+    agree(actual, frozen[:, 0], [patch, token])
+
+
+def test_padding_tokens_do_not_count_and_a_text_without_tokens_has_finite_gradients():
     d, s = Draw(5), scale()
     patch, token = d.raw(2, 3, 2), d.raw(2, 4, 2)
     mask = torch.tensor([[True, True, False, False], [False] * 4])
     scores = losses.local_similarity(patch, token, mask, s, "minmax")
-    logits = torch.stack([scores[:1].expand(2), scores], dim=1)
+    short = losses.local_similarity(patch[:1], token[:1, :2], mask[:1, :2], s, "minmax")
+    torch.testing.assert_close(scores[:1], short)
+    logits = torch.stack([short.expand(2), scores], dim=1)
     losses.focal_smoothed(logits, torch.tensor([[True, True], [True, False]]), 2.0, 0.02).backward()
     assert torch.isfinite(patch.grad).all() and torch.isfinite(token.grad).all()
 
