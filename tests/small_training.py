@@ -43,11 +43,11 @@ def bits(model) -> dict[str, torch.Tensor]:
     return model.clip.state_dict() | {f"head.{name}": tensor for name, tensor in head_state.items()}
 
 
-def assert_same_bits(one, other) -> None:
+def assert_same_bits(model, expected_model) -> None:
     """Two models have the same tensors, to the bit."""
-    others = bits(other)
-    assert others.keys() == bits(one).keys()
-    assert not [name for name, tensor in bits(one).items() if not torch.equal(tensor, others[name])]
+    expected = bits(expected_model)
+    assert expected.keys() == bits(model).keys()
+    assert not [name for name, tensor in bits(model).items() if not torch.equal(tensor, expected[name])]
 
 
 def check_killed_run(root: Path, method: str, folder: Path, *overrides: str):

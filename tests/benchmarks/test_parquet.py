@@ -38,9 +38,9 @@ def test_rows_have_references_to_pictures_inside_of_the_table(table):
 
 
 def test_a_row_may_only_name_its_picture_or_have_none(tmp_path):
-    whole = row(0, "red", "blue")
-    named, empty = {"bytes": None, "path": "a.png"}, {"bytes": b"", "path": None}
-    rows = [whole | {"image_0": named}, whole | {"image_0": empty}, whole | {"image_1": None}]
+    red_row = row(0, "red", "blue")
+    only_name, no_bytes = {"bytes": None, "path": "a.png"}, {"bytes": b"", "path": None}
+    rows = [red_row | {"image_0": only_name}, red_row | {"image_0": no_bytes}, red_row | {"image_1": None}]
     result = _tables.read_rows(picture_tables.write(tmp_path / "t.parquet", rows))
     assert _tables.named_picture(Path("images"), result[0]["image_0"], ".png") == "images/a.png"
     for name in (result[1]["image_0"], result[2]["image_1"]):

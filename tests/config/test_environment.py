@@ -106,8 +106,8 @@ def test_a_key_goes_to_the_server_it_was_allowed_for(secret, monkeypatch):
         monkeypatch.setenv(environment_variables.ALLOW, f"AWS_SECRET_ACCESS_KEY,AWS_SECRET_ACCESS_KEY@{allowed}")
         params = read.load_params("params.yaml", [section(KEY)])
         assert grid.captioner_config(params.data["x"]).api_key_env == "AWS_SECRET_ACCESS_KEY"
-    others = "http://models.example/v1 https://models.example:8443 https://models.example.org https://other"
-    for url in others.split():
+    other_urls = "http://models.example/v1 https://models.example:8443 https://models.example.org https://other"
+    for url in other_urls.split():
         with pytest.raises(UserError, match="would send this environment variable to http"):
             read.load_params("params.yaml", [section(KEY, url)])
 

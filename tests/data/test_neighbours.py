@@ -183,9 +183,9 @@ def test_two_processes_share_the_rows_of_one(here):
         process = distributed.Process(rank, world)
         rows = fine_tuning.build_sampler(run, load_method(run.method_name), model, Inputs(here, run.cell), process)
         texts_by_process.append([(view.caption, view.negatives) for view in rows.batch(3, views)[0]])
-    whole, first, second = texts_by_process
-    assert [len(whole), len(first), len(second)] == [16, 8, 8]
-    assert sorted(whole, key=str) == sorted([*first, *second], key=str)
+    alone, first, second = texts_by_process
+    assert [len(alone), len(first), len(second)] == [16, 8, 8]
+    assert sorted(alone, key=str) == sorted([*first, *second], key=str)
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(here, tmp_path):

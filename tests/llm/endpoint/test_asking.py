@@ -30,8 +30,8 @@ def test_busy_then_success(server):
 
 def wait(retries=0, **headers):
     """How long is waited before the next attempt."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return chat_client._wait_s(chat_client.HttpReply(429, named, b""), retries)
+    header_values = {name.replace("_", "-"): value for name, value in headers.items()}
+    return chat_client._wait_s(chat_client.HttpReply(429, header_values, b""), retries)
 
 
 def test_waits_double(monkeypatch):
