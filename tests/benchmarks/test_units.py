@@ -30,7 +30,7 @@ def numbers(*images, **options):
         ([("a",), ("b",)], [0, 1]),  # each a unit by itself
         ([("a", "b"), ("c", "d"), ("b", "c"), ("e", "f")], [0, 0, 0, 1]),  # joined by the third
         ([(with_box("a", (0, 0, 1, 1)),), (with_box("a", (1, 1, 2, 2)),), ("b",)], [0, 0, 1]),
-        ([(bytes_of_file("t.tar", place, 9),) for place in (512, 1024, 512)], [0, 1, 0]),
+        ([(bytes_of_file("t.tar", offset, 9),) for offset in (512, 1024, 512)], [0, 1, 0]),
         ([(), (), ("a",), ("a",)], [0, 1, 2, 2]),  # without a picture
     ],
 )

@@ -101,8 +101,8 @@ def test_a_piece_that_goes_on_is_no_word(tmp_path):
     tiny_masked.roberta(tmp_path, transformers)
     model = mask_filling.MaskedModel.load(MaskedSection(str(tmp_path)))
     vocabulary_size = len(model.tokenizer)
-    places = ((0, 6, "dog", "A big ", " runs"), (0, 0, "A", "", " big dog"))
-    blanks = [mask_filling.MaskedPosition(*place) for place in places]
+    gaps = ((0, 6, "dog", "A big ", " runs"), (0, 0, "A", "", " big dog"))
+    blanks = [mask_filling.MaskedPosition(*gap) for gap in gaps]
     inner, first = model.likeliest(blanks, vocabulary_size)
     assert {word for word in inner if word} == {"a", "b", "d", "t"}
     assert {"A", "z", "a"} <= set(first) and not set(first) & {"<pad>", "<mask>", "<s>"}

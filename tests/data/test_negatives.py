@@ -124,7 +124,7 @@ def test_triplet_data(photos):
     assert [s.captions for s in samples] == [("A dog.",), ("A fox.",), ("A bee.",)]
     sample, negative = samples[0], samples[0].negatives[0]
     assert [m.name for m in sample.members] == ["neg_caption", "neg_image"]
-    red_values = [images.load_image(one.picture).getpixel((0, 0))[0] for one in (negative, sample)]
+    red_values = [images.load_image(item.picture).getpixel((0, 0))[0] for item in (negative, sample)]
     assert red_values[0] > 190 > red_values[1]
     text = next(m for m in sample.members if m.name == "neg_caption")
     assert images.read_bytes(ImageLocation(sample.image, text.offset, text.length)) == b"A cat."

@@ -120,8 +120,8 @@ def test_two_towers_of_transformers(transformers, tmp_path, sugarcrepe_files, pi
     tokenizer = transformers.CLIPTokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"))
     processor = transformers.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
     transformers.CLIPProcessor(processor, tokenizer).save_pretrained(tmp_path / "clip")
-    places = {"path": sugarcrepe_files["files"]["sugarcrepe"], "images": sugarcrepe_files["images"]}
-    files = [f"benchmarks.sugarcrepe.{key}={place}" for key, place in places.items()]
+    paths = {"path": sugarcrepe_files["files"]["sugarcrepe"], "images": sugarcrepe_files["images"]}
+    files = [f"benchmarks.sugarcrepe.{key}={path}" for key, path in paths.items()]
     argv = ["--checkpoint", str(tmp_path / "clip"), "--loader", "transformers_dual", "--benchmarks", "sugarcrepe"]
     assert evaluate_command.main([*argv, *files]) == 0
     printed = next(line.split() for line in capsys.readouterr().out.splitlines() if " add_att " in line)

@@ -224,9 +224,9 @@ def test_the_stage_keys_takes_over(finished, monkeypatch):
 
 def finish_released(run: StoredRun, commit: str) -> None:
     """The finished run of a cell as the code of a commit left it in the store."""
-    written = RELEASED["commits"][commit]
-    record = written["runs"][run.run.method_name]
-    resolved = {**run.resolved, "method": record["method"], "train": written["train"]}
+    commit_record = RELEASED["commits"][commit]
+    record = commit_record["runs"][run.run.method_name]
+    resolved = {**run.resolved, "method": record["method"], "train": commit_record["train"]}
     names = record.get("further_modules", ())
     modules = RELEASED["modules"] | {name: RELEASED["further_modules"][name] for name in names}
     before = replace(run, key=record["key"], folder=run_store.find_folder(record["key"]), resolved=resolved)

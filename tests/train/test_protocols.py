@@ -48,7 +48,7 @@ def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeyp
     moved, wide = 0, ("embedding", ".ln_", "ln_final", "logit_scale")
     for name, value in trained_model.clip.state_dict().items():
         assert value.dtype != torch.bfloat16
-        rounded, start_rounded = (one.to(torch.bfloat16).to(value.dtype) for one in (value, start[name]))
+        rounded, start_rounded = (tensor.to(torch.bfloat16).to(value.dtype) for tensor in (value, start[name]))
         assert any(fragment in name for fragment in wide) or torch.equal(value, rounded), name
         moved += int(not torch.equal(value, start_rounded))
     assert moved > 10
