@@ -46,8 +46,8 @@ def encode_images(clip: ClipModule, image_B3HW: Tensor) -> Tensor:
     *blocks, last = map(_Block, visual.transformer.resblocks)
     for block in blocks:
         x_AW = block.finish(x_AW, block.attend_all(block.qkv(x_AW).unflatten(0, (B, N))).flatten(0, 1))
-    q_BW, kv_A2W = last.project_queries(x_AW, first_B)
-    pooled_BW = visual.ln_post(last.finish(x_AW[first_B], last.attend_one(q_BW, kv_A2W.unflatten(0, (B, N)))))
+    x_BW = x_AW[first_B]
+    pooled_BW = visual.ln_post(last.finish(x_BW, last.attend_one(x_BW, x_AW.unflatten(0, (B, N)))))
     return F.normalize(pooled_BW if visual.proj is None else pooled_BW @ visual.proj, dim=-1)
 
 
@@ -63,8 +63,8 @@ def encode_texts(clip: ClipModule, text_BL: Tensor) -> Tensor:
         x_NW = block.finish(x_NW, y_BTW.flatten(0, 1).index_select(0, tree.first_position_N))
     end_B = tree.node_BT.gather(1, tree.end_B[:, None])[:, 0]
     own_BT = torch.arange(tree.node_BT.shape[1], device=text_BL.device) <= tree.end_B[:, None]
-    q_BW, kv_N2W = last.project_queries(x_NW, end_B)
-    x_BW = last.finish(x_NW[end_B], last.attend_one(q_BW, _gather_positions(kv_N2W, tree.node_BT), own_BT))
+    x_BW = x_NW[end_B]
+    x_BW = last.finish(x_BW, last.attend_one(x_BW, _gather_positions(x_NW, tree.node_BT), own_BT))
     return F.normalize(towers.project(clip.ln_final(x_BW), clip.text_projection), dim=-1)
 
 
@@ -184,22 +184,22 @@ class _Block:
         q, k, v = qkv_BT3W.unflatten(-1, (3, self._block.attn.num_heads, -1)).permute(2, 0, 3, 1, 4)
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2)
 
-    def project_queries(self, x_NW: Tensor, row_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries [B, W] of some rows, and keys and values [N, 2W] of all."""
-        attention = self._block.attn
-        W = x_NW.shape[-1]
-        weight = attention.in_proj_weight
-        bias = attention.in_proj_bias
-        x_NW = self._block.ln_1(x_NW)
-        return F.linear(x_NW[row_B], weight[:W], bias[:W]), F.linear(x_NW, weight[W:], bias[W:])
+    def attend_one(self, x_BW: Tensor, x_BTW: Tensor, own_BT: Tensor | None = None) -> Tensor:
+        """Return the attention's output [B, W] for one position each over its own ones, before the output projection.
 
-    def attend_one(self, q_BW: Tensor, kv_BT2W: Tensor, own_BT: Tensor | None = None) -> Tensor:
-        """Return the attention's output [B, W] for one query each over its own positions, before the projection."""
-        heads = self._block.attn.num_heads
-        k, v = kv_BT2W.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
-        mask = None if own_BT is None else own_BT[:, None, None]
-        q = q_BW.unflatten(-1, (heads, 1, -1))
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).flatten(1)
+        No key and no value is computed: q·(K x) = (q K)·x, and the mean of values is the value of the mean. The keys'
+        bias adds the same to all scores of a query, and so changes nothing.
+        """
+        attention = self._block.attn
+        weight_3HDW = attention.in_proj_weight.unflatten(0, (3, attention.num_heads, -1))
+        bias_3HD = attention.in_proj_bias.unflatten(0, (3, attention.num_heads, -1))
+        q_BHD = torch.einsum("bw,hdw->bhd", self._block.ln_1(x_BW), weight_3HDW[0]) + bias_3HD[0]
+        query_BHW = torch.einsum("bhd,hdw->bhw", q_BHD, weight_3HDW[1])
+        x_BTW = self._block.ln_1(x_BTW)
+        mask = None if own_BT is None else own_BT[:, None]
+        scale = q_BHD.shape[-1] ** -0.5
+        mean_BHW = F.scaled_dot_product_attention(query_BHW, x_BTW, x_BTW, attn_mask=mask, scale=scale)
+        return (torch.einsum("bhw,hdw->bhd", mean_BHW, weight_3HDW[2]) + bias_3HD[2]).flatten(1)
 
     def finish(self, x_NW: Tensor, attended_NW: Tensor) -> Tensor:
         """Return the block's output from its input, which it overwrites, and the attention's output."""
