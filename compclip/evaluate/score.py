@@ -284,13 +284,14 @@ def score_line(
     how: Scoring = DEFAULT_SCORING,
     budget: int = BUDGET,
     devices: Sequence[str] = (),
+    pictures: PreparedPictures | None = None,
 ) -> Iterator[dict]:
     """Yield {"alpha", "metrics": {"benchmark/metric": value}} for each model on the line.
 
-    `devices` are those of `score_models`.
+    `devices` and `pictures` are those of `score_models`.
     """
     next_alpha = iter(alphas)
-    pictures = PreparedPictures(CACHE_BYTES)
+    pictures = pictures or PreparedPictures(CACHE_BYTES)
     for batch in models_on_line(pretrained, tuned, alphas, budget):
         for scored in score_models(batch, benchmarks, how, pictures=pictures, devices=devices):
             yield {"alpha": next(next_alpha), "metrics": list_metrics(scored)}

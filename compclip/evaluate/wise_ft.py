@@ -1,6 +1,6 @@
 """WiSE-FT (Wortsman et al., 2022): the models on the line from the pretrained weights to fine-tuned ones.
 
-compclip evaluate wise_ft --method NAME    every line of a method
+compclip evaluate wise_ft --method NAME    every line of a method, and in the same pass those of others that are due
 compclip evaluate wise_ft --pretrained A --tuned B --alpha 0.5 --out F
                                            one model, in open_clip's format
 
@@ -16,12 +16,13 @@ B may be the adapter folder of a LoRA run on A, whose update is scaled by alpha.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compclip.base import code_hash, plugins, safe_names
 from compclip.base.command_line import CommandParser
@@ -33,8 +34,10 @@ from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import benchmark_module, result_store, score
+from compclip.evaluate.benchmark_module import LoadedBenchmarks
+from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, heads, lora
-from compclip.runs import gpus
+from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
@@ -46,17 +49,33 @@ FARTHEST = 1e6  # of --alpha on both sides: float32 holds what becomes of any we
 
 @dataclass(frozen=True)
 class LineTask:
-    """What is scored on a line, and how."""
+    """What is scored on a line, and how; lines of one task share what was read and prepared for it."""
 
     alphas: list[float]
     benchmarks: Mapping[str, Section]
     how: Scoring
 
-    @classmethod
-    def planned(cls, plan: Mapping[str, Any]) -> LineTask:
-        """Return the task that a plan file asks for."""
+    @functools.cached_property
+    def loaded(self) -> LoadedBenchmarks:
+        """The benchmarks."""
+        return benchmark_module.load_benchmarks(self.benchmarks, list(self.benchmarks), self.how)
+
+    @functools.cached_property
+    def pictures(self) -> PreparedPictures:
+        """Their pictures, as far as there is room for them."""
+        return PreparedPictures(CACHE_BYTES)
+
+
+def read_plan(method: SafeName, root: Path) -> tuple[LineTask, list[Cell]]:
+    """Read what the plan asks of a method: the task, and the cells that have a line. Raises UserError without one."""
+    path = root / PLAN / f"{method}.json"
+    if not path.is_file():
+        raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
+    with reading(path):
+        plan = read_mapping(path)
         sections = {name: Section(**section) for name, section in plan["benchmarks"].items()}
-        return cls(plan["alphas"], sections, Scoring(**plan["how"]))
+        task = LineTask(plan["alphas"], sections, Scoring(**plan["how"]))
+        return task, [Cell(**item["cell"]) for item in plan["cells"].values()]
 
 
 def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dict, bool]:
@@ -68,11 +87,10 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
         raise UserError(f"{cell.name}: is the pretrained model; give a cell of a method that was trained")
     ends = result_store.find_backbone(cell, root), result_store.find_checkpoint(cell, root)
     out = Published(root, cell).line
-    loaded = benchmark_module.load_benchmarks(task.benchmarks, list(task.benchmarks))
-    modules = sorted({plugins.locate_plugin(plugins.BENCHMARKS, module) for module in loaded.module_of.values()})
+    modules = sorted({plugins.locate_plugin(plugins.BENCHMARKS, module) for module in task.loaded.module_of.values()})
     made_of = {
         "checkpoints": {str(p.relative_to(root)): fingerprint(p) for p in ends},
-        "benchmarks": {name: b.fingerprint() for name, b in loaded.benchmarks.items()},
+        "benchmarks": task.loaded.fingerprints,
         "alphas": task.alphas,
         "how": task.how.recorded(),
         "code": code_hash.hash_code(score.__name__, *modules),
@@ -88,8 +106,11 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
     inner = [alpha for alpha in task.alphas if alpha not in metrics_at]
     if inner:
         pretrained, tuned = (backbone.load(path, device=device) for path in ends)
+        loaded = task.loaded
         devices = gpus.list_devices(device)
-        line = score.score_line(pretrained, tuned, inner, loaded.benchmarks, task.how, devices=devices)
+        line = score.score_line(
+            pretrained, tuned, inner, loaded.benchmarks, loaded.how, devices=devices, pictures=task.pictures
+        )
         for count, point in enumerate(line, start=1):
             metrics_at[point["alpha"]] = point["metrics"]
             print(f"{cell.name}: alpha {point['alpha']:g} ({count} of {len(inner)})", flush=True)
@@ -120,24 +141,33 @@ def _metrics_of_ends(
 
 
 def bring_lines(method: SafeName, root: Path, device: str) -> None:
-    """Score all lines of a method, as its plan asks. Raises UserError when the others are done, where some failed."""
-    path = root / PLAN / f"{method}.json"
-    if not path.is_file():
-        raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
-    with reading(path):
-        document = read_mapping(path)
-        task = LineTask.planned(document)
-        method_cells = [Cell(**item["cell"]) for item in document["cells"].values()]
+    """Score all lines of a method, as its plan asks, and in the same pass those of others that are due.
+
+    Raises UserError when the others are done, where some of the method's own failed.
+    """
+    task, method_cells = read_plan(method, root)
     failed = []
-    for cell in method_cells:
+    for cell in (*_list_other_cells(method, task, root), *method_cells):
         try:
             was_scored = bring_line(cell, task, root, device)[1]
             print(f"{cell.name}: {'made' if was_scored else 'made of the same before'}", flush=True)
         except UserError as error:
-            failed.append(cell.name)
+            if cell in method_cells:
+                failed.append(cell.name)
             print(f"{cell.name}: {error}", file=sys.stderr)
     if failed:
         raise UserError(f"wise_ft: {len(failed)} of {len(method_cells)} lines failed (see above): {', '.join(failed)}")
+
+
+def _list_other_cells(method: SafeName, task: LineTask, root: Path) -> list[Cell]:
+    """List the cells of other methods that have a line of the same task, and are trained as `keys` wrote."""
+    trained = {run.cell for run in run_store.list_planned(root) if run.published.trained.run_key == run.key}
+    cells: list[Cell] = []
+    for path in sorted((root / PLAN).glob("*.json")):
+        other_task, other_cells = read_plan(SafeName(path.stem, "method"), root)
+        if path.stem != method and other_task == task:
+            cells += filter(trained.__contains__, other_cells)
+    return cells
 
 
 def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") -> ClipModel:
