@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import re
@@ -112,6 +113,8 @@ def entry(main: Callable[[list[str]], int]) -> int:
         reason = redact_secrets(f"{where}{error.strerror}")
         print(f"error: {reason}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
         return 2
+    finally:
+        gc.freeze()  # or the interpreter walks all of torch's objects on its way out, for a second
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import scipy.special
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _tables
@@ -270,7 +269,9 @@ def evaluate_several(
 
 def probabilities(scores_NC: np.ndarray) -> np.ndarray:
     """Compute the softmax over the classes, float64 [N, C]."""
-    return scipy.special.softmax(TEMPERATURE * scores_NC.astype(np.float64), axis=1)
+    from scipy.special import softmax  # as long to import as numpy, and reading parameters imports this module
+
+    return softmax(TEMPERATURE * scores_NC.astype(np.float64), axis=1)
 
 
 def precision_11(score_N: np.ndarray, shown_N: np.ndarray) -> float:

@@ -218,8 +218,10 @@ class Benchmark:
     def fingerprint(self) -> str:
         """Return the SHA-256 of the annotation files and of what was read from them, without the pictures' bytes."""
         digest = hashlib.sha256(fingerprint(*self.files).encode())
+        pictures = set(chain.from_iterable(record.images for record in self.records))
+        name_of = {picture: Path(picture).name for picture in pictures}
         for record in self.records:
-            names = [Path(image).name for image in record.images]
+            names = [name_of[image] for image in record.images]
             digest.update(repr((record.subset, record.id, names, record.texts)).encode())
         return digest.hexdigest()
 

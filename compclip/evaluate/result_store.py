@@ -358,7 +358,7 @@ def write_census(
     benchmark_overlap.write_benchmark_images(root / CENSUSES / f"{name}.arrow", pictures)
     all_records = benchmark.authors or benchmark
     stored_records = benchmark_module.list_stored_records(all_records)
-    fingerprints = list(dict.fromkeys((benchmark.fingerprint(), all_records.fingerprint())))
+    fingerprints = list(dict.fromkeys((counts["fingerprint"], all_records.fingerprint())))
     record_writer.write_records(record_writer.records_file(root, name), stored_records, fingerprints)
     census = counts | {"section": asdict(section), "files": file_states}
     write_json(root / CENSUSES / f"{name}.json", census)

@@ -33,14 +33,13 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.evaluate import benchmark_module, result_store, score
+from compclip.evaluate import benchmark_module, result_store
 from compclip.evaluate.benchmark_module import LoadedBenchmarks
-from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
-from compclip.model import backbone, clip_model, heads, lora
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
 
 if TYPE_CHECKING:
+    from compclip.evaluate.embed import PreparedPictures
     from compclip.model.clip_model import ClipModel
 
 PLAN = Path("plan") / "wise_ft"
@@ -63,6 +62,8 @@ class LineTask:
     @functools.cached_property
     def pictures(self) -> PreparedPictures:
         """Their pictures, as far as there is room for them."""
+        from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
+
         return PreparedPictures(CACHE_BYTES)
 
 
@@ -81,6 +82,8 @@ def read_plan(method: SafeName, root: Path) -> tuple[LineTask, list[Cell]]:
 def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dict, bool]:
     """Return the document of a cell's line, and whether it was scored now, as nothing equal was there.
 
+    A line that is there costs no import of torch.
+
     Raises UserError for a cell that has no line, or was not trained yet.
     """
     if cell.method == PRETRAINED:
@@ -93,16 +96,20 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
         "benchmarks": task.loaded.fingerprints,
         "alphas": task.alphas,
         "how": task.how.recorded(),
-        "code": code_hash.hash_code(score.__name__, *modules),
+        "code": code_hash.hash_code("compclip.evaluate.score", *modules),
     }
     old = read_mapping(out) if out.is_file() else {}
     if made_of.items() <= old.items():
         return old, False
+    from compclip.evaluate import score
+    from compclip.model import backbone, heads
+
     start = time.perf_counter()
     evaluation = result_store.EvaluationTask(task.benchmarks, task.how, str(made_of["code"]), root)
     metrics_at = _metrics_of_ends(cell, task.alphas, evaluation)
     if heads.has_head(ends[1]) or not _are_prepared_alike(*ends):  # the start is another than the pretrained cell
         metrics_at.pop(0.0, None)
+    device = device or score.device()
     inner = [alpha for alpha in task.alphas if alpha not in metrics_at]
     if inner:
         pretrained, tuned = (backbone.load(path, device=device) for path in ends)
@@ -123,6 +130,8 @@ def bring_line(cell: Cell, task: LineTask, root: Path, device: str) -> tuple[dic
 
 def _are_prepared_alike(first: Path, second: Path) -> bool:
     """Return whether checkpoints prepare pictures in one way."""
+    from compclip.model import clip_model
+
     first_config = read_mapping(first / clip_model.CONFIG)
     return bool(first_config["preprocess_cfg"] == read_mapping(second / clip_model.CONFIG)["preprocess_cfg"])
 
@@ -175,6 +184,9 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
 
     Raises UserError for the adapter of a checkpoint with a head, which is no part of it.
     """
+    from compclip.evaluate import score
+    from compclip.model import backbone, heads, lora
+
     checkpoint = Path(tuned).absolute().parent
     if (Path(tuned) / lora.CONFIG).is_file() and heads.has_head(checkpoint):
         raise UserError(f"--tuned {tuned}: an adapter alone, whose checkpoint has a head as well; give {checkpoint}")
@@ -189,8 +201,10 @@ def model_between(pretrained: str, tuned: str, alpha: float, model: str = "") ->
 def main(argv: Sequence[str], root: Path = Path(".")) -> int:
     """Score the lines of a method, or write one model of a line; 0, or UserError."""
     args = _arguments(argv)
-    args.device = args.device or score.device()
-    backbone.check_device(args.device)
+    if args.device:
+        from compclip.model import backbone
+
+        backbone.check_device(args.device)
     if args.method:
         bring_lines(safe_names.parse_name(args.method, "--method"), root, args.device)
     else:

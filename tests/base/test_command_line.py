@@ -1,5 +1,6 @@
 """Wrong calls are one line with exit code 2, of subcommands too; help names defaults."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,11 @@ def test_every_command_has_this_parser():
     """Whatever makes one of argparse's own would print its usage with an error."""
     sources = Path(errors.__file__).parents[1].rglob("*.py")
     assert [path.name for path in sources if "argparse.ArgumentParser(" in path.read_text()] == []
+
+
+def test_an_ended_command_leaves_nothing_to_the_collector():
+    """The interpreter collects on its way out, over everything that a command imported."""
+    gc.unfreeze()
+    assert errors.entry(lambda _argv: 0) == 0
+    assert gc.get_freeze_count()
+    gc.unfreeze()
