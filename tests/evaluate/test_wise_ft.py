@@ -19,6 +19,7 @@ from compclip.evaluate import benchmark_module, score, wise_ft
 from compclip.model import backbone, clip_model, lora
 from compclip.runs.run_folder import Published
 from tests import tiny_project
+from tests.benchmarks.official_files import REGION
 from tests.conftest import ROOT
 from tests.model.test_lora import fit
 from tests.model.test_towers import TEXTS, TINY
@@ -277,6 +278,14 @@ def test_what_is_due_otherwise_is_left_to_its_own_stage(here_finished, change):
     wise_ft.main(["--method", "finetune"])
     assert Published(here_finished, Cell("finetune", "tiny", "scenes", 0)).line.is_file()
     assert not Published(here_finished, other).line.exists()
+
+
+def test_a_line_has_the_records_of_the_evaluation(tmp_path):
+    """Where ties go to the first, those whose foil is the caption are among them."""
+    write_json(tmp_path / "visual_genome_relation.json", [REGION, REGION | {"false_caption": "X "}])
+    sections = {"aro": Section("aro", str(tmp_path), str(tmp_path), "visual_genome_relation")}
+    tasks = [wise_ft.LineTask([], sections, Scoring(ties=ties)) for ties in ("wrong", "first")]
+    assert [len(task.loaded.benchmarks["aro"]) for task in tasks] == [1, 2]
 
 
 def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):
