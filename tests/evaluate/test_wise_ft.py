@@ -258,26 +258,26 @@ def test_lines_of_other_methods_are_made_in_the_same_pass(here_finished, opened)
         lines[method] = Published(here_finished, Cell(method, "tiny", "scenes", 0)).line
     wise_ft.main(["--method", "finetune"])
     assert lines["finetune"].is_file() and set(opened.values()) == {1}
-    pictures, made = dict(opened), lines["fsc_clip"].read_bytes()
+    opened_once, first_line = dict(opened), lines["fsc_clip"].read_bytes()
     wise_ft.main(["--method", "fsc_clip"])
-    assert opened == pictures and lines["fsc_clip"].read_bytes() == made
+    assert opened == opened_once and lines["fsc_clip"].read_bytes() == first_line
 
 
 @pytest.mark.parametrize("change", ["alphas", "key", "untrained"])
 def test_what_is_due_otherwise_is_left_to_its_own_stage(here_finished, change):
     """Other points, weights of an earlier key, none: the method's own lines are made."""
-    other = Cell("fsc_clip", "tiny", "scenes", 0)
+    fsc_clip = Cell("fsc_clip", "tiny", "scenes", 0)
     tiny_project.plan()
     planned(here_finished, "finetune")
     planned(here_finished, "fsc_clip", alphas=[0.0, 1.0] if change == "alphas" else ALPHAS)
     keys = here_finished / "keys" / "fsc_clip.json"
     if change == "key":
-        keys.write_text(keys.read_text().replace(tiny_project.at(other.name).key, "0" * 16))
+        keys.write_text(keys.read_text().replace(tiny_project.at(fsc_clip.name).key, "0" * 16))
     if change == "untrained":
-        shutil.rmtree(Published(here_finished, other).trained.path)
+        shutil.rmtree(Published(here_finished, fsc_clip).trained.path)
     wise_ft.main(["--method", "finetune"])
     assert Published(here_finished, Cell("finetune", "tiny", "scenes", 0)).line.is_file()
-    assert not Published(here_finished, other).line.exists()
+    assert not Published(here_finished, fsc_clip).line.exists()
 
 
 def test_a_line_has_the_records_of_the_evaluation(tmp_path):
