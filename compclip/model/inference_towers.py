@@ -191,15 +191,17 @@ class _Block:
         bias adds the same to all scores of a query, and so changes nothing.
         """
         attention = self._block.attn
-        weight_3HDW = attention.in_proj_weight.unflatten(0, (3, attention.num_heads, -1))
-        bias_3HD = attention.in_proj_bias.unflatten(0, (3, attention.num_heads, -1))
-        q_BHD = torch.einsum("bw,hdw->bhd", self._block.ln_1(x_BW), weight_3HDW[0]) + bias_3HD[0]
-        query_BHW = torch.einsum("bhd,hdw->bhw", q_BHD, weight_3HDW[1])
+        query_WW, key_WW, value_WW = attention.in_proj_weight.chunk(3)
+        query_bias_W, _, value_bias_W = attention.in_proj_bias.chunk(3)
+        per_head = (attention.num_heads, -1)
+        q_BHD = F.linear(self._block.ln_1(x_BW), query_WW, query_bias_W).unflatten(-1, per_head)
+        query_BHW = torch.einsum("bhd,hdw->bhw", q_BHD, key_WW.unflatten(0, per_head))
         x_BTW = self._block.ln_1(x_BTW)
         mask = None if own_BT is None else own_BT[:, None]
         scale = q_BHD.shape[-1] ** -0.5
         mean_BHW = F.scaled_dot_product_attention(query_BHW, x_BTW, x_BTW, attn_mask=mask, scale=scale)
-        return (torch.einsum("bhw,hdw->bhd", mean_BHW, weight_3HDW[2]) + bias_3HD[2]).flatten(1)
+        value_BHD = torch.einsum("bhw,hdw->bhd", mean_BHW, value_WW.unflatten(0, per_head))
+        return value_BHD.flatten(1).add_(value_bias_W)  # in place, and so of the product's type under autocast
 
     def finish(self, x_NW: Tensor, attended_NW: Tensor) -> Tensor:
         """Return the block's output from its input, which it overwrites, and the attention's output."""

@@ -49,6 +49,21 @@ def test_embeddings_are_those_of_the_towers(tmp_path, changes, size):
     torch.testing.assert_close(encoded(model, TEXTS, size), expected_TD)
 
 
+def test_products_in_bfloat16_are_those_of_the_towers(tmp_path):
+    """As under `evaluate.precision: bf16`, whose autocast a CPU has too: parts of a block differ in their types."""
+    model = make_model(tmp_path, {})
+    model.clip.eval()
+    image_B3HW = torch.randn(5, 3, 32, 32)
+    text_BL = model.tokenize(TEXTS[:4])
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        image_ID = inference_towers.encode_images(model.clip, image_B3HW)
+        text_TD = inference_towers.encode_texts(model.clip, text_BL)
+        expected_ID, _ = towers.encode_images(model.clip, image_B3HW)
+        expected_TD, _ = towers.encode_texts(model.clip, text_BL)
+    torch.testing.assert_close(image_ID, expected_ID, rtol=0, atol=1e-2)
+    torch.testing.assert_close(text_TD, expected_TD, rtol=0, atol=1e-2)
+
+
 def test_an_adapter_is_not_left_out(tmp_path):
     """A model that is scored while it trains has its adapters apart from the weights."""
     model = make_model(tmp_path, {})
