@@ -37,8 +37,8 @@ def llava(folder: Path, transformers) -> Path:
         initializer_range=1.0,
     )  # fmt: skip
     text = transformers.LlamaConfig(**TEXT)
-    place = WORDS.index("<|image_pad|>")
-    config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=place)
+    picture_token = WORDS.index("<|image_pad|>")
+    config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=picture_token)
     transformers.LlavaForConditionalGeneration(config).save_pretrained(folder)
     transformers.LlavaProcessor(
         transformers.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}),

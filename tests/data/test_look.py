@@ -95,8 +95,8 @@ def test_where_the_plan_has_the_files(tmp_path):
         {"captions": {"file": "l.csv", "on": "url"}}, {"captions": "c.json", "swap": "s.jsonl"}, {"model": "m"},
         {"dense": {"file": "t.csv", "on": "url"}},
     ) == ["a/x.json", "a/pictures", "l.csv", "c.json", "s.jsonl", "m", "t.csv"]  # fmt: skip
-    beside = {"negative_images": {"file": "n.csv", "images": "n/"}, "regions": {"file": "r.jsonl"}}
-    assert planned(beside, {"url": "http://x"}, {}, {}) == ["a/x.json", "a/pictures", "n.csv", "n", "r.jsonl"]
+    companion_files = {"negative_images": {"file": "n.csv", "images": "n/"}, "regions": {"file": "r.jsonl"}}
+    assert planned(companion_files, {"url": "http://x"}, {}, {}) == ["a/x.json", "a/pictures", "n.csv", "n", "r.jsonl"]
     write_json(tmp_path / "recaption" / "d.json", {})
     with pytest.raises(UserError, match="recaption/d.json: damaged"):
         file_listing.planned_folders(tmp_path)

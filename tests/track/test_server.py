@@ -235,8 +235,8 @@ def test_postgresql_holds_the_store(tmp_path, runs, postgres, monkeypatch):
     client, runs_by_name = tracked(postgres)
     assert len(runs_by_name) == 4
     assert steps(client, runs_by_name["clic-vit-scenes-0"]) == [10, 20, 30]
-    place = (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
-    assert client.get_experiment_by_name(HOME).artifact_location == place
+    artifact_uri = (tmp_path / "mlflow/artifacts/0001/vit-on-scenes").as_uri()
+    assert client.get_experiment_by_name(HOME).artifact_location == artifact_uri
     assert sync.update_store(source(tmp_path), postgres, anew=True)["added"] == 4
     assert update(tmp_path, postgres)["unchanged"] == 4
 
