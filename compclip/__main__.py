@@ -12,7 +12,7 @@ from compclip.base.errors import entry, unknown
 Commands = dict[str, tuple[str, str]]  # by name: the module whose `main` it is, and what it is for
 GROUPS: dict[str, Commands] = {
     "begin": {
-        "init": ("compclip.prepare.begin_project", "begin a project, with your data in it, or bring one up to date"),
+        "init": ("compclip.begin.__main__", "begin a project, with your data in it, or bring one up to date"),
         "config": ("compclip.config.__main__", "check, show and switch the grid; what it costs and can decide"),
         "list": ("compclip.config.listing", "what a grid may name: methods, benchmarks, captioners, sources"),
         "fetch": ("compclip.fetch.__main__", "bring public benchmarks, captions and weights to where grids look"),

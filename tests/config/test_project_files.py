@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
+from compclip.begin import __main__ as init_command
 from compclip.config import project_files, read
-from compclip.prepare import begin_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +30,7 @@ def package(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def project(package, tmp_path, capsys) -> Path:
     """A project with the grid `try`."""
-    assert begin_project.main([str(tmp_path / "project"), "--grid", "try"]) == 0
+    assert init_command.main([str(tmp_path / "project"), "--grid", "try"]) == 0
     capsys.readouterr()
     return tmp_path / "project"
 
@@ -51,7 +51,7 @@ def test_a_new_project_is_whole(project, package):
 def test_in_a_folder_of_a_repository(package, tmp_path):
     """No repository of git inside of another one; without a grid it is the default."""
     subprocess.run(["git", "init", "--quiet", str(tmp_path / "team")], check=True)
-    assert begin_project.main([str(tmp_path / "team" / "clip")]) == 0
+    assert init_command.main([str(tmp_path / "team" / "clip")]) == 0
     assert not (tmp_path / "team/clip/.git").exists()
     assert (tmp_path / "team/clip/.dvc/config").exists()
     assert read.load_params(tmp_path / "team/clip/params.yaml") == read.load_params(ROOT / "params.yaml")
@@ -59,7 +59,7 @@ def test_in_a_folder_of_a_repository(package, tmp_path):
 
 def test_an_unknown_grid_writes_nothing(package, tmp_path):
     with pytest.raises(UserError, match="unknown grid 'tyr'; did you mean 'try'"):
-        begin_project.main([str(tmp_path / "none"), "--grid", "tyr"])
+        init_command.main([str(tmp_path / "none"), "--grid", "tyr"])
     assert not (tmp_path / "none").exists()
 
 
@@ -82,7 +82,7 @@ def test_an_upgrade_overwrites_nothing_that_was_edited(project, package, capsys)
         "experiments/studies/fsc_joint.yaml": "removed", "slurm/a100.yaml": "removed", "slurm/cpu.yaml": "edited",
     }  # fmt: skip
     assert list_changes(package, project) == expected
-    assert begin_project.main([str(project), "--update"]) == 0
+    assert init_command.main([str(project), "--update"]) == 0
     assert {n: c for n, c in expected.items() if c in ("edited", "removed")} == list_changes(package, project)
     assert (project / "dvc.yaml").read_bytes() == (package / "dvc.yaml").read_bytes()
     assert (project / "slurm/cpu.yaml").read_text() == "executor: local\n"
@@ -93,7 +93,7 @@ def test_an_upgrade_overwrites_nothing_that_was_edited(project, package, capsys)
 def test_the_differences_are_shown_and_nothing_is_written(project, package, capsys):
     upgrade_package(package, project)
     before = {p: p.read_bytes() for p in project.rglob("*.yaml")}
-    assert begin_project.main([str(project), "--diff"]) == 0
+    assert init_command.main([str(project), "--diff"]) == 0
     printed = capsys.readouterr().out
     assert "+# of the next version" in printed
     assert "-executor: local" in printed

@@ -30,7 +30,7 @@ ROOMS = (
     ("train", "report"),
     ("methods", "evaluate", "field"),
     ("benchmarks", "launch", "track"),
-    ("sweep", "doctor", "publish", "audit", "items"),
+    ("sweep", "doctor", "publish", "audit", "items", "begin"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 HEAVY = {

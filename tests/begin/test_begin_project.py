@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from compclip.base.errors import UserError
+from compclip.begin import __main__ as init_command
 from compclip.config import project_files, read
-from compclip.prepare import begin_project
 from tests.data import reading, tar_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def copy_grid(folder):
 def begin(folder, data, *options):
     """The section that the command writes, and the grid's data sets."""
     project = folder.parent / "project"
-    assert begin_project.main([str(project), "--data", str(data), *options]) == 0
+    assert init_command.main([str(project), "--data", str(data), *options]) == 0
     params = read.load_params(project / "params.yaml")
     return params.data, params.grid.data
 

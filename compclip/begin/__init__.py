@@ -1,0 +1,1 @@
+"""Begin a project with one's own pictures, test set and model."""
