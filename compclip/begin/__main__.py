@@ -1,12 +1,20 @@
-"""Begin a project, with one's own data in it, or bring one up to date: `compclip init`.
+"""Begin a project with your own pictures, test set and model, add to one, or bring one up to date: `compclip init`.
 
-compclip init [FOLDER] [--grid NAME]   a new project with git and DVC; NAME is a file of experiments/grids
-compclip init --data FILE_OR_FOLDER    the same with your pictures and captions; in a project they are added to it
-compclip init                          in a project: what differs from the package's files
-compclip init --diff | --update        show the differences | take over what nobody edited
+compclip init NAME --data D --test T --model M
+                                  a new project in folder NAME, ready for `compclip repro`; each option may be left out
+compclip init --data D2           in a project: one more data set; --test and --model in the same way
+compclip init NAME [--grid GRID]  a new project with a file of experiments/grids; default: the embedded scenes
+compclip init                     in a project: what differs from the package's files
+compclip init --diff | --update   show the differences | take over what nobody edited
 
 --data takes a table (CSV, TSV, JSON lines, Parquet, Arrow), a Hugging Face folder, tars, pictures with texts beside
-them, COCO's or Karpathy's JSON, or Flickr8k's captions.txt. It prints what it found, and writes it into params.yaml.
+them, COCO's or Karpathy's JSON, or Flickr8k's captions.txt.
+
+--test takes an official benchmark's folder or file, a table with a true and a false text for each picture, captions,
+or a folder of pictures for each class. Without it the test split of the data is taken, or a tenth of the pictures.
+
+--model takes an open_clip model (MODEL::TAG), a hub's repository, a folder, or a file of weights. Default: OpenAI's
+ViT-B/32.
 """
 
 from __future__ import annotations
@@ -15,99 +23,213 @@ import contextlib
 import os
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compclip.base import messages, yaml_text
+from compclip.base import links, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_text, write_atomic
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
-from compclip.begin.data_section import PICTURES, describe, find_section
-from compclip.config import project_files, read
-from compclip.config.sections import Params, Train
+from compclip.begin import grid_fit, held_out, project_text
+from compclip.begin.data_section import find_section, survey_data
+from compclip.begin.held_out import PictureDraw
+from compclip.begin.model_section import find_model
+from compclip.begin.project_text import Additions
+from compclip.begin.test_section import describe_test, find_tests
+from compclip.config import grid, project_files, read
+from compclip.config.drawn_scenes import WORLD
+from compclip.config.read import DEFAULT, GRIDS
 
-GRID_DATA = re.compile(r"^((?:  |grid: \{.*\b)data: )\[([^\]]*)\]", re.M)
-
-
-def add_section(text: str, name: str, section: dict[str, Any], alone: bool) -> str:
-    """Return a grid with a further data set in `data` and in grid.data; `alone`: in place of all others there.
-
-    Raises UserError where `data` is written in one line.
-    """
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if re.fullmatch(r"data:\s*(#.*)?", line)), -1)
-    if start < 0:
-        raise UserError("params.yaml: has no line `data:` with data sets below it; write it so, and try again")
-    end = next((i for i in range(start + 1, len(lines)) if lines[i][:1].strip()), len(lines))
-    while not lines[end - 1].strip():
-        end -= 1
-    block = [f"  {line}" for line in yaml_text.dump_yaml({str(name): section}).splitlines()]
-    lines[start + 1 : end] = block if alone else lines[start + 1 : end] + block
-    names = r"\1[" + name + "]" if alone else r"\1[\2, " + name + "]"
-    return GRID_DATA.sub(names, "\n".join(lines) + "\n", count=1)
-
-
-def write_section(folder: Path, name: SafeName, section: dict[str, Any], alone: bool) -> Params:
-    """Write a data set into params.yaml, and return what that says then.
-
-    Raises UserError, and changes nothing, where no grid comes of it.
-    """
-    path = folder / read.DEFAULT
-    if not alone and name in read.load_params(path).data:
-        raise UserError(f"data.{name}: is in {path} already; edit it there, or rename the file")
-    for key in ("path", "images"):
-        if Path(section[key]).is_relative_to(folder.absolute()):
-            section = section | {key: os.path.relpath(section[key], folder)}
-    former = read_text(path)
-    with contextlib.ExitStack() as undo:
-        undo.callback(write_atomic, path, former)
-        write_atomic(path, add_section(former, name, section, alone))
-        params = read.load_params(path)
-        undo.pop_all()
-    if name not in params.grid.data:
-        messages.note(f"{path}: add {name} to grid.data")
-    return params
-
-
-def check_schedule(train: Train, pictures: int) -> None:
-    """Print a note where a data set is so small that training ends in its warm-up, or soon behind it."""
-    steps = train.max_steps or int(train.epochs * pictures / train.batch_size)
-    if pictures < PICTURES and steps < 2 * train.warmup_steps:
-        messages.note(
-            f"train: {format_count(steps, 'step')} of {train.batch_size} pictures, the first {train.warmup_steps} to "
-            f"warm up; raise train.epochs={train.epochs:g}, or lower train.warmup_steps"
-        )
-
-
-def _make_name(path: Path) -> SafeName:
-    """Return the name of a file or folder, which YAML must not take for a number."""
-    name = re.sub(r"[^\w+-]+", "_", path.absolute().name.partition(".")[0])
-    return SafeName(name if name[:1].isalpha() else f"data_{name}", "data")
+PHOTOGRAPHS = "first_hour"  # the grid that a project with one's own pictures begins with
 
 
 def main(argv: list[str]) -> int:
-    """Begin a project, add data to one, or say what the package would change in one."""
+    """Begin a project, add to one, or say what the package would change in one."""
+    args = _parse_arguments(argv)
+    if not (args.data or args.test or args.model):
+        return project_files.run(args)
+    folder = args.folder
+    is_new = not (folder / DEFAULT).exists()
+    if args.diff or args.update or (args.grid and not is_new):
+        raise UserError("--diff, --update and --grid of a project: call them without --data, --test and --model")
+    source = project_files.find_source()
+    if args.grid:
+        project_files.find_grid(source, args.grid)
+    brought = Project(folder, args.images)
+    for text in args.data:
+        brought.add_data(text)
+    for text in args.test:
+        brought.add_test(text)
+    if args.model:
+        brought.add_model(args.model, args.activation)
+    with brought.undoing():
+        if not args.test and is_new:
+            brought.hold_out()
+        if is_new:
+            brought.begin(source, args.grid)
+        else:
+            brought.extend()
+    print(*brought.lines, sep="\n")
+    place = f"cd {folder}; " if folder != Path(".") else ""
+    print(f"Next: {place}compclip repro")
+    return 0
+
+
+def _parse_arguments(argv: list[str]) -> Any:
     parser = CommandParser(prog="compclip init", description=__doc__, example="my_project --data captions.csv")
     project_files.add_options(parser)
-    parser.add_argument("--data", type=Path, help="a file or a folder of pictures and captions, for params.yaml")
-    parser.add_argument("--images", default="", help="the folder of its pictures, where they are not found")
-    args = parser.parse_args(argv)
-    if not args.data:
-        return project_files.run(args)
-    name = _make_name(args.data)
-    section = find_section(args.data, args.images)
-    pictures, lines = describe(section)
-    is_new = not (args.folder / read.DEFAULT).exists()
-    if is_new:
-        project_files.run(args)
-    params = write_section(args.folder, name, section, alone=is_new)
-    print(f"data.{name} in {args.folder / read.DEFAULT}:", *lines, sep="\n")
-    if is_new and not args.grid:
-        messages.note("the default grid's backbone knows drawings alone; for photographs begin with --grid first_hour")
-    check_schedule(params.train, pictures)
-    return 0
+    parser.add_argument("--data", action="append", default=[], metavar="PATH", help="pictures and captions; repeatable")
+    parser.add_argument("--images", default="", help="the folder of the pictures, where they are not found")
+    parser.add_argument("--test", action="append", default=[], metavar="PATH", help="a test set; repeatable")
+    parser.add_argument("--model", default="", help="the pretrained model")
+    parser.add_argument(
+        "--activation", default="", choices=("gelu", "quickgelu"), help="of a file of weights, where it is asked for"
+    )
+    return parser.parse_args(argv)
+
+
+class Project:
+    """What a reader brings to a project, as it is recognised, and the lines that say so."""
+
+    def __init__(self, folder: Path, images: str) -> None:
+        self.folder = folder
+        self.images = images
+        self.additions = Additions()
+        self.lines: list[str] = []
+        self.pictures: list[int] = []  # of each data set, for training
+        self._draws: dict[str, PictureDraw] = {}
+
+    def add_data(self, text: str) -> None:
+        """Recognise a data set, and read it once."""
+        name = str(make_name(text))
+        section = find_section(text, self.images)
+        draw = PictureDraw()
+        survey = survey_data(section, draw.add)
+        self.additions.data[name] = section
+        self.pictures.append(survey.usable)
+        self._draws[name] = draw
+        first, *details = survey.describe()
+        self.lines += [f"data {name}: {section['source']}, {first}", *details]
+
+    def add_test(self, text: str) -> None:
+        """Recognise a test set."""
+        folders = [section["images"] for section in self.additions.data.values()]
+        images = "" if self.additions.data else self.images
+        for name, section in find_tests(text, images, folders).items():
+            self.additions.tests[name] = section
+            self.lines.append(f"test {describe_test(name, section)}")
+
+    def add_model(self, text: str, activation: str) -> None:
+        """Recognise a model."""
+        name, section = find_model(text, activation)
+        self.additions.backbones[name] = section
+        self.lines.append(f"model {name}: {', '.join(map(str, filter(None, section.values())))}")
+
+    def hold_out(self) -> None:
+        """Write a test set of each data set: its own split, or pictures that are drawn from it."""
+        for number, (name, section) in enumerate(self.additions.data.items()):
+            split, samples = held_out.read_test_split(section)
+            if not samples:
+                samples = self._draws[name].samples()
+                self.pictures[number] -= len(samples)
+            test_set = held_out.write_test_set(self.folder / held_out.FOLDER / name, split, samples)
+            self.additions.tests |= held_out.benchmark_sections(name, test_set)
+            self.lines += list(describe_held_out(name, test_set))
+
+    @contextlib.contextmanager
+    def undoing(self) -> Iterator[None]:
+        """Leave nothing behind where a project cannot be begun or extended."""
+        existed = self.folder.exists()
+        try:
+            yield
+        except BaseException:
+            for name in self._draws if existed else ():
+                links.remove(self.folder / held_out.FOLDER / name)
+            if not existed:
+                links.remove(self.folder)
+            raise
+
+    def begin(self, source: Path, grid_name: str) -> None:
+        """Lay out a project whose params.yaml has what the reader brings."""
+        grid_name = grid_name or self._choose_grid()
+        where = f"grid {grid_name or 'of the scenes'} with what you bring"
+        base = read_base(source, grid_name)
+        additions = self.additions.relative_to(self.folder.absolute())
+        sections, left_out = project_text.compose(base, additions, self.folder)
+        steps = self._fit(sections, where)
+        text = project_text.write_out(sections)
+        check_text(text, where)
+        project_files.create(source, self.folder, grid_name)
+        write_atomic(self.folder / DEFAULT, text)
+        self.lines.insert(0, f"{self.folder}: a new project")
+        if left_out:
+            self.lines.append(f"left out, since it is not here: {', '.join(left_out)}")
+        self.lines.append(project_text.describe_grid(sections, steps))
+
+    def _choose_grid(self) -> str:
+        sections = self.additions.data.values()
+        is_drawn = any(Path(WORLD).name in Path(section["path"]).parts for section in sections)
+        return "" if is_drawn else PHOTOGRAPHS
+
+    def _fit(self, sections: dict[str, Any], where: str) -> list[int]:
+        """Fit the schedule to the data and this machine; return the steps on each data set."""
+        if not self.pictures:
+            return [sections["train"].get("max_steps", 0)]
+        machine = grid_fit.measure_machine(len(sections["grid"]["seeds"]))
+        train = sections["train"] = grid_fit.fit_schedule(sections["train"], min(self.pictures), machine)
+        sections["evaluate"]["threads"] = min(grid_fit.MOST_THREADS, machine.cores)
+        params = check_text(project_text.write_out(sections), where)
+        micro_batch = grid_fit.find_micro_batch(list(grid.resolve_all(params)), machine)
+        if micro_batch:
+            train["micro_batch"] = micro_batch
+        batch = train["batch_size"]
+        return [train.get("max_steps") or round(train["epochs"] * (count // batch)) for count in self.pictures]
+
+    def extend(self) -> None:
+        """Add to the params.yaml that is there; it stays as it is where no grid would come of that."""
+        path = self.folder / DEFAULT
+        text = read_text(path)
+        values = yaml_text.to_unresolved(yaml_text.parse_yaml(text, str(path), read.NO_SECTIONS))
+        extended = project_text.add_to(text, values, self.additions.relative_to(self.folder.absolute()))
+        check_text(extended, str(path))
+        write_atomic(path, extended)
+        self.lines.insert(0, f"{path}: added")
+
+
+def describe_held_out(name: str, test_set: held_out.HeldOut) -> Iterator[str]:
+    """Give the lines on a test set that was held out."""
+    pictures = format_count(test_set.pictures, "picture")
+    origin = f"the data's own split {test_set.split!r}" if test_set.split else "held out, never trained on"
+    yield f"test {name}_test: {pictures}, {format_count(test_set.captions, 'caption')}: {origin}"
+    if test_set.pairs:
+        rules = ", ".join(f"{rule} {count}" for rule, count in test_set.pairs.items())
+        pairs = format_count(sum(test_set.pairs.values()), "pair")
+        yield f"test {name}_pairs: {pairs} that rules made of these captions ({rules}); pairs by people are harder"
+    if test_set.unreadable:
+        yield f"  unreadable pictures left out: {test_set.unreadable}"
+
+
+def read_base(source: Path, grid_name: str) -> Mapping[str, Any]:
+    """Return the grid that a new project begins with, as plain values."""
+    path = source / GRIDS / f"{grid_name}.yaml" if grid_name else source / DEFAULT
+    values: Mapping[str, Any] = yaml_text.to_unresolved(read.read_with_overrides(path, ()))
+    return values
+
+
+def check_text(text: str, where: str) -> Any:
+    """Return what a params.yaml says. Raises UserError where no grid comes of it."""
+    return read.check_params(yaml_text.parse_yaml(text, where, read.NO_SECTIONS), where, together=True)
+
+
+def make_name(text: str) -> SafeName:
+    """Return the name of a file or folder, which YAML must not take for a number; of several that of their folder."""
+    path = Path(os.path.abspath(text))
+    plain = path.parent if re.search(r"[{*?]", path.name) else path
+    name = re.sub(r"[^\w+-]+", "_", plain.name.partition(".")[0]).strip("_")
+    return SafeName(name if name[:1].isalpha() else f"data_{name}".rstrip("_"), "data")
 
 
 if __name__ == "__main__":

@@ -6,25 +6,27 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from compclip.base import plugins
+from compclip.base import path_lists, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.messages import format_count
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
 from compclip.data import tables
-from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample, list_captions
+from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample
 from compclip.prepare.sample_cleaning import ImageFolder
 
 FILES = 20_000  # of a folder whose names are looked at
 FOLDERS = 1_000  # in which pictures are looked for
-PICTURES = 10_000  # that are counted
+PICTURES = 10_000  # by which their folder is told
+LOOKED = 100_000  # pictures that are counted, and of which a test set is drawn
 ROWS = 100  # of a table, by which its columns are told
-SHOWN = 3  # samples
+SHOWN = 2  # samples
 OFFICIAL_LISTS = (
     *("captions.txt", "Flickr8k.token.txt", "results_*.token"),
     *("dataset_*.json", "captions_*.json", "annotations/captions_*.json"),
@@ -32,18 +34,24 @@ OFFICIAL_LISTS = (
 COLUMNED = ("table", "huggingface")  # sources whose layout names columns
 
 
-def find_section(path: Path, images: str) -> dict[str, Any]:
-    """Return the section of `data` that reads a file or a folder; `images`: where its pictures are ("": looked for).
+def find_section(text: str, images: str) -> dict[str, Any]:
+    """Return the section of `data` that reads a file, a folder, or several (`base.path_lists`).
 
-    Raises UserError where no source reads it, and for a table without captions.
+    `images`: where its pictures are ("": looked for). Raises UserError where no source reads it, and for a table
+    without captions.
     """
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder; correct the path")
+    paths = [Path(path) for path in path_lists.expand_paths(text)]
+    absent = [path for path in paths if not path.exists()]
+    if absent:
+        raise UserError(f"{absent[0]}: no such file or folder; correct the path")
+    path = paths[0]
     lists = itertools.chain.from_iterable(sorted(path.glob(pattern)) for pattern in OFFICIAL_LISTS)
     file = path if path.is_file() else next(lists, path)
     source = _find_source(file)
     around = path if path.is_dir() else path.parent
-    section: dict[str, Any] = {"source": source, "path": os.path.abspath(file)}
+    whole = str(file) if paths == [Path(text)] else text
+    section: dict[str, Any] = {"source": source}
+    section["path"] = path_lists.SEPARATOR.join(map(os.path.abspath, whole.split(path_lists.SEPARATOR)))
     section["images"] = os.path.abspath(images or around)
     if source in COLUMNED:
         section["layout"] = _find_columns(file)
@@ -125,7 +133,7 @@ def _find_images(section: dict[str, Any]) -> str:
     Raises UserError where there is none.
     """
     root = section["images"]
-    samples = list(itertools.islice(_read_samples(section, Counter()), PICTURES))
+    samples = list(itertools.islice(read_samples(section, Counter()), PICTURES))
     folders = [os.path.dirname(os.path.abspath(s.image)) for s in samples if s.length or os.path.exists(s.image)]
     if folders:
         common = os.path.commonpath(folders)
@@ -139,7 +147,8 @@ def _find_images(section: dict[str, Any]) -> str:
     raise UserError(f"{section['path']}: picture {name!r} is nowhere below {root}; give its folder with --images")
 
 
-def _read_samples(section: dict[str, Any], counts: Counter) -> Iterator[Sample]:
+def read_samples(section: Mapping[str, Any], counts: Counter) -> Iterator[Sample]:
+    """Give the samples of a section of `data`, as its source reads them."""
     cfg = load_section(Data, section, "data")
     source = plugins.load_plugin(plugins.SOURCES, cfg.source)
     parts = source.parts(cfg) if hasattr(source, "parts") else []
@@ -149,30 +158,53 @@ def _read_samples(section: dict[str, Any], counts: Counter) -> Iterator[Sample]:
         yield from source.records(cfg, counts, part)
 
 
-def describe(section: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return the number of pictures, and lines: how many captions they have, three of them, and what is wrong.
+@dataclass
+class DataSurvey:
+    """What was seen of a data set: numbers of pictures and captions, the first few, and what is wrong."""
+
+    pictures: int = 0
+    captions: int = 0
+    missing: int = 0
+    first_missing: str = ""
+    examples: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # what the source drops, by reason
+
+    @property
+    def usable(self) -> int:
+        """The pictures that are there."""
+        return self.pictures - self.missing
+
+    def describe(self) -> list[str]:
+        """Return lines: how many pictures and captions, the first ones, what is missing or damaged."""
+        first = "the first " if self.pictures == LOOKED else ""
+        lines = [f"{first}{format_count(self.pictures, 'picture')}, {format_count(self.captions, 'caption')}"]
+        lines += [f"  {example}" for example in self.examples]
+        faults = {f"missing pictures (first: {self.first_missing})": self.missing, **self.counts}
+        dropped = [f"{reason}: {count}" for reason, count in faults.items() if count and reason != "images"]
+        return [*lines, *([f"  {', '.join(dropped)}"] if dropped else [])]
+
+
+def survey_data(section: Mapping[str, Any], take: Callable[[Sample], None]) -> DataSurvey:
+    """Read a data set once, at most its first `LOOKED` pictures, and give each one that is there to `take`.
 
     Raises UserError where no picture is there.
     """
-    counts = Counter[str]()
-    samples = list(itertools.islice(_read_samples(section, counts), PICTURES))
+    survey = DataSurvey()
     finder = PictureFinder(section["images"])
     folder = ImageFolder(section["images"])
-    missing = []
-    for sample in samples:
+    for sample in itertools.islice(read_samples(section, survey.counts), LOOKED):
+        survey.pictures += 1
+        survey.captions += len(sample.captions)
+        if len(survey.examples) < SHOWN:
+            survey.examples.append(f"{sample.id}: {next(iter(sample.captions), '(no caption)'):.90}")
         file = sample.image if sample.length else finder.find(sample.image)
-        is_there = sample.length or os.path.isfile(file)
-        if not is_there or not folder.contains(file):
-            missing.append(file)
-    if len(missing) == len(samples):
-        example = f", as {missing[0]}" if missing else ""
+        if folder.contains(file) and (sample.length or os.path.isfile(file)):
+            take(replace(sample, image=file))
+        else:
+            survey.missing += 1
+            survey.first_missing = survey.first_missing or file
+    if not survey.usable:
+        example = f", as {survey.first_missing}" if survey.missing else ""
         where = f"below {section['images']}{example}"
         raise UserError(f"{section['path']}: no picture is {where}; give their folder with --images")
-    first = "the first " if len(samples) == PICTURES else ""
-    captions = format_count(len(list_captions(samples)), "caption")
-    lines = [f"{first}{format_count(len(samples), 'picture')}, {captions}"]
-    lines += [f"  {sample.id}: {next(iter(sample.captions), '(no caption)'):.90}" for sample in samples[:SHOWN]]
-    if missing:
-        lines.append(f"  missing pictures: {len(missing)}, the first {missing[0]}")
-    lines += [f"  {reason}: {count}" for reason, count in counts.items() if count and reason != "images"]
-    return len(samples) - len(missing), lines
+    return survey

@@ -29,7 +29,7 @@ from compclip.text.rule_columns import list_required_keys
 
 # What lies in data/, or beside a benchmark's results, by a name of its own.
 RESERVED = {
-    "data": ("benchmarks", "fingerprints", "looks", "neighbours", "overlaps", "records", "scenes_world"),
+    "data": ("benchmarks", "fingerprints", "held_out", "looks", "neighbours", "overlaps", "records", "scenes_world"),
     "benchmark": ("summary",),
 }
 

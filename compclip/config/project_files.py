@@ -133,7 +133,7 @@ def create(source: Path, folder: Path, grid: str) -> None:
 
     Raises UserError for an unknown grid, before anything is written, and where git or DVC refuse.
     """
-    params = _find_grid(source, grid) if grid else source / PARAMS
+    params = find_grid(source, grid) if grid else source / PARAMS
     folder.mkdir(parents=True, exist_ok=True)
     _start_repositories(folder)
     apply(source, folder, compare(source, folder))
@@ -141,7 +141,7 @@ def create(source: Path, folder: Path, grid: str) -> None:
         write_atomic(folder / PARAMS, write_out(params))
 
 
-def _find_grid(source: Path, name: str) -> Path:
+def find_grid(source: Path, name: str) -> Path:
     grids = {path.stem: path for path in (source / GRIDS).glob("*.yaml")}
     if name not in grids:
         raise unknown("grid", name, grids)
@@ -202,7 +202,7 @@ def run(args: argparse.Namespace) -> int:
     folder = args.folder
     if (folder / PARAMS).exists() or (folder / MANIFEST).exists():
         if args.grid:
-            _find_grid(source, args.grid)
+            find_grid(source, args.grid)
             command = f"compclip config use {GRIDS}/{args.grid}.yaml"
             raise UserError(f"--grid {args.grid}: {folder} is a project; run `{command}` in it")
         upgrade(source, folder, args.update, args.diff)

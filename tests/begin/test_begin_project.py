@@ -1,5 +1,7 @@
-"""`compclip init --data`: what is looked at, and what params.yaml says of it then."""
+"""`compclip init` with one's own data: what is recognised, what params.yaml says of it then, and what stays."""
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,38 +10,40 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.begin import __main__ as init_command
+from compclip.begin import data_section
 from compclip.config import project_files, read
 from tests.data import reading, tar_files
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ("A red dog runs.", "A blue cat sleeps.")
+DRAWN = ("scene", "drawing")  # words that a project of photographs has no use for
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with two pictures below `shots`, and a project with the default grid beside it."""
-    monkeypatch.setattr(project_files, "create", lambda source, folder, grid: copy_grid(folder))
+    """A folder with two pictures below `shots`; new projects are laid out without git and DVC."""
+    monkeypatch.setattr(project_files, "create", lambda source, folder, grid: folder.mkdir(exist_ok=True))
     for number in range(2):
-        reading.put(tmp_path / "mine" / "shots" / f"{number}.jpg", tar_files.picture())
+        reading.put(tmp_path / "mine" / "shots" / f"{number}.jpg", tar_files.picture(colour=6 * number))
     return tmp_path / "mine"
 
 
-def copy_grid(folder):
-    """Only the grid of a new project."""
-    folder.mkdir()
-    (folder / "params.yaml").write_text((ROOT / "params.yaml").read_text())
-
-
-def begin(folder, data, *options):
-    """The section that the command writes, and the grid's data sets."""
+def begin(folder, *arguments):
+    """The parameters after the command."""
     project = folder.parent / "project"
-    assert init_command.main([str(project), "--data", str(data), *options]) == 0
-    params = read.load_params(project / "params.yaml")
-    return params.data, params.grid.data
+    assert init_command.main([str(project), *map(str, arguments)]) == 0
+    return read.load_params(project / "params.yaml", together=True)
 
 
 def write_tar(folder):
     return tar_files.write(folder / "0.tar", tar_files.sample("1", TEXTS[0]))
+
+
+def write_tars(folder):
+    """Two tars, which the command names at once."""
+    for number, text in enumerate(TEXTS):
+        tar_files.write(folder / "web" / f"{number}.tar", tar_files.sample(f"{number}", text))
+    return folder / "web" / "{0..1}.tar"
 
 
 def write_table(name, text):
@@ -69,6 +73,11 @@ def write_coco(folder):
     return folder
 
 
+def write_karpathy(folder):
+    reading.put_karpathy(folder / "dataset_mine.json", {f"{n}.jpg": [text] for n, text in enumerate(TEXTS)})
+    return folder
+
+
 def write_nested(folder):
     """The first picture is missing, the second is named with a folder of its own."""
     (folder / "deep").mkdir()
@@ -81,56 +90,114 @@ ODD = "nr;Bild;Satz\n7;0.jpg;A red dog runs.\n8;1.jpg;A blue cat sleeps.\n"
 LISTS = 'image,caption,split\n0.jpg,"[""A dog."", ""Red.""]",train\n1.jpg,"[""A cat.""]",test\n'
 KINDS = {
     "table": (write_table("my.csv", USUAL), "table", "", {"picture": "filepath", "captions": ["title"]}),
+    "tabs": (
+        write_table("my.tsv", USUAL.replace(",", "\t")), "table", "", {"picture": "filepath", "captions": ["title"]}
+    ),
     "odd names": (write_table("my.csv", ODD), "table", "shots", {"picture": "Bild", "captions": ["Satz"]}),
     "lists and splits": (
         write_table("my.csv", LISTS), "table", "shots",
         {"picture": "image", "captions": ["caption"], "lists": True, "split": "split"},
     ),
     "tar": (write_tar, "webdataset", "", {}),
+    "tars in braces": (write_tars, "webdataset", "web", {}),
     "texts": (write_texts, "folder", "shots", {}),
     "parquet": (write_parquet, "huggingface", "hub", {"picture": "img", "captions": ["text"]}),
     "imagefolder": (write_imagefolder, "huggingface", "shots", {"picture": "file_name", "captions": ["text"]}),
     "nested": (write_nested, "table", "deep", {"picture": "filepath", "captions": ["title"]}),
     "coco": (write_coco, "coco", "shots", {}),
+    "karpathy": (write_karpathy, "karpathy", "shots", {}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_data(folder, capsys, kind):
-    """Its source, where its pictures begin, its columns; what it holds is printed."""
+def test_each_kind_of_data(folder, kind):
+    """Its source, where its pictures begin, its columns, how many there are."""
     write, source, images, layout = KINDS[kind]
-    data, in_grid = begin(folder, write(folder))
-    ((name, section),) = data.items()
-    assert in_grid == [name]
-    assert (section.source, section.images, section.layout) == (source, str(folder / images).rstrip("/"), layout)
-    printed = capsys.readouterr().out
-    assert ("1 picture" if kind in ("tar", "lists and splits") else "2 pictures, 2 captions") in printed
+    section = data_section.find_section(str(write(folder)), "")
+    assert (section["source"], section.get("layout", {})) == (source, layout)
+    assert section["images"] == str(folder / images).rstrip("/")
+    survey = data_section.survey_data(section, lambda sample: None)
+    numbers = {"tar": (1, 1), "lists and splits": (1, 2)}
+    assert (survey.pictures, survey.captions) == numbers.get(kind, (2, 2))
 
 
-def test_a_schedule_that_does_not_fit_is_said(folder, capsys):
-    """Two pictures are no step of the default grid, whose warm-up takes thirty."""
-    begin(folder, write_table("my.csv", USUAL)(folder))
-    assert "train: 0 steps of 64 pictures, the first 30 to warm up" in capsys.readouterr().err
+def test_a_new_project_fits_what_is_there(folder, capsys):
+    """Two commands and no edit: a held-out test set, a schedule of a hundred pictures, and nothing of drawings."""
+    rows = ["filepath,title"]
+    for number in range(40):
+        reading.put(folder / "shots" / f"{number}.jpg", tar_files.picture(colour=6 * number))
+        rows.append(f"shots/{number}.jpg,A red dog and a blue cat sleep.")
+    params = begin(folder, "--data", reading.put(folder / "my.csv", "\n".join(rows)))
+    assert (params.grid.data, params.data["my"].exclude) == (["my"], ["my_test", "my_pairs"])
+    assert params.evaluate.benchmarks == ["my_test", "my_pairs"]
+    assert (params.train.batch_size, params.train.epochs, params.train.warmup_steps) == (8, 10, 2)  # 20 pictures
+    assert {column.partition("/")[0] for column in params.report.columns} == {"my_test", "my_pairs"}
+    text = (folder.parent / "project/params.yaml").read_text()
+    assert not [word for word in DRAWN if word in text.lower()]
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) <= 12
+    assert printed[-1].endswith("compclip repro")
+
+
+def test_two_data_sets_have_a_test_set_each(folder):
+    """Neither trains on the other's."""
+    params = begin(folder, "--data", write_table("my.csv", USUAL)(folder), "--data", write_texts(folder))
+    assert params.grid.data == ["my", "shots"]
+    tests = ["my_test", "my_pairs", "shots_test", "shots_pairs"]
+    assert set(params.evaluate.benchmarks) == set(params.data["my"].exclude) == set(params.data["shots"].exclude)
+    assert set(params.evaluate.benchmarks) <= set(tests)
+
+
+def test_a_split_of_the_data_is_the_test_set(folder):
+    """As it is, and the training set is as large as before."""
+    params = begin(folder, "--data", write_table("my.csv", LISTS)(folder))
+    rows = [json.loads(line) for line in (folder.parent / "project/data/held_out/my/captions.jsonl").open()]
+    assert [row["captions"] for row in rows] == [["A cat."]]
+    assert params.data["my"].layout["split"] == "split"
 
 
 def test_a_project_keeps_what_it_has(folder):
     """A second data set stands beside the first, comments stay, and a name twice is refused."""
-    begin(folder, write_table("my.csv", USUAL)(folder))
-    data, in_grid = begin(folder, write_texts(folder))
-    assert list(data) == in_grid == ["my", "shots"]
-    assert "# of one run; the cells" in (folder.parent / "project/params.yaml").read_text()
-    with pytest.raises(UserError, match=r"data\.shots: is in .*params\.yaml already"):
-        begin(folder, folder / "shots")
+    begin(folder, "--data", write_table("my.csv", USUAL)(folder))
+    path = folder.parent / "project/params.yaml"
+    path.write_text(path.read_text().replace("  lr: ", "  # by hand\n  lr: "))
+    former = path.read_text()
+    params = begin(folder, "--data", write_texts(folder))
+    assert list(params.data) == params.grid.data == ["my", "shots"]
+    assert params.data["shots"].exclude == params.data["my"].exclude
+    assert "  # by hand\n" in path.read_text()
+    assert [line for line in former.splitlines() if line not in path.read_text().splitlines()] == ["  data: [my]"]
+    with pytest.raises(UserError, match=r"data\.shots: is in params\.yaml already"):
+        begin(folder, "--data", folder / "shots")
 
 
 @pytest.mark.parametrize(("write", "options", "fault"), [
     (write_table("my.csv", "image,caption\n9.jpg,A dog.\n"), [], r"picture '9\.jpg' is nowhere below"),
     (write_table("my.csv", USUAL), ["--images", "elsewhere"], "give their folder with --images"),
+    (write_table("my.csv", USUAL), ["--grid", "frist_hour"], "did you mean"),
     (write_table("my.csv", "nr,id\n1,2\n"), [], "no column of pictures among nr, id"),
     (lambda folder: folder / "shots", [], "no table, no tars and no texts"),
     (lambda folder: folder / "none", [], "none: no such file or folder"),
+    (lambda folder: folder / "{0..2}.tar", [], r"0\.tar: no such file or folder"),
+    (write_tars, ["--grid", "hard_positives_table4"], "^grid hard_positives_table4 with what you bring: .* names no rewriter"),
 ])  # fmt: skip
 def test_what_is_wrong_writes_nothing(folder, write, options, fault):
     with pytest.raises(UserError, match=fault):
-        begin(folder, write(folder), *options)
+        begin(folder, "--data", write(folder), *options)
     assert not (folder.parent / "project").exists()
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    ("photos/my.csv", "my"), ("photos/2017", "data_2017"), ("a b/{00..09}.tar", "a_b"), ("x/*.csv", "x"),
+])  # fmt: skip
+def test_a_data_set_is_called_as_its_file(text, name):
+    assert init_command.make_name(text) == name
+
+
+def test_what_is_dropped_is_counted(folder):
+    section = data_section.find_section(str(write_nested(folder)), "")
+    survey = data_section.survey_data(section, lambda sample: None)
+    assert (survey.missing, survey.usable) == (1, 1)
+    assert "9.jpg" in "\n".join(survey.describe())
+    survey.counts = Counter(damaged_rows=3, images=2)
+    assert "damaged_rows: 3" in survey.describe()[-1]

@@ -1,0 +1,121 @@
+"""Edit a params.yaml where it stands: comments, order and every character that is not meant stay as they are.
+
+A YAML parser says where each value begins and ends in the text; an edit replaces or inserts there. Keys are a path from
+the root: `["train", "lr"]`. What comes of an edit is checked by whoever writes it (`read.check_params`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from compclip.base.errors import UserError
+
+WIDTH = 118  # columns that an entry in one line may take
+INDENT = 2
+
+
+def set_value(text: str, keys: Sequence[str], value: Any) -> str:
+    """Return the text with the value at `keys` replaced, or inserted where there is none."""
+    node = _find_node(text, keys)
+    if node is None:
+        return insert_entry(text, keys[:-1], keys[-1], value)
+    start = node.start_mark.index
+    separator = "" if text[:start].endswith((" ", "\n")) else " "
+    return f"{text[:start]}{separator}{format_inline(value)}{text[_find_end(node) :]}"
+
+
+def insert_entry(text: str, keys: Sequence[str], name: str, value: Any) -> str:
+    """Return the text with an entry more at the end of the mapping at `keys`, which is made where it is missing.
+
+    Raises UserError where something else than a mapping stands there.
+    """
+    node = _find_node(text, keys)
+    if node is None and keys:
+        return insert_entry(text, keys[:-1], keys[-1], {name: value})
+    if node is None or _is_empty(node):
+        start = node.start_mark.index if node else len(text)
+        block = format_entry(name, value, INDENT * len(keys))
+        following = text[start:].lstrip(" ")
+        return f"{text[:start]}\n{block}{following.removeprefix(chr(10))}".lstrip("\n")
+    if not isinstance(node, yaml.MappingNode):
+        raise UserError(f"{'.'.join(keys)}: is no mapping, so that {name!r} cannot be added; write it as `key: value`")
+    if node.flow_style:
+        return _insert_inline(text, node, f"{name}: {format_inline(value)}", [entry for _, entry in node.value])
+    block = format_entry(name, value, node.start_mark.column)
+    return _insert_lines(text, _find_end(node), block if keys else f"\n{block}")
+
+
+def append_item(text: str, keys: Sequence[str], item: Any) -> str:
+    """Return the text with an item more at the end of the list at `keys`, unless the list has it.
+
+    Raises UserError where something else than a list stands there.
+    """
+    node = _find_node(text, keys)
+    if node is None or _is_empty(node):
+        return set_value(text, keys, [item])
+    if not isinstance(node, yaml.SequenceNode):
+        raise UserError(f"{'.'.join(keys)}: is no list, so that {item!r} cannot be added; write it as [a, b]")
+    if any(isinstance(entry, yaml.ScalarNode) and entry.value == str(item) for entry in node.value):
+        return text
+    if node.flow_style:
+        return _insert_inline(text, node, format_inline(item), node.value)
+    line = f"{' ' * node.start_mark.column}- {format_inline(item)}\n"
+    return _insert_lines(text, _find_end(node), line)
+
+
+def format_inline(value: Any) -> str:
+    """Return a value as YAML in one line."""
+    dumped = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
+    return dumped.removesuffix("\n").removesuffix("\n...")
+
+
+def format_entry(name: str, value: Any, indent: int) -> str:
+    """Return an entry as lines: one where it fits, else one for each of its values, in the same way."""
+    margin = " " * indent
+    line = f"{margin}{format_inline(name)}: {format_inline(value)}\n"
+    if len(line) <= WIDTH or not value or not isinstance(value, (dict, list)):
+        return line
+    if isinstance(value, list):
+        below = [f"{margin}{' ' * INDENT}- {format_inline(item)}\n" for item in value]
+    else:
+        below = [format_entry(key, entry, indent + INDENT) for key, entry in value.items()]
+    return "".join([f"{margin}{format_inline(name)}:\n", *below])
+
+
+def _find_node(text: str, keys: Sequence[str]) -> yaml.Node | None:
+    """Return the node at a path of keys, None where there is none."""
+    node = yaml.compose(text, yaml.SafeLoader)
+    for key in keys:
+        entries = node.value if isinstance(node, yaml.MappingNode) else ()
+        node = next((value for name, value in entries if name.value == key), None)
+    return node
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
+
+
+def _find_end(node: yaml.Node) -> int:
+    """Return where a value ends: a block's own mark stands behind the comments that follow it."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _find_end(last[1] if isinstance(last, tuple) else last)
+    return node.end_mark.index
+
+
+def _insert_inline(text: str, node: yaml.CollectionNode, entry: str, values: Sequence[yaml.Node]) -> str:
+    """Return the text with an entry more in a list or mapping in brackets, behind its last one."""
+    position = values[-1].end_mark.index if values else node.end_mark.index - 1
+    separator = ", " if values else ""
+    return f"{text[:position]}{separator}{entry}{text[position:]}"
+
+
+def _insert_lines(text: str, position: int, lines: str) -> str:
+    """Return the text with lines more below that of a position."""
+    end = text.find("\n", position)
+    if end < 0:
+        return f"{text}\n{lines}"
+    return f"{text[: end + 1]}{lines}{text[end + 1 :]}"
