@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
-HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
+HOOKS = {
+    "METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group",
+    "RECOGNISES": "recognises", "FILE_HEAD": "file_head",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class BenchmarkModule:
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
+    recognises (`RECOGNISES`): patterns of the files, seen from `path`, by which `compclip init --test` knows it: any one
+        of them; a mapping where `split` names which of them are read. Empty: it is taken by its name alone.
+    file_head (`FILE_HEAD`): a regular expression that such a file must also fit, `.` any character: its first 64 KiB,
+        of Parquet and Arrow a JSON list of the columns' names.
     """
 
     metrics: tuple[str, ...]
@@ -60,6 +67,8 @@ class BenchmarkModule:
     headline: tuple[str, ...] = ()
     config: type | None = None
     group: str = columns.DEFAULT
+    recognises: Sequence[str] | Mapping[str, str] = ()
+    file_head: str = ""
 
 
 def load_module(name: str) -> BenchmarkModule:
