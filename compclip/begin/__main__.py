@@ -24,7 +24,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_text, write_atomic
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
-from compclip.begin.data_section import PICTURES, describe, find_section
+from compclip.begin.data_section import PICTURES, describe, find_section, make_name
 from compclip.config import project_files, read
 from compclip.config.sections import Params, Train
 
@@ -81,12 +81,6 @@ def check_schedule(train: Train, pictures: int) -> None:
         )
 
 
-def _make_name(path: Path) -> SafeName:
-    """Return the name of a file or folder, which YAML must not take for a number."""
-    name = re.sub(r"[^\w+-]+", "_", path.absolute().name.partition(".")[0])
-    return SafeName(name if name[:1].isalpha() else f"data_{name}", "data")
-
-
 def main(argv: list[str]) -> int:
     """Begin a project, add data to one, or say what the package would change in one."""
     parser = CommandParser(prog="compclip init", description=__doc__, example="my_project --data captions.csv")
@@ -96,7 +90,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if not args.data:
         return project_files.run(args)
-    name = _make_name(args.data)
+    name = make_name(args.data, "data")
     section = find_section(args.data, args.images)
     pictures, lines = describe(section)
     is_new = not (args.folder / read.DEFAULT).exists()
