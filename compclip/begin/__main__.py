@@ -20,8 +20,6 @@ ViT-B/32.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,9 +30,8 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_text, write_atomic
 from compclip.base.messages import format_count
-from compclip.base.safe_names import SafeName
 from compclip.begin import grid_fit, held_out, project_text
-from compclip.begin.data_section import find_section, survey_data
+from compclip.begin.data_section import find_section, make_name, survey_data
 from compclip.begin.held_out import PictureDraw
 from compclip.begin.model_section import find_model
 from compclip.begin.project_text import Additions
@@ -104,7 +101,7 @@ class Project:
 
     def add_data(self, text: str) -> None:
         """Recognise a data set, and read it once."""
-        name = str(make_name(text))
+        name = str(make_name(text, "data"))
         section = find_section(text, self.images)
         draw = PictureDraw()
         survey = survey_data(section, draw.add)
@@ -222,14 +219,6 @@ def read_base(source: Path, grid_name: str) -> Mapping[str, Any]:
 def check_text(text: str, where: str) -> Any:
     """Return what a params.yaml says. Raises UserError where no grid comes of it."""
     return read.check_params(yaml_text.parse_yaml(text, where, read.NO_SECTIONS), where, together=True)
-
-
-def make_name(text: str) -> SafeName:
-    """Return the name of a file or folder, which YAML must not take for a number; of several that of their folder."""
-    path = Path(os.path.abspath(text))
-    plain = path.parent if re.search(r"[{*?]", path.name) else path
-    name = re.sub(r"[^\w+-]+", "_", plain.name.partition(".")[0]).strip("_")
-    return SafeName(name if name[:1].isalpha() else f"data_{name}".rstrip("_"), "data")
 
 
 if __name__ == "__main__":

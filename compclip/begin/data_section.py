@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from compclip.base import path_lists, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.messages import format_count
+from compclip.base.safe_names import SafeName
 from compclip.config.sections import Data
 from compclip.config.validation import load_section
 from compclip.data import tables
@@ -34,6 +35,17 @@ OFFICIAL_LISTS = (
 COLUMNED = ("table", "huggingface")  # sources whose layout names columns
 
 
+def make_name(path: str | Path, kind: str) -> SafeName:
+    """Return the name of a file or folder for a section of this kind, which YAML must not take for a number.
+
+    Several files by a pattern or braces are called as their folder.
+    """
+    whole = Path(os.path.abspath(path))
+    plain = whole.parent if re.search(r"[{*?]", whole.name) else whole
+    name = re.sub(r"[^\w+-]+", "_", plain.name.partition(".")[0]).strip("_")
+    return SafeName(name if name[:1].isalpha() else f"{kind}_{name}".rstrip("_"), kind)
+
+
 def find_section(text: str, images: str) -> dict[str, Any]:
     """Return the section of `data` that reads a file, a folder, or several (`base.path_lists`).
 
@@ -45,24 +57,33 @@ def find_section(text: str, images: str) -> dict[str, Any]:
     if absent:
         raise UserError(f"{absent[0]}: no such file or folder; correct the path")
     path = paths[0]
-    lists = itertools.chain.from_iterable(sorted(path.glob(pattern)) for pattern in OFFICIAL_LISTS)
-    file = path if path.is_file() else next(lists, path)
-    source = _find_source(file)
+    file = find_list(path)
+    source = find_source(file)
+    if not source:
+        raise UserError(
+            f"{path}: no table, no tars and no texts beside pictures there; give the file with the captions"
+        )
     around = path if path.is_dir() else path.parent
     whole = str(file) if paths == [Path(text)] else text
     section: dict[str, Any] = {"source": source}
     section["path"] = path_lists.SEPARATOR.join(map(os.path.abspath, whole.split(path_lists.SEPARATOR)))
     section["images"] = os.path.abspath(images or around)
     if source in COLUMNED:
-        section["layout"] = _find_columns(file)
+        section["layout"] = find_columns(file)
     section["captioner"] = "none"
     if not images and source != "webdataset":
         section["images"] = _find_images(section)
     return section
 
 
-def _find_source(path: Path) -> str:
-    """Return the source that reads a file or a folder, by the names of its files."""
+def find_list(path: Path) -> Path:
+    """Return the list of captions that a folder has under an official name; else the path itself."""
+    lists = itertools.chain.from_iterable(sorted(path.glob(pattern)) for pattern in OFFICIAL_LISTS)
+    return path if path.is_file() else next(lists, path)
+
+
+def find_source(path: Path) -> str:
+    """Return the source that reads a file or a folder, by the names of its files; "" where there is none."""
     if path.suffix in (".txt", ".token"):
         return "flickr8k"
     if path.suffix == ".json":
@@ -80,21 +101,29 @@ def _find_source(path: Path) -> str:
         return "table"
     if endings & {*CAPTION_ENDINGS, ".json"}:
         return "folder"
-    raise UserError(f"{path}: no table, no tars and no texts beside pictures there; give the file with the captions")
+    return ""
 
 
-def _find_columns(path: Path) -> dict[str, Any]:
-    """Return the layout of a table, or of the first one of a folder: usual names, or else columns that look like it."""
+def first_table(path: Path) -> Path:
+    """Return a table, or the first one of a folder; the path itself where there is none."""
     files = [path] if path.is_file() else sorted(path.rglob("*"))
-    file = next((file for file in files if tables.format_suffix(file) in tables.SUFFIXES), path)
-    names = tables.read_columns(file)
+    return next((file for file in files if tables.format_suffix(file) in tables.SUFFIXES), path)
+
+
+def find_columns(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
+    """Return the layout of a table, or of the first one of a folder: usual names, or else columns that look like it.
+
+    Raises UserError for a table without pictures or captions beside the columns `ignored`.
+    """
+    file = first_table(path)
+    names = [name for name in tables.read_columns(file) if name not in ignored]
     if tables.format_suffix(file) in tables.PARQUET + tables.ARROW:
         records = tables.read_records(file)
     else:
         records = (row.values for row in tables.read_rows(file, names, Counter()))
     rows = list(itertools.islice(records, ROWS))
     inside = tables.list_picture_columns(file)
-    pictures = [*inside, *_list_usual(names, tables.PICTURE_COLUMNS)]
+    pictures = [*inside, *list_usual(names, tables.PICTURE_COLUMNS)]
     lengths = dict[str, int]()  # of columns of texts
     for name in names:
         values = [row[name] for row in rows]
@@ -106,7 +135,7 @@ def _find_columns(path: Path) -> dict[str, Any]:
     lengths.pop(picture, None)
     numbered = [name for name in lengths if re.fullmatch(r"(caption|title|text|sentence)s?[ _-]?\d+", name.lower())]
     longest = sorted(lengths, key=lengths.__getitem__, reverse=True)
-    captions = _list_usual(names, tables.CAPTION_COLUMNS)[:1] or numbered or longest[:1]
+    captions = list_usual(names, tables.CAPTION_COLUMNS)[:1] or numbered or longest[:1]
     if not picture or not captions:
         missing = "captions" if picture else "pictures"
         raise UserError(f"{file}: no column of {missing} among {', '.join(names[:20])}; name it in the first line")
@@ -118,7 +147,8 @@ def _find_columns(path: Path) -> dict[str, Any]:
     return layout
 
 
-def _list_usual(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+def list_usual(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """Return the names that are usual ones in any case, in the order of these."""
     by_lower_case = {name.strip().lower(): name for name in reversed(names)}
     return list(filter(None, map(by_lower_case.get, usual)))
 
@@ -138,13 +168,22 @@ def _find_images(section: dict[str, Any]) -> str:
     if folders:
         common = os.path.commonpath(folders)
         return root if Path(common).is_relative_to(root) else common
-    names = {os.path.basename(sample.image): os.path.relpath(sample.image, root) for sample in samples}
-    for folder, _, files in itertools.islice(os.walk(root), FOLDERS):
-        name = next(filter(names.__contains__, files), "")
-        if name:  # without the folders that stand in the picture's name as well
-            return folder.removesuffix(os.path.dirname(names[name])).rstrip("/")
-    name = next(iter(names), "")
+    names = [os.path.relpath(sample.image, root) for sample in samples]
+    folder = search_pictures(root, names)
+    if folder:
+        return folder
+    name = os.path.basename(next(iter(names), ""))
     raise UserError(f"{section['path']}: picture {name!r} is nowhere below {root}; give its folder with --images")
+
+
+def search_pictures(root: str, names: Sequence[str]) -> str:
+    """Return the folder at or below `root` at which the names of pictures begin; "" where none is there."""
+    path_of = {os.path.basename(name): name for name in names}
+    for folder, _, files in itertools.islice(os.walk(root), FOLDERS):
+        name = next(filter(path_of.__contains__, files), "")
+        if name:  # without the folders that stand in the picture's name as well
+            return folder.removesuffix(os.path.dirname(path_of[name])).rstrip("/")
+    return ""
 
 
 def read_samples(section: Mapping[str, Any], counts: Counter) -> Iterator[Sample]:

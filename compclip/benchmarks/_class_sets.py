@@ -82,6 +82,17 @@ def load_class_set(name: str) -> ClassSet:
     return ClassSet(*names_and_templates, content.get("metric", ""), aliases=aliases, title=name)
 
 
+def find_set(folders: Sequence[str]) -> str:
+    """Return the known set that has just these folders of classes, by its names or synsets; "" where none has."""
+    plain_names = set(map(plain_name, folders))
+    for name in names():
+        class_set = load_class_set(name)
+        is_named = plain_names <= class_positions(class_set).keys() or class_set.synsets.keys() >= set(folders)
+        if is_named and len(plain_names) == len(class_set.names):
+            return name
+    return ""
+
+
 def _imagenet(name: str, path: Path) -> ClassSet:
     """Read ImageNet's 1,000 classes, or the 200 of ImageNet-A and -R; open_clip itself is not imported."""
     metadata = runpy.run_path(str(path))

@@ -68,9 +68,16 @@ def _is_picture(file: Path) -> bool:
     return file.suffix.lower() in ENDINGS and file.is_file()
 
 
+def class_folders(pictures: Path) -> list[str]:
+    """Return the names of the folders of a folder in their order; [] where there is none."""
+    if not pictures.is_dir():
+        return []
+    return sorted(path.name for path in pictures.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
 def _classes(pictures: Path, class_set: ClassSet) -> dict[str, int]:
     """Return the class number of each folder."""
-    folders = sorted(path.name for path in pictures.iterdir() if path.is_dir() and not path.name.startswith("."))
+    folders = class_folders(pictures)
     if not folders:
         raise UserError(f"{pictures}: holds no folder for each class, no *.tar and no *.parquet; sort pictures into "
                         "folders of their classes, as valprep.sh does for ImageNet")  # fmt: skip

@@ -39,6 +39,7 @@ SETS = {
 }  # fmt: skip
 TASKS = ("swap", "confusion")
 METRICS = tuple(f"{name}_{task}" for name in SETS for task in TASKS)
+RECOGNISES = SETS
 PAIRS = frozenset({
     "sneakers", "glasses", "gloves", "leather shoes", "boots", "slippers", "sandals", "high heels", "scissors",
     "chopsticks", "headphones", "pliers", "binoculars", "earphone",

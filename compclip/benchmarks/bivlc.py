@@ -32,6 +32,8 @@ CHOICES = {  # (caption, picture) that must be above (caption, picture)
     "image_pos": (0, 0, 1, 0), "image_neg": (1, 1, 0, 1), "text_pos": (0, 0, 0, 1), "text_neg": (1, 1, 1, 0),
 }  # fmt: skip
 METRICS = tuple(f"{kind}{name}" for kind in ("", *(f"{t}_" for t in TYPES)) for name in (*NAMES, *CHOICES))
+RECOGNISES = ("test*.parquet", "test.jsonl", "test.json", "test.csv")
+FILE_HEAD = r"\A(?=.*\bnegative_image\b).*\bnegative_caption\b"
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

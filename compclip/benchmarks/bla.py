@@ -31,6 +31,7 @@ TEXTS = ("True1", "True2", "False1", "False2")
 MEANS = {"average": tuple(FILES)}
 METRICS = (*FILES, *MEANS)
 HEADLINE = ("average",)
+RECOGNISES = FILES
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

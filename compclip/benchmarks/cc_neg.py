@@ -29,6 +29,7 @@ SUBSET = "all"
 METRIC = "accuracy"
 METRICS = (METRIC,)
 HEADLINE = (METRIC,)
+RECOGNISES = (FILE,)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

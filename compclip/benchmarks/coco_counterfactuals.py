@@ -25,6 +25,8 @@ FILE = "examples.jsonl"
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "retrieval"
+RECOGNISES = ("examples.jsonl", "*.parquet")
+FILE_HEAD = r'\A(?!.*"(tag|collapsed_tag)")(?!.*"ex_\d+_img_0")(?=.*"image_0").*"caption_0"'  # Winoground's have tags
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

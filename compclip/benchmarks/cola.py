@@ -20,6 +20,7 @@ from compclip.runs.item_outcomes import COMPOSITION
 
 FILE = "COLA_multiobjects_matching_benchmark.json"
 METRICS = winoground.METRICS
+RECOGNISES = (FILE,)
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

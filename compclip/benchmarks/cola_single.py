@@ -31,6 +31,7 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 
 FILES = {name: f"COLA_singleobjects_benchmark_{name.upper()}.json" for name in ("gqa", "clevr", "paco")}
 METRICS = tuple(FILES)
+RECOGNISES = FILES
 Labels = Mapping[str, tuple[list[str], np.ndarray]]  # of a set: classes; shown and hard ones of each picture, N2C
 
 

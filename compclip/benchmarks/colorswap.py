@@ -17,6 +17,8 @@ from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
 METRICS = winoground.METRICS
+RECOGNISES = ("test*.parquet", "test.json")
+FILE_HEAD = r'\A(?=.*"image_2").*"caption_2"'
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -33,6 +33,7 @@ TYPES = ("atom", "swap", "negate")
 MEANS = {"average": TYPES}
 METRICS = (*TYPES, *MEANS)
 HEADLINE = ("average",)
+RECOGNISES = {kind: f"{kind}/prod_vg_hard_negs_{kind}_complexity_4.csv" for kind in TYPES}
 COMPLEXITIES = range(4, 13)
 BOX = ("x", "y", "width", "height")
 COLUMNS = ("image_id", "caption", "hard_negs", *BOX)

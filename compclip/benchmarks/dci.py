@@ -30,6 +30,8 @@ LONGEST_NAME = 100  # characters of an annotation file's name
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
+RECOGNISES = (SPLITS_FILE,)
+FILE_HEAD = r'"(train|valid|test)"\s*:\s*\[\s*("[^"]*\.json"|\])'
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

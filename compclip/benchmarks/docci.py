@@ -23,6 +23,8 @@ SPLITS = ("test", "train", "qual_dev", "qual_test")
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
+RECOGNISES = (*FILES[:3], "test*.parquet", "test.csv", "test_annotations.json")
+FILE_HEAD = r"\A(?!.*(docci_aar|aar_test_))(?=.*(example_id|\btest_\d+\.jpg))"  # ImageInWords has FLAIR's file too
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

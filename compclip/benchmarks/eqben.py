@@ -49,6 +49,8 @@ METRICS = (*(f"{name}_{score}" for name in dict.fromkeys((*SUBTASKS, *DATA_SETS)
 MOST = 20_000  # samples of a sub-task, as FSC-CLIP has them
 SUFFIXES = (".png", ".jpg")  # in whose place another may stand
 PAIR = ("image0", "image1", "caption0", "caption1")
+RECOGNISES = ("*.json",)
+FILE_HEAD = r'"private_info"|"image0".*"caption0"|"caption0".*"image0"'
 CROSSED = {"c0i0": ("caption0", "image0"), "c0i1": ("caption0", "image1"),
            "c1i0": ("caption1", "image0"), "c1i1": ("caption1", "image1")}  # fmt: skip
 

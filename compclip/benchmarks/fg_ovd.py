@@ -35,6 +35,8 @@ FILES = {
     "pattern": "pattern.json", "transparency": "transparency.json",
 }  # fmt: skip
 METRICS = tuple(FILES)
+RECOGNISES = FILES
+FILE_HEAD = r"\A\s*\{"  # VL-CheckList has lists of the same names
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -46,6 +46,7 @@ SKILLS = (
 NAME_OF = {skill: skill.replace(" ", "_") for skill in SKILLS}
 METRICS = ("pairwise", "kendall", "pearson", *(f"{name}_pairwise" for name in NAME_OF.values()))
 HEADLINE = ("pairwise",)
+RECOGNISES = (FILE,)
 Ratings = Mapping[tuple[str, str], float]  # model and prompt's id -> the mean of people's ratings
 
 

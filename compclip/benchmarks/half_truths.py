@@ -30,6 +30,8 @@ TEXTS = ("anchor", "half_truth", "full_truth")
 METRICS = tuple(
     f"{name}{order}{kind}" for name in SETS for order in ("", "_ordered") for kind in ("", *(f"_{k}" for k in KINDS))
 )
+RECOGNISES = {name: f"{name}.*" for name in SETS}
+FILE_HEAD = r"\bhalf_truth\b"
 Kinds = Mapping[tuple[str, str], str]  # set and id -> what the detail is
 
 

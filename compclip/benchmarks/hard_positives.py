@@ -46,6 +46,7 @@ LOWER = tuple(f"{kind}_{metric}" for kind in (*KINDS, "replace") for metric in (
 SCORES = tuple(f"{kind}_mean_score" for kind in (*KINDS, "replace"))
 OUTCOMES = ("original", "augmented", "brittleness", "mean_score", "gap")
 METRICS = tuple(f"{kind}_{name}" for kind in (*KINDS, "replace") for name in OUTCOMES)
+RECOGNISES = (*(f"swapped_data/{name}" for name in KINDS.values()), *(f"{kind}_hard_positive.json" for kind in KINDS))
 PLACES = ("images", "VG_100K", "VG_100K_2")  # of SWAP's pictures, which are named without a folder: ARO's, the Genome's
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 

@@ -27,6 +27,7 @@ SPLITS = ("valid", "train", "test")
 KINDS = ("static", "video")
 METRICS = (*KINDS, "average", "macro_average")
 HEADLINE = ("average",)
+RECOGNISES = ("valid_data.json",)
 STATIC = "open-images"  # in the names of static sets
 NUMBERS = tuple("0123456789")  # of the pictures in a set
 HELD_BACK = (

@@ -24,6 +24,8 @@ SHORTEST = 3  # characters of a sentence
 METRICS = (*retrieval.METRICS, *retrieval.BOTH_WAYS)
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
+RECOGNISES = (*FILES.values(), *FLAIR)
+FILE_HEAD = r'"IIW"|docci_aar|aar_test_'  # DOCCI has FLAIR's file too
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

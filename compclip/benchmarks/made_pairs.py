@@ -24,6 +24,8 @@ from compclip.runs.item_outcomes import COMPOSITION
 METRIC = "accuracy"
 METRICS = (METRIC,)
 HEADLINE = (METRIC,)
+RECOGNISES = ("pairs.jsonl",)
+FILE_HEAD = r'"negative": .*"group": "(swap|replace)"'
 FIELDS = ("image", "caption", "negative", "group")
 
 

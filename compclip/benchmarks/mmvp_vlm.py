@@ -31,6 +31,8 @@ PATTERNS = {  # the first word of a Type, as the file, the README or the paper h
     "texts": "writing", "viewpoint": "viewpoint", "camera": "viewpoint",
 }  # fmt: skip
 METRICS = winoground.metrics_by_subset(dict.fromkeys(PATTERNS.values()))
+RECOGNISES = (FILE,)
+FILE_HEAD = "Question ID"
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -58,6 +58,7 @@ METRICS = (
     *BINARY,
     *(f"{name}_{metric}" for name in RETRIEVALS for metric in retrieval.METRICS),
 )
+RECOGNISES = FILES
 CAPTIONS = tuple(f"caption_{i}" for i in range(4))
 TEMPLATE = "correct_answer_template"
 FOLDERS = ("val2017", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")  # as COCO's and VOC's archives unpack

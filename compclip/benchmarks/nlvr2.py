@@ -33,6 +33,8 @@ from compclip.runs.item_outcomes import COMPOSITION
 SPLITS = ("dev", "test1", "test2", "train")
 METRICS = nlvr.METRICS
 HEADLINE = nlvr.HEADLINE
+RECOGNISES = ("dev.json",)
+FILE_HEAD = r'"identifier"\s*:\s*"dev-\d+-\d+-\d+"'  # NLVR's are two numbers
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

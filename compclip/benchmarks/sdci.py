@@ -40,6 +40,8 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 TESTS = ("all_swaps", "all_swaps_pick5", "base_swaps", "all_hardest")
 TASKS = ("match", "negative")
 METRICS = tuple(f"{test}_{task}" for test in TESTS for task in TASKS)
+RECOGNISES = ("complete/*.json",)  # beside `dci`, whose folder it is
+FILE_HEAD = r'"(image|mask_data|summaries|short_caption)"'
 BATCH = 8  # parts among whose summaries each part chooses
 PICK = 5  # summaries of a part in `all_swaps_pick5`
 LEAST_SIDE = 224  # pixels of a part

@@ -31,6 +31,7 @@ FIRST = 1000
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
+RECOGNISES = FILES
 # characters: read at once, and of one record
 CHUNK = 1 << 16
 LONGEST = 1 << 20

@@ -29,6 +29,7 @@ MEANS = {
 }
 METRICS = (*MEANS["average"], *MEANS)
 HEADLINE = ("average",)
+RECOGNISES = {subset: f"{subset}/{FILES['i2t']}" for subset in SUBSETS}
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -26,6 +26,8 @@ KINDS = {kind: tuple(s for s in SUBSETS if s.startswith(kind)) for kind in ("add
 MEANS = {**KINDS, "average": SUBSETS, "average_kinds": tuple(f"{kind}_pooled" for kind in KINDS)}
 METRICS = (*SUBSETS, *MEANS, *MEANS["average_kinds"])
 HEADLINE = ("average_kinds",)
+RECOGNISES = {name: f"{name}.json" for name in SUBSETS}
+FILE_HEAD = r"\A\s*\{"  # SugarCrepe++ has lists of the same names
 TEXTS = ("caption", "negative_caption")
 
 

@@ -35,6 +35,8 @@ MEANS = {
     for kind in ("replace", "swap")
 } | {f"average_{task}": tuple(f"{s}_{task}" for s in SUBSETS) for task in ("itt", "tot")}  # CLIC's Tables 16 to 18
 METRICS = (*MEANS["average_itt"], *MEANS["average_tot"], *MEANS)
+RECOGNISES = {name: f"{name}.json" for name in SUBSETS}
+FILE_HEAD = r"\A\s*\["  # SugarCrepe has objects of the same names
 TEXTS = ("caption", "caption2", "negative_caption")
 
 

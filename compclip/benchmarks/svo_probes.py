@@ -26,6 +26,7 @@ KINDS = ("subj_neg", "verb_neg", "obj_neg")
 MEANS = {"average": KINDS}
 METRICS = (*KINDS, *MEANS)
 HEADLINE = ("average",)
+RECOGNISES = (FILE,)
 IMAGES = ("pos_image_id", "neg_image_id")
 Row = Mapping[str, str]
 

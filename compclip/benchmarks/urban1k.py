@@ -26,6 +26,7 @@ FLAIR = "annotations.json"
 METRICS = retrieval.METRICS
 HEADLINE = retrieval.HEADLINE
 BENCHMARK_GROUP = "long"
+RECOGNISES = (f"{CAPTIONS}/1.txt",)  # FLAIR's annotations.json is called as many a data set's is
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -34,6 +34,8 @@ SINGLE = tuple(piece for piece in PIECES if not any(piece in pieces for pieces i
 MEANS = {**PHENOMENA, "average": PIECES, "average_phenomena": (*SINGLE, *PHENOMENA)}
 METRICS = (*PIECES, *MEANS)
 HEADLINE = ("average_phenomena",)
+RECOGNISES = {piece: f"{piece}.json" for piece in PIECES}
+FILE_HEAD = r'"foil"'
 VALID = 2
 # Of each `dataset`, where the authors' programs look, and what the original data sets call their folders.
 FOLDERS = {

@@ -26,6 +26,8 @@ from compclip.runs.item_outcomes import COMPOSITION
 SOLUTIONS = ("sim_solution.csv", "solutions/sim_solution.csv")
 STRAIGHT = {"Text": "T0_I0 > T1_I0 & T1_I1 > T0_I1", "Image": "T0_I0 > T0_I1 & T1_I1 > T1_I0"}
 METRICS = winoground.metrics_by_subset(["*"])  # the categories are those of the file
+RECOGNISES = ("*.arrow", "*.parquet", "test.jsonl", "test.json", "test.csv")
+FILE_HEAD = r"\A(?=.*\btext_0\b)(?=.*\btext_1\b).*\bcategory\b"
 CATEGORY = re.compile(r"[a-z][a-z_ ]{0,40}")
 
 

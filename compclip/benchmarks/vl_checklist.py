@@ -59,6 +59,8 @@ TASKS: dict[str, Sources] = {
 
 
 KINDS = {kind: tuple(task for task in TASKS if task.startswith(kind)) for kind in ("Object", "Attribute", "Relation")}
+RECOGNISES = {task: next(iter(next(iter(sources.values())).values())) for task, sources in TASKS.items()}
+FILE_HEAD = r"\A\s*\["  # FG-OVD has objects of the same names
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

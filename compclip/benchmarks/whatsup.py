@@ -41,6 +41,7 @@ PLACES = {
 MEANS = {"average": tuple(FILES)}
 METRICS = (*FILES, *(f"{subset}_{kind}" for subset in PLACES for kind in ("pair", "set")), *MEANS)
 HEADLINE = ("average",)
+RECOGNISES = FILES
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -25,6 +25,8 @@ from compclip.runs.item_outcomes import COMPOSITION, Items
 FILE = "examples.jsonl"
 SUBSET = "all"
 METRICS = ("text", "image", "group")
+RECOGNISES = (FILE, "*.parquet", "*.arrow")
+FILE_HEAD = r'"collapsed_tag"|"ex_\d+_img_0"'  # COCO-Counterfactuals has files of the same names
 
 
 def load(path: str | Path, images: str | Path | None = None, split: str = "") -> Benchmark:

@@ -23,6 +23,7 @@ order of ELEVATER's classes with its toolkit's lists. Not compared: the sets' ow
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import _class_sets, _tables
 from compclip.benchmarks._class_sets import ClassSet
 from compclip.benchmarks._files import check_name, first_folder, read_groups
-from compclip.benchmarks._labelled import Labelled, in_folders, in_index, in_tables, in_tars
+from compclip.benchmarks._labelled import Labelled, class_folders, in_folders, in_index, in_tables, in_tars
 from compclip.config.sections import WRONG
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, flagged_ids, ids, pictures, readable
@@ -46,6 +47,7 @@ from compclip.runs.item_outcomes import CLASSIFICATION, Items
 
 CLASSES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
+TEMPLATE = "a photo of a {c}."  # CLIP's own for classes of any kind
 SUBSET = "all"
 KS = (1, 5)
 TEMPERATURE = 100.0  # ELEVATER ranks by the softmax over the classes of 100 times the cosines
@@ -56,6 +58,7 @@ ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it count
 METRICS = (*ELEVATER, "top_5", "elevater")
 HEADLINE = ("top_1",)  # `elevater` instead where the set has one
 BENCHMARK_GROUP = "zeroshot"
+RECOGNISES = ()  # folders by class: known by their pictures (begin.test_section)
 Classes = Mapping[str, tuple[int, ...]]  # id of a picture -> what it shows
 
 
@@ -81,7 +84,8 @@ def load(
     path: str | Path, images: str | Path | None = None, split: str = "", options: Config | None = None
 ) -> Benchmark:
     """Read a folder with `classnames.txt` and `zeroshot_classification_templates.txt` ({c} for the name), or a set of
-    `options.classes`; pictures and their classes in `images`, its folder `split`, or beside these files:
+    `options.classes`; pictures and their classes in `images`, its folder `split`, or beside these files. Without both
+    files the folders of pictures name the classes, and the prompt is TEMPLATE:
 
     A folder of pictures a class, which bears its name, its number from 0 or its synset; where no folder bears a class's
     name, as many as there are classes are taken in sorted order, numbers by their value. Tars of webdataset. Parquet
@@ -92,8 +96,9 @@ def load(
     folder = Path(path)
     config = options or Config()
     lost = Counter[str]()
-    class_set, files = _class_set(folder, config.classes)
-    labelled, label_files = _labelled(folder, images, split, class_set, lost)
+    pictures_folder = Path(images) if images else first_folder(folder, "images")
+    class_set, files = _class_set(folder, config.classes, pictures_folder / split)
+    labelled, label_files = _labelled(folder, pictures_folder, split, class_set, lost)
     records = tuple(Record(SUBSET, picture.id, (picture.ref,), ()) for picture in labelled)
     group_ids, sidecar = read_groups(folder, records)
     sampled = _draw_sample(len(labelled), config)
@@ -119,11 +124,15 @@ def load(
     )
 
 
-def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
+def _class_set(folder: Path, name: str, pictures_folder: Path) -> tuple[ClassSet, tuple[Path, ...]]:
     """Read names and templates; return them and their files. One name may be empty, as in CLEVR's."""
     if name:
         return _class_sets.load_class_set(name), (_class_sets.file(name),)
     files = folder / CLASSES, folder / TEMPLATES
+    folders = class_folders(pictures_folder)
+    if folders and not any(map(Path.is_file, files)):
+        _check_words(pictures_folder, folders)
+        return ClassSet(tuple(name.replace("_", " ") for name in folders), (TEMPLATE,)), ()
     names = _class_sets.read_names(files[0])
     templates = _class_sets.read_names(files[1])
     if names.count("") > 1:
@@ -134,11 +143,18 @@ def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
     return ClassSet(tuple(names), tuple(templates)), files
 
 
+def _check_words(pictures_folder: Path, folders: Sequence[str]) -> None:
+    """Raise UserError where a folder of a class has no word in its name."""
+    for name in folders:
+        if not re.search(r"[^\W\d_]{2}", name):
+            fault = f"folder {name!r} names no class"
+            raise UserError(f"{pictures_folder}: {fault}; write {CLASSES} and {TEMPLATES}, or name options.classes")
+
+
 def _labelled(
-    folder: Path, images: str | Path | None, split: str, class_set: ClassSet, lost: Counter[str]
+    folder: Path, base: Path, split: str, class_set: ClassSet, lost: Counter[str]
 ) -> tuple[list[Labelled], tuple[Path, ...]]:
     """Read pictures and classes in any of the layouts, and return also the files that name the classes."""
-    base = Path(images) if images else first_folder(folder, "images")
     folder_of_split = base / split if split else base
     if split.endswith((".txt", ".json")):
         return in_index(folder / split, base, class_set)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -39,7 +38,10 @@ if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
-HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
+HOOKS = {
+    "METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group",
+    "RECOGNISES": "recognises", "FILE_HEAD": "file_head",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class BenchmarkModule:
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
+    recognises (`RECOGNISES`): patterns of files, seen from `path`, of any one of which `compclip init --test` knows it;
+        a mapping where `split` names which of them are read. Empty: it is taken by its name alone.
+    file_head (`FILE_HEAD`): a regular expression that such a file must also fit, `.` any character: its first 64 KiB,
+        of Parquet and Arrow a JSON list of the columns' names.
     """
 
     metrics: tuple[str, ...]
@@ -60,6 +66,8 @@ class BenchmarkModule:
     headline: tuple[str, ...] = ()
     config: type | None = None
     group: str = columns.DEFAULT
+    recognises: Sequence[str] | Mapping[str, str] = ()
+    file_head: str = ""
 
 
 def load_module(name: str) -> BenchmarkModule:
@@ -163,16 +171,19 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
 # --- what a benchmark's files hold: records, pictures found and missing, the fingerprint; no model is needed
 
 
+def list_missing_pictures(benchmark: Benchmark) -> list[str]:
+    """List the files of pictures that are not there, one for each picture."""
+    is_file = functools.cache(os.path.isfile)  # a table holds many
+    files = [parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images]
+    return [file for file in files if not is_file(file)]
+
+
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
-    images = Counter[str]()
-    for ref in benchmark.images:
-        images[parquet_cells.file_of(file_of(parse_reference(ref)[0]))] += 1
-    missing = [count for path, count in images.items() if not os.path.isfile(path)]
     return {
         "records": len(benchmark),
-        "images": images.total(),
-        "missing_images": sum(missing),
+        "images": len(benchmark.images),
+        "missing_images": len(list_missing_pictures(benchmark)),
         "texts": len(benchmark.texts),
         **benchmark.dropped,
         "fingerprint": benchmark.fingerprint(),

@@ -191,7 +191,7 @@ def test_what_is_wrong_writes_nothing(folder, write, options, fault):
     ("photos/my.csv", "my"), ("photos/2017", "data_2017"), ("a b/{00..09}.tar", "a_b"), ("x/*.csv", "x"),
 ])  # fmt: skip
 def test_a_data_set_is_called_as_its_file(text, name):
-    assert init_command.make_name(text) == name
+    assert data_section.make_name(text, "data") == name
 
 
 def test_what_is_dropped_is_counted(folder):
