@@ -46,6 +46,7 @@ from compclip.runs.item_outcomes import CLASSIFICATION, Items
 
 CLASSES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
+INDEXES = (".txt", ".json")  # endings of ELEVATER's
 SUBSET = "all"
 KS = (1, 5)
 TEMPERATURE = 100.0  # ELEVATER ranks by the softmax over the classes of 100 times the cosines
@@ -119,6 +120,13 @@ def load(
     )
 
 
+def reads(path: str | Path, split: str = "", options: Config | None = None) -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    folder = Path(path)
+    names = [] if options and options.classes else [CLASSES, TEMPLATES]
+    return [folder / name for name in (*names, *([split] if split.endswith(INDEXES) else ()))]
+
+
 def _class_set(folder: Path, name: str) -> tuple[ClassSet, tuple[Path, ...]]:
     """Read names and templates; return them and their files. One name may be empty, as in CLEVR's."""
     if name:
@@ -140,7 +148,7 @@ def _labelled(
     """Read pictures and classes in any of the layouts, and return also the files that name the classes."""
     base = Path(images) if images else first_folder(folder, "images")
     folder_of_split = base / split if split else base
-    if split.endswith((".txt", ".json")):
+    if split.endswith(INDEXES):
         return in_index(folder / split, base, class_set)
     if any(folder_of_split.glob("*.tar")):
         return in_tars(folder_of_split, folder, class_set, lost)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection as Section
     from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
-HOOKS = {"METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group"}
+HOOKS = {
+    "METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group",
+    "reads": "reads",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class BenchmarkModule:
         `Benchmark.lower` may not be among them.
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
+    reads (`reads(path, split="")`, and `options` as `load`): the files below `path` that `load` must have, where their
+        names are known; what is missing is said before anything runs.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
     """
 
@@ -59,6 +65,7 @@ class BenchmarkModule:
     load: Callable[..., Benchmark]
     headline: tuple[str, ...] = ()
     config: type | None = None
+    reads: Callable[..., Sequence[Path]] | None = None
     group: str = columns.DEFAULT
 
 
