@@ -124,12 +124,20 @@ def first_existing(places: Iterable[Path | str]) -> str:
 def subsets(folder: Path, names: Sequence[str] | Mapping[str, str], split: str) -> dict[str, Path]:
     """Return the files of the subsets: all, or those that `split` names, separated by commas.
 
-    `names` may give the files' names by subset; else they are `<subset>.json`. Raises UserError for an unknown subset
-    and for a file that is not there.
+    Raises UserError for an unknown subset and for a file that is not there.
+    """
+    files = subset_files(folder, names, split)
+    return {name: existing_file(file) for name, file in files.items()}
+
+
+def subset_files(folder: Path, names: Sequence[str] | Mapping[str, str], split: str) -> dict[str, Path]:
+    """Return where the files of the subsets belong, whether they are there or not.
+
+    `names` may give the files' names by subset; else they are `<subset>.json`. Raises UserError for an unknown subset.
     """
     paths = {}
     for name in selected_names(folder, names, split):
-        paths[name] = existing_file(folder / (names[name] if isinstance(names, Mapping) else f"{name}.json"))
+        paths[name] = folder / (names[name] if isinstance(names, Mapping) else f"{name}.json")
     return paths
 
 

@@ -33,7 +33,15 @@ from typing import Any
 import numpy as np
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_fields, read_items, read_texts, subsets
+from compclip.benchmarks._files import (
+    images_folder,
+    read_field,
+    read_fields,
+    read_items,
+    read_texts,
+    subset_files,
+    subsets,
+)
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.evaluate.embeddings import Embeddings
 from compclip.runs.item_outcomes import COMPOSITION, Items
@@ -96,6 +104,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         kind=COMPOSITION,
     )  # fmt: skip
     return _choice.without_repeats(authors)
+
+
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(subset_files(Path(path), TASKS, split).values())
 
 
 def _read_case(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:

@@ -20,7 +20,15 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import first_folder, images_folder, read_field, read_fields, read_items, subsets
+from compclip.benchmarks._files import (
+    first_folder,
+    images_folder,
+    read_field,
+    read_fields,
+    read_items,
+    subset_files,
+    subsets,
+)
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.evaluate.embeddings import Embeddings
@@ -52,6 +60,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             records.append(record)
             dropped["further_group"] += further_groups
     return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
+
+
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(subset_files(first_folder(Path(path), "annotations"), FILES, split).values())
 
 
 def _read_record(name: str, file: Path, key: str, row: Any, pictures: Path) -> tuple[Record, int]:

@@ -64,6 +64,14 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return _choice.without_repeats(authors)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    files = []
+    for kind in selected_names(Path(path), TYPES, split):
+        files += [Path(path) / kind / f"prod_vg_hard_negs_{kind}_complexity_{n}.csv" for n in COMPLEXITIES]
+    return files
+
+
 def _record(kind: str, n: int, file: Path, key: str, row: Mapping[str, str], pictures: Path) -> Record:
     """Read a record. Its id is complexity and row, since one picture has several records."""
     paths = [pictures / folder / f"{row['image_id']}.jpg" for folder in (*FOLDERS, "")]

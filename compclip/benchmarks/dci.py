@@ -49,6 +49,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(records, files, retrieval.evaluate, dropped=dropped, long_texts=True, kind=RETRIEVAL)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / SPLITS_FILE]
+
+
 def read_names(folder: Path, split: str) -> list[str]:
     """Return the names of a split's annotation files; those of all splits where `split` is empty."""
     file = existing_file(folder / SPLITS_FILE)

@@ -25,7 +25,15 @@ from typing import Any
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import first_existing, images_folder, number_rows, read_field, read_rows, subsets
+from compclip.benchmarks._files import (
+    first_existing,
+    images_folder,
+    number_rows,
+    read_field,
+    read_rows,
+    subset_files,
+    subsets,
+)
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -51,6 +59,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for name, file in files.items():
         records += _read_records(name, file, pictures)
     return Benchmark(tuple(records), tuple(files.values()), _choice.choose, kind=COMPOSITION)
+
+
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(subset_files(Path(path), FILES, split).values())
 
 
 def _read_records(name: str, file: Path, pictures: Path) -> list[Record]:

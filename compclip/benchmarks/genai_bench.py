@@ -75,6 +75,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(tuple(records), (file, skills_file), partial(evaluate, ratings, skills), kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / FILE, Path(path) / SKILLS_FILE]
+
+
 def _mean_rating(file: Path, key: str, numbers: Any) -> float:
     are_numbers = isinstance(numbers, list) and all(isinstance(n, (int, float)) and abs(n) < 1e6 for n in numbers)
     if not are_numbers or not numbers:

@@ -62,6 +62,8 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     folder = Path(path)
     pictures = images_folder(folder, images)
     pairs = _pairs(folder, split)
+    for file in chain.from_iterable(pairs.values()):
+        existing_file(file)
     records = []
     files: list[Path] = []
     for kind, pair in pairs.items():
@@ -73,17 +75,20 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     )
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(chain.from_iterable(_pairs(Path(path), split).values()))
+
+
 def _pairs(folder: Path, split: str) -> dict[str, tuple[Path, Path]]:
-    """Return for each kind the file with the captions and the one with the hard positives."""
+    """Return for each kind that is there, or all, the file with the captions and the one with the hard positives."""
     pairs = {}
     for kind in selected_names(folder, KINDS, split):
         official = folder / "data" / KINDS[kind], folder / "swapped_data" / KINDS[kind]
         flat = folder / f"{kind}.json", folder / f"{kind}_hard_positive.json"
         pairs[kind] = official if any(map(Path.is_file, official)) else flat
     existing = {kind: pair for kind, pair in pairs.items() if split or any(map(Path.is_file, pair))}
-    for file in chain.from_iterable((existing or pairs).values()):
-        existing_file(file)
-    return existing
+    return existing or pairs
 
 
 def _records(kind: str, pair: tuple[Path, Path], pictures: Path) -> list[Record]:

@@ -55,6 +55,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(tuple(records), (file,), evaluate, {"macro_average": KINDS}, folders_count=True, kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / f"{select_split(path, split, SPLITS)}_data.json"]
+
+
 def _records(file: Path, name: str, content: Mapping[str, Any], pictures: Path) -> list[Record]:
     """Read the descriptions of one set, the described picture before the others."""
     row = read_field(file, name, content, name, dict)

@@ -52,6 +52,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(records, (file,), winoground.items_by_subset, means, kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / FILE]
+
+
 def _record(file: Path, pictures: Path, first_row: Any, second_row: Any) -> Record:
     """Read a pair, identified by its first question, which has an odd number; the second has the next one."""
     first = _tables.whole_number(file, "?", first_row, COLUMNS[0])

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.benchmarks import _choice, _tables, retrieval
-from compclip.benchmarks._files import drop_empty, first_existing, images_folder, read_choice, subsets
+from compclip.benchmarks._files import drop_empty, first_existing, images_folder, read_choice, subset_files, subsets
 from compclip.evaluate.benchmark import Benchmark, Record, by_subset
 from compclip.evaluate.embeddings import Embeddings
 from compclip.prepare import caption_join
@@ -89,6 +89,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(
         (*questions, *captioned), tuple(files.values()), partial(evaluate, kinds), dropped=dropped, kind=COMPOSITION
     )
+
+
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(subset_files(Path(path), FILES, split or USUAL).values())
 
 
 def _questions(name: str, file: Path, pictures: Path) -> list[tuple[Record, str]]:

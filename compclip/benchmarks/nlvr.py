@@ -69,6 +69,12 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return make_benchmark(file, examples)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    split = select_split(path, split, SPLITS)
+    return [first_folder(Path(path), split) / f"{split}.json"]
+
+
 def _read_example(file: Path, split: str, identifier: str, row: Any, pictures: Path) -> Example:
     sentence, directory = read_fields(file, identifier, row, ("sentence", "directory"))
     is_true = read_choice(file, identifier, row, "label", LABELS) == "true"

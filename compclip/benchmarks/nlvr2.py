@@ -59,6 +59,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(benchmark.records, (file,), benchmark.evaluate, dropped=benchmark.dropped, kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / f"{select_split(path, split, SPLITS)}.json"]
+
+
 def _read_example(file: Path, split: str, identifier: str, row: Any, pictures: Path) -> nlvr.Example:
     """Read the sentence, its label and its two photographs."""
     stem = identifier.rpartition("-")[0]

@@ -81,6 +81,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(tuple(records), all_files, partial(evaluate, batches), dropped=dropped, kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / dci.SPLITS_FILE]
+
+
 def _read_picture(test: str, file: Path, row: Any, pictures: Path) -> list[Record]:
     """Read the parts of a picture for a test, their wrong text behind the right ones.
 

@@ -50,6 +50,12 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(tuple(records), tuple(files), _choice.choose, MEANS, kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    subsets = selected_names(Path(path), SUBSETS, split)
+    return [Path(path) / subset / name for subset in subsets for name in FILES.values()]
+
+
 def _record(subset_way: str, file: Path, key: str, row: Any, pictures: Path) -> Record:
     """Read a record, the match first; the files have no ids. Raises UserError where there is no choice."""
     query = read_field(file, key, row, "query")

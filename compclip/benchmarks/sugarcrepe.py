@@ -15,7 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import images_folder, read_field, read_fields, read_groups, read_rows, subsets
+from compclip.benchmarks._files import (
+    images_folder,
+    read_field,
+    read_fields,
+    read_groups,
+    read_rows,
+    subset_files,
+    subsets,
+)
 from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import Benchmark, Record, pool_items
 from compclip.evaluate.embeddings import Embeddings
@@ -45,6 +53,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             records.append(Record(subset, key, (str(picture),), read_fields(file, key, row, TEXTS)))
     groups, sidecar = read_groups(Path(path), records)
     return Benchmark(tuple(records), (*files.values(), *sidecar), evaluate, MEANS, groups, kind=COMPOSITION)
+
+
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(subset_files(Path(path), SUBSETS, split).values())
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

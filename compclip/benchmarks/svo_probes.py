@@ -55,6 +55,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     )  # fmt: skip
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return [Path(path) / FILE]
+
+
 def _kind(file: Path, key: str, row: Row) -> str:
     """Return the part in which the pictures differ, "" unless it is exactly one."""
     kinds = []

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from compclip.benchmarks import _choice
-from compclip.benchmarks._files import first_existing, images_folder, read_field, read_fields, read_rows, subsets
+from compclip.benchmarks._files import (
+    first_existing,
+    images_folder,
+    read_field,
+    read_fields,
+    read_rows,
+    subset_files,
+    subsets,
+)
 from compclip.evaluate.benchmark import Benchmark, Record
 from compclip.runs.item_outcomes import COMPOSITION
 
@@ -72,6 +80,11 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
                 dropped["invalid"] += 1
     evaluate = partial(_choice.choose, strict=True)
     return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
+
+
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    return list(subset_files(Path(path), PIECES, split).values())
 
 
 def _read_record(piece: str, file: Path, key: str, row: Any, pictures: Path) -> tuple[Record, bool]:

@@ -88,6 +88,15 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(tuple(records), tuple(files), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
 
 
+def reads(path: str | Path, split: str = "") -> list[Path]:
+    """List the files beside pictures that `load` reads."""
+    files = []
+    for task in selected_names(Path(path), TASKS, split):
+        for corpora in TASKS[task].values():
+            files += [Path(path) / name for name in corpora.values()]
+    return files
+
+
 def _means() -> dict[str, tuple[str, ...]]:
     """List the means: sources of several files, then tasks, then all, then kinds."""
     means = {}

@@ -48,6 +48,8 @@ from compclip.runs.item_outcomes import CLASSIFICATION, Items
 CLASSES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 TEMPLATE = "a photo of a {c}."  # CLIP's own for classes of any kind
+INDEXES = (".txt", ".json")  # endings of ELEVATER's
+WORD = re.compile(r"[^\W\d_]{2}")
 SUBSET = "all"
 KS = (1, 5)
 TEMPERATURE = 100.0  # ELEVATER ranks by the softmax over the classes of 100 times the cosines
@@ -124,6 +126,15 @@ def load(
     )
 
 
+def reads(path: str | Path, split: str = "", options: Config | None = None) -> list[Path]:
+    """List the files beside pictures that `load` must have; folders may name their classes themselves."""
+    files = [Path(path) / name for name in (CLASSES, TEMPLATES)]
+    folders = [] if any(map(Path.is_file, files)) else class_folders(Path(path) / split)
+    is_named = bool(options and options.classes) or (folders and all(map(WORD.search, folders)))
+    index = [Path(path) / split] if split.endswith(INDEXES) else []
+    return index if is_named else files + index
+
+
 def _class_set(folder: Path, name: str, pictures_folder: Path) -> tuple[ClassSet, tuple[Path, ...]]:
     """Read names and templates; return them and their files. One name may be empty, as in CLEVR's."""
     if name:
@@ -146,7 +157,7 @@ def _class_set(folder: Path, name: str, pictures_folder: Path) -> tuple[ClassSet
 def _check_words(pictures_folder: Path, folders: Sequence[str]) -> None:
     """Raise UserError where a folder of a class has no word in its name."""
     for name in folders:
-        if not re.search(r"[^\W\d_]{2}", name):
+        if not WORD.search(name):
             fault = f"folder {name!r} names no class"
             raise UserError(f"{pictures_folder}: {fault}; write {CLASSES} and {TEMPLATES}, or name options.classes")
 
@@ -156,7 +167,7 @@ def _labelled(
 ) -> tuple[list[Labelled], tuple[Path, ...]]:
     """Read pictures and classes in any of the layouts, and return also the files that name the classes."""
     folder_of_split = base / split if split else base
-    if split.endswith((".txt", ".json")):
+    if split.endswith(INDEXES):
         return in_index(folder / split, base, class_set)
     if any(folder_of_split.glob("*.tar")):
         return in_tars(folder_of_split, folder, class_set, lost)

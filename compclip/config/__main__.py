@@ -13,12 +13,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import check_output_folder
 from compclip.base.messages import format_count
+
+if TYPE_CHECKING:
+    from compclip.config.sections import Params
 
 PARAMS = "params.yaml"
 
@@ -26,7 +31,7 @@ PARAMS = "params.yaml"
 def main(argv: list[str]) -> int:
     """Run check, show, use, ablate or plan."""
     args = _parse_arguments(argv)
-    from compclip.config import ablate, grid, least_memory, plan, read
+    from compclip.config import ablate, grid, plan, read
 
     if args.command == "use":
         read.use_grid(args.file, force=args.force)
@@ -36,20 +41,30 @@ def main(argv: list[str]) -> int:
         count = format_count(len(grid.list_cells(params)), "cell")
         print(f"{path}: {count}", *ablate.describe(ablation), sep="\n")
         print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
+    elif args.command == "check":
+        print(f"{args.params}: {check_grid(args.params, args.overrides)[1]}: OK")
     else:
-        params = read.load_params(args.params, args.overrides, together=args.command != "show")
+        params = read.load_params(args.params, args.overrides, together=args.command == "plan")
         if args.command == "plan":
             plan.write_plan(params, args.out)
-        elif args.command == "show":
-            print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
         else:
-            read.check_listed(args.params, args.overrides)
-            runs = list(grid.resolve_all(params))
-            least_memory.warn_of_memory(runs)
-            benchmarks = params.evaluate.benchmarks
-            counts = f"{format_count(len(runs), 'cell')}, {format_count(len(benchmarks), 'benchmark')}"
-            print(f"{args.params}: {counts}: OK")
+            print(grid.run_to_yaml(grid.resolve(params, args.cell)), end="")
     return 0
+
+
+def check_grid(path: str, overrides: Sequence[str]) -> tuple[Params, str]:
+    """Check a grid, and warn where it needs much memory; return it, and its numbers of cells and benchmarks.
+
+    No file that it names is looked for: `compclip config check` does that as well (compclip/fetch/missing_inputs.py).
+    """
+    from compclip.config import grid, least_memory, read
+
+    params = read.load_params(path, overrides, together=True)
+    read.check_listed(path, overrides)
+    runs = list(grid.resolve_all(params))
+    least_memory.warn_of_memory(runs)
+    benchmarks = format_count(len(params.evaluate.benchmarks), "benchmark")
+    return params, f"{format_count(len(runs), 'cell')}, {benchmarks}"
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:

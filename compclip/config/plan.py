@@ -16,11 +16,11 @@ from typing import Any
 
 from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, update_json
+from compclip.base.files import fingerprint, read_mapping, update_json
 from compclip.config import columns, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
-from compclip.config.sections import Data, Params
+from compclip.config.sections import Backbone, Data, Params
 from compclip.interface.method import list_columns, load_method
 
 FOLDER = Path("plan")
@@ -71,8 +71,7 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     for name, data in params.data.items():
         yield from _data_documents(name, data)
     for name, backbone in params.backbones.items():
-        section = {"params": asdict(backbone), "seed": params.scenes.seed}
-        yield "backbone", name, section | {"code": hash_stage_code("backbone")}
+        yield "backbone", name, describe_backbone(backbone, params.scenes.seed)
     for name, benchmark in params.benchmarks.items():
         scoring_code = hash_stage_code("benchmark", _benchmark_modules(params, [name]))
         report_columns = columns.select_metrics(params, name)
@@ -114,6 +113,17 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     comparison["studies"] = fingerprint(*studies) if studies else ""
     yield "report", "report", comparison | {"code": hash_stage_code("report", methods)}
     yield "track", "track", comparison | {"code": hash_stage_code("track")}
+
+
+def describe_backbone(backbone: Backbone, seed: int) -> dict[str, Any]:
+    """Return what the stage `backbone` is to make of a section."""
+    return {"params": asdict(backbone), "seed": seed, "code": hash_stage_code("backbone")}
+
+
+def read_planned(stage: str, item: str) -> dict[str, Any]:
+    """Return what the plan on the disk says of an item; empty where it says nothing."""
+    path = FOLDER / stage / f"{item}.json"
+    return dict(read_mapping(path)) if path.is_file() else {}
 
 
 def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -19,6 +19,7 @@ KINDS = ("swap", "replace")  # of hard positives
 # How a server is reached and asked; what it answers to a question does not depend on it.
 WAYS = ("url", "api_key_env", "parallel", "timeout_s", "cache", "server")
 PORT = "{port}"
+ALLOW = "COMPCLIP_ALLOW_SERVER"  # the environment variable by which grids may start servers
 ADDRESS = re.compile(r"https?://[!-~]*")
 
 

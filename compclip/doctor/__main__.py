@@ -1,14 +1,14 @@
 """Say what is missing here, or whether this machine computes as it should: `compclip doctor`.
 
     compclip doctor                         in ten seconds: what is installed, and what is missing with the fix
-    compclip doctor --grid                  what is missing for `dvc repro`, whose first stage asks
+    compclip doctor --grid                  all that a grid reads and that is missing: the first stage asks
     compclip doctor --gpu                   the GPUs, in a minute or two, without data
     compclip doctor --gpu --device cpu      the same checks where there is no GPU
 
 With --gpu are checked: how fast a ViT-B/32 is fine-tuned, and that step's peak memory against what `config cost`
 predicts; losses and gradients of two methods in float32 and bf16 against float64 on the CPU; all GPUs against one.
 compclip-doctor-HOST-DATE.json has the table, versions and cards, and nothing of the user: send it along with a defect.
-The exit code is 1 where a check failed.
+The exit code is 1 where a check failed, 2 where a grid lacks what it reads.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from compclip.base.command_line import CommandParser
+from compclip.base.command_line import GRID_FILE, CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.lazy_torch import torch
 from compclip.base.messages import format_count
 from compclip.doctor import installation
-from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, format_row
+from compclip.doctor.check_rows import FAILED, HEADS, CheckRow, catch_errors, format_row
 from compclip.runs import gpus
 
 METHODS = ("finetune", "fsc_clip")  # a loss of whole pictures, and one of patches; tests/doctor checks all of them
@@ -37,7 +37,10 @@ def main(argv: list[str]) -> int:
     args = _parse_arguments(argv)
     if args.gpu or args.device:
         return check_device(args.device or "cuda", args.methods, args.minutes, args.output)
-    return check_grid() if args.grid else print_rows(installation.check_installation(Path(".")))[1]
+    if args.grid:
+        return check_grid()
+    rows, code = print_rows(installation.check_installation(Path(".")))
+    return 2 if any(row.name == installation.INPUTS and row.state == FAILED for row in rows) else code
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -52,11 +55,19 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def check_grid() -> int:
-    """Print a line for each thing that a grid lacks; 1 where there is one."""
-    failed = [row for row in installation.check_grid(Path(".")) if row.state == FAILED]
-    for row in failed:
+    """Print a line for each thing without which a grid would end in one of its stages; 2 where there is one."""
+    from compclip.config import read
+    from compclip.fetch import missing_inputs
+
+    is_project = Path(GRID_FILE).is_file()
+    missing = missing_inputs.list_missing(read.load_params(GRID_FILE)) if is_project else []
+    missing = missing or list(missing_inputs.find_missing_words())
+    store = [row for row in catch_errors("store", installation.check_store(Path("."))) if row.state == FAILED]
+    for row in store:
         print(f"error: {row.name}: {row.value or 'missing'}: {row.reason}", file=sys.stderr)
-    return int(bool(failed))
+    if missing:
+        missing_inputs.print_missing(missing)
+    return 2 if store or missing else 0
 
 
 def print_rows(checks: Iterable[CheckRow]) -> tuple[list[CheckRow], int]:

@@ -16,7 +16,7 @@ FAILED = "FAILED"
 SKIPPED = "skipped"
 MEASURED = "measured"  # in a tolerance's place, where nothing can be too little
 ADMINISTRATOR = "root"  # nobody's name
-LONGEST = 300  # characters of a reason
+LONGEST = 1000  # characters of a reason
 HEADS = ("check", "value", "tolerance", "result")
 WIDTHS = (36, 44, 12, 0)
 # Largest errors of a step: of its terms relative to their sum's size, and of its gradient relative to its norm. Against

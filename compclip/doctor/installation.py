@@ -21,6 +21,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from compclip.base import worker_processes
+from compclip.base.command_line import GRID_FILE
 from compclip.base.errors import UserError
 from compclip.base.lazy_torch import torch
 from compclip.doctor.check_rows import FAILED, OK, SKIPPED, CheckRow, catch_errors, judge
@@ -32,6 +33,7 @@ LEAST_SHARED_GIB = 1  # free memory that workers share
 SHOWN = ("torch", "open_clip_torch", "dvc", "mlflow", "optuna", "spacy", "submitit")
 COMMAND_S = 5
 SERVER_S = 3
+INPUTS = "inputs of the grid"
 
 
 def check_installation(root: Path) -> Iterator[CheckRow]:
@@ -44,6 +46,7 @@ def check_installation(root: Path) -> Iterator[CheckRow]:
         "git": check_git(root),
         "DVC": check_dvc(root),
         "project": check_project(root),
+        INPUTS: check_inputs(root),
         "store": check_store(root),
         "shared memory": check_shared_memory(),
         "GPUs": check_gpus(),
@@ -54,13 +57,18 @@ def check_installation(root: Path) -> Iterator[CheckRow]:
         yield from catch_errors(name, rows)
 
 
-def check_grid(root: Path) -> Iterator[CheckRow]:
-    """Yield a row for each thing without which a grid would end in one of its stages."""
-    from compclip.text import wordnet_files
+def check_inputs(root: Path) -> Iterator[CheckRow]:
+    """Yield what the grid of a project reads and that is not there; word lists have rows of their own."""
+    if not (root / GRID_FILE).is_file():
+        return
+    from compclip.config import read
+    from compclip.fetch import missing_inputs
 
-    yield from check_parser_model()
-    yield judge("WordNet", "", "", wordnet_files.is_installed(), wordnet_files.ADVICE)
-    yield from catch_errors("store", check_store(root))
+    missing = missing_inputs.list_missing_files(read.load_params(root / GRID_FILE), root)
+    for item in missing:
+        yield CheckRow(item.key, item.path, state=FAILED, reason=f"{item.fault}; {item.fix}")
+    lack = missing_inputs.describe_fetch(missing) if missing else ""
+    yield judge(INPUTS, "" if missing else "all there", "", not missing, lack)
 
 
 def check_python() -> Iterator[CheckRow]:

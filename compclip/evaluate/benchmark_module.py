@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 HOOKS = {
     "METRICS": "metrics", "HEADLINE": "headline", "load": "load", "Config": "config", "BENCHMARK_GROUP": "group",
-    "RECOGNISES": "recognises", "FILE_HEAD": "file_head",
+    "reads": "reads", "RECOGNISES": "recognises", "FILE_HEAD": "file_head",
 }  # fmt: skip
 
 
@@ -54,6 +55,8 @@ class BenchmarkModule:
         `Benchmark.lower` may not be among them.
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
+    reads (`reads(path, split="")`, and `options` as `load`): the files below `path` that `load` must have, where their
+        names are known; what is missing is said before anything runs.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
     recognises (`RECOGNISES`): patterns of files, seen from `path`, of any one of which `compclip init --test` knows it;
         a mapping where `split` names which of them are read. Empty: it is taken by its name alone.
@@ -65,6 +68,7 @@ class BenchmarkModule:
     load: Callable[..., Benchmark]
     headline: tuple[str, ...] = ()
     config: type | None = None
+    reads: Callable[..., Sequence[Path]] | None = None
     group: str = columns.DEFAULT
     recognises: Sequence[str] | Mapping[str, str] = ()
     file_head: str = ""

@@ -6,7 +6,9 @@ in folders that are not hidden, and comes over HTTP.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -24,6 +26,7 @@ ROOTS = ("data", "models")  # what is fetched is data, and never a file that som
 PART = re.compile(r"\w[\w.+@=-]*")
 REPOSITORY = re.compile(r"(datasets/)?[\w][\w.-]*/[\w][\w.-]*", re.ASCII)
 REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
+TAG = re.compile(r"[\w.-]+::[\w.-]+", re.ASCII)
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -83,6 +86,7 @@ class OfferSection:
     revision: str = ""
     patterns: list[str] = field(default_factory=list)  # of a repository: all files that fit, under their own names
     cache: bool = False  # into the hub's own cache, where open_clip looks for a tag
+    tags: list[str] = field(default_factory=list)  # NAME::TAG of open_clip whose weights these are
     gated: bool = False
     needs: list[str] = field(default_factory=list)
     note: str = ""
@@ -92,11 +96,13 @@ class OfferSection:
         is_repository = not self.hub or REPOSITORY.fullmatch(self.hub)
         is_revision = not self.revision or (REVISION.fullmatch(self.revision) and ".." not in self.revision)
         wants_hub = self.patterns or self.cache
+        strange_tag = self.tags and not (self.cache and all(map(TAG.fullmatch, self.tags)))
         _refuse(
             (bool(self.folder) == self.cache, "folder: must be given, or cache: true instead"),
             (self.http and self.hub, "http and hub: an entry has one source; make two entries of it"),
             (not is_repository, f"hub={self.hub!r}: must be OWNER/NAME or datasets/OWNER/NAME"),
             (not is_revision, f"revision={self.revision!r}: must be a commit, tag or branch"),
+            (strange_tag, f"tags={self.tags}: must be NAME::TAG each, of weights in the hub's cache"),
             (wants_hub and not self.hub, "patterns and cache belong to a repository; add hub: OWNER/NAME"),
         )
         if self.folder:
@@ -133,6 +139,12 @@ def load_catalogue(path: str | Path = FILE) -> dict[str, Offer]:
             if needed not in offers:
                 raise unknown("entry", needed, offers, f"{path}: {offer.name}.needs")
     return offers
+
+
+@functools.cache
+def load_shipped() -> Mapping[str, Offer]:
+    """Return the entries of the shipped catalogue, which is read once a process."""
+    return load_catalogue()
 
 
 def _parse_offer(text: str, raw: Any, path: str) -> Offer:

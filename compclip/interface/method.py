@@ -66,6 +66,10 @@ class Method:
     def adapt(self, cfg: Any, model: Any, seed: int) -> None:
         """Change the backbone in place before it is trained, as by further tokens, whose weights `seed` draws."""
 
+    def helpers(self, cfg: Any) -> dict[str, str]:
+        """Return the path of each other model that training reads, with the command that brings it there."""
+        return {}
+
     # What training keeps beside the model: in every checkpoint, and not in the finished run but where it says so
 
     def heads(self, cfg: Any, widths: Widths) -> nn.Module | None:

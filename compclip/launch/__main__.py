@@ -31,6 +31,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
+from compclip.fetch import missing_inputs
 from compclip.launch import estimate, profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, submitit_options
@@ -51,6 +52,7 @@ SKIPPED = "didn't change, skipping"
 def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
     """Send the stale runs of the grid; return 0 where nothing failed."""
     params = read.load_params(params_path)
+    missing_inputs.require_inputs(params, root)
     if not dry:
         run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
     runs = locate_runs(params, root)
@@ -260,6 +262,7 @@ def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
 
     params = read.load_params(args.params)
     root = Path(".")
+    missing_inputs.require_inputs(params, root)
     names = shard_jobs.select_data(args.stage, args.data, params)
     if not args.dry_run:
         run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)

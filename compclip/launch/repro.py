@@ -36,6 +36,7 @@ from compclip.config.grid import Run
 from compclip.config.least_memory import least_bytes, machine_memory
 from compclip.config.sections import Params
 from compclip.data.shard_files import read_manifest
+from compclip.fetch import missing_inputs
 from compclip.interface.method import load_method
 from compclip.runs import gpus, run_folder
 from compclip.runs.shard_tasks import ANNOTATE
@@ -63,6 +64,7 @@ def main(argv: list[str]) -> int:
     if not STAGES_FILE.is_file():
         raise UserError(f"{STAGES_FILE}: not here; start this in a project, which `compclip init FOLDER` makes")
     params = read.load_params(GRID_FILE)
+    missing_inputs.require_inputs(params)
     stages = list_stages()
     print(*describe_grid(params), "", sep="\n")
     for name, (count, what) in stages.items():

@@ -24,10 +24,9 @@ from typing import TypeVar
 
 from compclip.base import environment_variables
 from compclip.base.errors import UserError, one_line, shorten
-from compclip.config.servers import PORT, Server
+from compclip.config.servers import ALLOW, PORT, Server
 from compclip.llm import server_guard
 
-ALLOW = "COMPCLIP_ALLOW_SERVER"
 HOST = "127.0.0.1"
 REQUEST_TIMEOUT_S = 2.0  # of a request whether it is ready
 TICK_S = 0.1

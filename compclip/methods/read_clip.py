@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
+EXAMPLE = "google/t5-v1_1-large"  # the published decoder
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
 
     width = widths.raw_text if cfg.reads == "state" else widths.joint
     return decoders.build_decoder(cfg.decoder, replace(widths, joint=width))
+
+
+def helpers(cfg: Config) -> dict[str, str]:
+    """The folder of the T5, if there is one."""
+    return {cfg.decoder: f"`hf download {EXAMPLE} --local-dir {cfg.decoder}`"} if cfg.decoder else {}
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:

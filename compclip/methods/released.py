@@ -64,6 +64,11 @@ def reads(cfg: Config) -> dict[str, str]:
     return {cfg.path: f"run `compclip fetch {entry}`" if entry else "put it there"}
 
 
+def helpers(cfg: Config) -> dict[str, str]:
+    """The folder of the tokenizer, if one is named."""
+    return {cfg.tokenizer: "the tokenizer of its model on a hub"} if cfg.tokenizer else {}
+
+
 def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel:
     """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
     from compclip.model import backbone, weight_files

@@ -11,8 +11,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.config import read
 from compclip.model import backbone
-
-PRETRAIN = Path("experiments/backbones/pretrain.py")  # makes models of the scenes world that a project lacks
+from compclip.model.model_config import PRETRAIN, SHIPPED
 
 
 def main(argv: list[str]) -> int:
@@ -28,7 +27,7 @@ def main(argv: list[str]) -> int:
     if name not in params.backbones:
         raise unknown("backbone", name, params.backbones, "backbones")
     spec = params.backbones[name]
-    if spec.weights.endswith(backbone.SHIPPED) and not Path(spec.weights).is_file() and PRETRAIN.is_file():
+    if spec.weights.endswith(SHIPPED) and not Path(spec.weights).is_file() and PRETRAIN.is_file():
         # a process of its own, as it needs torch anew; what it cannot make is missing below
         subprocess.run([sys.executable, PRETRAIN, "--missing", name], check=False)
     backbone.load_backbone(spec, params.scenes.seed).save(Path("models") / name)

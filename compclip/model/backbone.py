@@ -34,13 +34,12 @@ from compclip.model import (
 )
 from compclip.model.author_layouts import AuthorsModel
 from compclip.model.clip_model import CONFIG, DECODER, ClipModel, ClipModule
-from compclip.model.model_config import RANDOM, SCHEMES
+from compclip.model.model_config import RANDOM, SCHEMES, SHIPPED
 
 if TYPE_CHECKING:
     from compclip.config.sections import Backbone
 
 
-SHIPPED = ".fp16.safetensors"  # half-precision weights that are part of a project
 RESIZE = "resize"  # of `preprocess_cfg`: the shorter side before the crop, an option that open_clip lacks
 ABSENT = f"no such file or folder; give one with {CONFIG}, a file, or NAME::TAG"
 
@@ -149,7 +148,7 @@ def load_backbone(spec: Backbone, seed: int) -> ClipModel:
     if shipped:
         path = Path(spec.weights)
         if not path.is_file():
-            raise UserError(f"{path}: no shipped weights; make them with `python experiments/backbones/pretrain.py`")
+            raise UserError(f"{path}: no shipped weights; make them with `python {model_config.PRETRAIN}`")
         weight_files.fill_weights(model.clip, weight_files.read_weights(path), path)
     return model
 

@@ -31,6 +31,8 @@ SECTIONS = ("vision_cfg", "text_cfg", "multimodal_cfg")
 SHOWN = 60  # characters of a wrong value
 SCHEMES = ("hf-hub:", "local-dir:")  # names of models that bring their own weights
 RANDOM = "random"
+SHIPPED = ".fp16.safetensors"  # ending of half-precision weights that are part of a project
+PRETRAIN = Path("experiments/backbones/pretrain.py")  # makes those that a project lacks
 _REPOSITORY = (r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", "a hub's repository: OWNER/NAME, no path")
 NAMES = {
     "hf_model_name": _REPOSITORY,

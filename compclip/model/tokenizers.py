@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from compclip.base.errors import UserError
+from compclip.model import hub_cache
 
 STAND_IN = "clip"
-FILES = ("tokenizer.json", "spiece.model", "vocab.txt", "vocab.json")
+FILES = hub_cache.TOKENIZER_FILES
 VOCABULARY = 49408  # of CLIP's byte-pair code
 BYTES = 512  # CLIP's code lists every byte twice, inside and at the end of a word, before its merges
 

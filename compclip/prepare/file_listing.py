@@ -9,6 +9,7 @@ seen; `dvc repro --force recaption@NAME` reads everything whose time changed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ from compclip.base import links
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry
 from compclip.base.files import read_mapping, update_json
-from compclip.base.path_lists import ListedFile, expand_paths, iterate_files
+from compclip.base.path_lists import ListedFile, iterate_files
+from compclip.config.data_paths import list_paths
 from compclip.config.plan import FOLDER as PLAN
 from compclip.config.plan import reading
 
@@ -41,16 +43,10 @@ def planned_folders(plan: Path) -> dict[str, list[str]]:
         rewrite = read_mapping(plan / "rewrite" / path.name)
         annotate = read_mapping(plan / "annotate" / path.name)
         with reading(path):
-            data = recaption["params"]
-            rewrites = rewrite["params"]
-            negatives = data["negative_images"]
-            paths = [*expand_paths(data["path"]), *expand_paths(data["images"]), data["captions"].get("file")]
-            paths += [negatives.get("file"), negatives.get("images"), data["regions"].get("file")]
-            if "captions" in rewrites:
-                paths += map(rewrites.get, ("captions", "swap", "replace"))
-            paths.append(rewrite["masked"].get("model"))
-            paths += [texts.get("file") for texts in annotate["params"]["texts"].values()]
-            folders[path.stem] = list(dict.fromkeys(os.path.normpath(str(name)) for name in paths if name))
+            section = recaption["params"] | {"rewrites": rewrite["params"], "masked": rewrite["masked"]}
+            section["texts"] = annotate["params"]["texts"]
+            paths = itertools.chain.from_iterable(list_paths(section).values())
+            folders[path.stem] = list(dict.fromkeys(map(os.path.normpath, paths)))
     return folders
 
 

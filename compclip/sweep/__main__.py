@@ -40,6 +40,7 @@ from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import list_cells
 from compclip.evaluate import result_store
+from compclip.fetch import missing_inputs
 from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
@@ -101,7 +102,7 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
     root = Path(".")
     profile = profiles.load_profile(args.profile) if args.profile else Profile(executor="local")
     with study_results.lock_study(study.name, root):
-        read.load_params(args.params, (*study.overrides, *args.overrides))
+        missing_inputs.require_inputs(read.load_params(args.params, (*study.overrides, *args.overrides)), root)
         params = fixed_params(study, Path(args.params), args.overrides, root)
         studies.check_study(study, read.load_params(params), args.params)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))

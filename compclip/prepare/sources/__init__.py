@@ -2,7 +2,8 @@
 
 A sample has its captions as they are written and its picture's location; its size is measured later. A source counts
 what it drops. A source whose files are shards also has `parts(data) -> list[str]`, and its `records(data, counts,
-part)` gives the samples of one of them; it may name keys of the section as `UNREAD` that decide no sample.
+part)` gives the samples of one of them; it may name keys of the section as `UNREAD` that decide no sample. One that
+also reads what is not on this machine says so: `is_remote(data) -> bool`.
 """
 
 from __future__ import annotations

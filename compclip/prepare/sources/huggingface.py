@@ -29,6 +29,7 @@ from compclip.prepare.sources import folder, table
 
 STATE = "state.json"  # beside the files of a saved data set
 SPLITS = "dataset_dict.json"  # beside the folders of several
+REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 FORMATS = (tables.PARQUET, tables.ARROW, tables.JSON_LINES, tables.SEPARATED)  # the first of which there are files
 USUAL_SPLITS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 
@@ -39,6 +40,13 @@ class Config(table.Config):
 
     revision: str = ""  # a commit, a tag or a branch of the hub's
     subset: str = ""  # of a hub's data set that has several
+
+
+def is_remote(cfg: Data) -> bool:
+    """Return whether `path` can only be a name on the hub: `images`, where it is brought, is then made."""
+    owner, _, name = cfg.path.partition("/")
+    is_name = bool(REPOSITORY.fullmatch(cfg.path)) and tables.format_suffix(Path(cfg.path)) not in tables.SUFFIXES
+    return is_name and not (name and owner in ("data", "models")) and not Path(owner).exists()
 
 
 def parts(cfg: Data) -> list[str]:

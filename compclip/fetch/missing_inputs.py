@@ -1,0 +1,272 @@
+"""What a grid reads and that is not there, all of it at once, before anything runs.
+
+    compclip config check           is params.yaml valid, and is all there that its grid reads?
+
+Looked for are the data sets, backbones and benchmarks of params.yaml, since DVC goes through all of them, and what the
+methods of its grid read. What an earlier stage makes is not missing, and a server is not asked for answers that are
+there. Paths are looked at and nothing is read; a server and a hub have a few seconds to answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path, PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+from compclip.base import environment_variables, plugins
+from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError, entry, one_line
+from compclip.base.messages import format_count
+from compclip.config import __main__ as config_command
+from compclip.config import data_paths, grid, plan
+from compclip.config.drawn_scenes import lies_in_scenes
+from compclip.config.sections import Backbone, BenchmarkSection, Data, Params
+from compclip.config.servers import ALLOW, Server, rewriter_config
+from compclip.fetch import missing_weights
+from compclip.fetch.missing_input import MissingInput, is_there
+from compclip.fetch.offer_layouts import Fit, find_offers
+from compclip.interface.method import load_method
+from compclip.model import hub_cache
+from compclip.text import parser_models, wordnet_files
+
+ANSWER_S = 2.0  # in which a server must take a connection
+STAGES_FILE = Path("dvc.yaml")
+PROJECT_FILE = re.compile(r"^ +- (experiments/[\w./-]+)$", re.M)  # that a stage of dvc.yaml depends on
+MADE = {"recaption": "samples", "rewrite": "rewrites"}  # folders of data/<name> that hold the answers of servers
+LISTED = 3  # keys of a path that are named
+
+
+def list_missing(params: Params, root: Path = Path()) -> list[MissingInput]:
+    """List all that the grid of a project in `root` reads and that is not there, each path once."""
+    return [*list_missing_files(params, root), *find_missing_words()]
+
+
+def list_missing_files(params: Params, root: Path = Path()) -> list[MissingInput]:
+    """List the same without what annotating captions needs of every project."""
+    with contextlib.chdir(root):
+        return _merge(_find_missing_files(params))
+
+
+def require_inputs(params: Params, root: Path = Path()) -> None:
+    """Print all that is missing, and leave with exit code 2 where something is."""
+    missing = list_missing(params, root)
+    if missing:
+        print_missing(missing)
+        raise SystemExit(2)
+
+
+def print_missing(missing: Sequence[MissingInput]) -> None:
+    """Print a line for each on stderr, and one with the command that fetches them together."""
+    for item in missing:
+        print(f"error: {one_line(str(UserError(item.describe())))}", file=sys.stderr)
+    print(f"error: {describe_fetch(missing)}", file=sys.stderr)
+
+
+def describe_fetch(missing: Sequence[MissingInput]) -> str:
+    """Return the line that ends a list of missing inputs, with the command that fetches them together."""
+    names = dict.fromkeys(name for item in missing for name in item.offers)
+    verb = "is" if len(missing) == 1 else "are"
+    command = f"; `compclip fetch {' '.join(names)}` brings what can be fetched" if names else ""
+    return f"{format_count(len(missing), 'input')} {verb} missing{command}"
+
+
+def _merge(missing: Iterable[MissingInput]) -> list[MissingInput]:
+    """Join those of equal paths, whose keys are named together."""
+    by_path: dict[tuple[str, str], list[MissingInput]] = {}
+    for item in missing:
+        by_path.setdefault((item.path or item.key, item.fault), []).append(item)
+    merged = []
+    for items in by_path.values():
+        keys = list(dict.fromkeys(item.key for item in items))
+        more = [f"{len(keys) - LISTED} more"] if len(keys) > LISTED else []
+        merged.append(replace(items[0], key=", ".join(keys[:LISTED] + more)))
+    return merged
+
+
+# --- files and folders ----------------------------------------------------------------------------------------------
+
+
+def _find_missing_files(params: Params) -> Iterator[MissingInput]:
+    """Yield what is missing of data, models, benchmarks, methods and servers, seen from the project's folder."""
+    for name, data in params.data.items():
+        yield from _advise(_find_missing_data(params, f"data.{name}", data), data.path)
+        yield from _find_missing_writers(name, data)
+    for name, backbone in params.backbones.items():
+        if not missing_weights.is_made(name, backbone, params.scenes.seed):
+            yield from _advise(missing_weights.find_missing_weights(f"backbones.{name}", backbone))
+    for name, benchmark in params.benchmarks.items():
+        yield from _advise(_find_missing_benchmark(name, benchmark), benchmark.path)
+    yield from _advise(_find_missing_of_methods(params))
+    if STAGES_FILE.is_file():
+        for path in sorted(set(PROJECT_FILE.findall(STAGES_FILE.read_text(encoding="utf-8")))):
+            if not is_there(path):
+                yield MissingInput("dvc.yaml", path, "`compclip init --update` brings the package's")
+
+
+def _advise(missing: Iterable[MissingInput], companion: str = "") -> Iterator[MissingInput]:
+    """Yield each with the entries of the catalogue that bring it, else with what to correct."""
+    for item in missing:
+        path = item.path
+        offers, fit = find_offers(path, companion) if not item.offers else ([], Fit.NONE)
+        if offers:
+            notes = [offer.section.note for offer in offers if fit == Fit.FOLDER and path != offer.section.folder]
+            advice = ", ".join(filter(None, [*notes, item.advice if fit == Fit.NONE else ""]))
+            yield replace(item, offers=tuple(offer.name for offer in offers), advice=advice)
+        else:
+            yield replace(item, advice=item.advice or f"put it there, or correct {item.key}")
+
+
+def _find_missing_data(params: Params, where: str, data: Data) -> Iterator[MissingInput]:
+    source = plugins.load_plugin(plugins.SOURCES, data.source)
+    is_remote = hasattr(source, "is_remote") and source.is_remote(data)
+    for key, paths in data_paths.list_paths(asdict(data)).items():
+        if key == "images" and data.images_outside or key in ("path", "images") and is_remote:
+            continue
+        ending = "/config.json" if key == "masked.model" else ""
+        absent = [path for path in paths if not is_there(path + ending) and not _is_output(path, params)]
+        yield from _name_first(f"{where}.{key}", absent)
+    captioner = grid.captioner_config(data)
+    if hasattr(captioner, "model") and not isinstance(captioner, Server):  # named as backbones are
+        model = Backbone(captioner.model, getattr(captioner, "weights", ""))
+        if not _has_answers(where.removeprefix("data."), "recaption", _captioner_section(data)):
+            yield from missing_weights.find_missing_weights(f"{where}.options", model)
+
+
+def _name_first(key: str, paths: list[str]) -> Iterator[MissingInput]:
+    """Yield several paths of a key as one."""
+    if paths:
+        yield MissingInput(key, paths[0], more=len(paths) - 1)
+
+
+def _is_output(path: str, params: Params) -> bool:
+    """Return whether a stage makes what lies there."""
+    folder = PurePath(os.path.normpath(path))
+    outputs = [PurePath(missing_weights.MODELS / name) for name in params.backbones]
+    outputs += [PurePath("data", name, made) for name in params.data for made in ("shards", *MADE.values())]
+    return lies_in_scenes(path) or any(folder.is_relative_to(output) for output in outputs)
+
+
+def _find_missing_benchmark(name: str, section: BenchmarkSection) -> Iterator[MissingInput]:
+    """Yield what is missing of a benchmark; of a folder that is there also files that its module must have."""
+    where = f"benchmarks.{name}"
+    absent = {key: path for key in ("path", "images") if not _is_drawn_or_there(path := getattr(section, key))}
+    for key, path in absent.items():
+        yield MissingInput(f"{where}.{key}", path)
+    reads = getattr(plugins.load_plugin(plugins.BENCHMARKS, section.benchmark or name), "reads", None)
+    if reads and os.path.isdir(section.path) and "path" not in absent and not lies_in_scenes(section.path):
+        options = {"options": grid.benchmark_config(name, section)} if section.options else {}
+        files = map(str, reads(section.path, split=section.split, **options))
+        yield from _name_first(f"{where}.path", [file for file in files if not os.path.exists(file)])
+
+
+def _is_drawn_or_there(path: str) -> bool:
+    return lies_in_scenes(path) or is_there(path)
+
+
+def _find_missing_of_methods(params: Params) -> Iterator[MissingInput]:
+    """Yield checkpoints and helper models of the grid's methods."""
+    for name in params.grid.methods:
+        method = load_method(name)
+        base, dot, variant = name.partition(".")
+        where = f"methods.{base}.variants.{variant}" if dot else f"methods.{base}"
+        paths: dict[str, str] = {}
+        for data in params.grid.data:
+            config, _ = grid.method_config(params, name, data)
+            helpers = {
+                p: fix for p, fix in method.helpers(config).items() if not hub_cache.find_cached(p, "config.json")
+            }
+            paths |= {**method.reads(config), **helpers}
+        for path, fix in paths.items():
+            if not is_there(path):
+                yield MissingInput(where, path, fix)
+
+
+# --- servers and models that write ----------------------------------------------------------------------------------
+
+
+def _find_missing_writers(name: str, data: Data) -> Iterator[MissingInput]:
+    """Yield servers of a data set that do not answer, unless they have answered all that is asked."""
+    captioner = grid.captioner_config(data)
+    if isinstance(captioner, Server) and not _has_answers(name, "recaption", _captioner_section(data)):
+        yield from _find_server_faults(f"data.{name}.options", captioner)
+    rewriter = rewriter_config(data)
+    if rewriter and not _has_answers(name, "rewrite", data.rewriter):
+        yield from _find_server_faults(f"data.{name}.rewriter", rewriter)
+
+
+def _captioner_section(data: Data) -> dict[str, Any]:
+    return {"captioner": data.captioner, "options": data.options}
+
+
+def _has_answers(name: str, stage: str, section: Mapping[str, Any]) -> bool:
+    """Return whether a stage was finished with this section: answers stay when the code changes."""
+    planned = plan.read_planned(stage, name).get("params", {})
+    same = all(planned.get(key) == value for key, value in section.items())
+    return same and Path("data", name, MADE[stage], "manifest.json").is_file()
+
+
+def _find_server_faults(where: str, server: Server) -> Iterator[MissingInput]:
+    if server.api_key_env and not environment_variables.read_secret(server.api_key_env):
+        fix = "set it to the key of the server"
+        yield MissingInput(f"{where}.api_key_env", f"${server.api_key_env}", fix, "not set")
+    if not server.server:
+        if not _takes_connections(server.url):
+            fix = f"start the server, or correct {where}.url"
+            yield MissingInput(f"{where}.url", server.url, fix, "does not answer")
+        return
+    if os.environ.get(ALLOW) != "1":
+        fix = "read the command, then allow grids to start servers: set it to 1"
+        yield MissingInput(f"{where}.server", f"${ALLOW}", fix, "not set")
+    program = shlex.split(server.server)[0]
+    if not shutil.which(program):
+        yield MissingInput(f"{where}.server", program, f"install it, or correct {where}.server", "no such program")
+
+
+@functools.cache
+def _takes_connections(url: str) -> bool:
+    """Return whether somebody listens at an address; each is asked once a process."""
+    address = urlsplit(url)
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        socket.create_connection((address.hostname or "", port), ANSWER_S).close()
+    except OSError:
+        return False
+    return True
+
+
+# --- word lists -----------------------------------------------------------------------------------------------------
+
+
+def find_missing_words() -> Iterator[MissingInput]:
+    """Yield what annotating captions needs: an English model of spaCy's, and WordNet."""
+    try:
+        parser_models.model_name()
+    except UserError as error:
+        yield MissingInput("spaCy's model", "", str(error).partition("; ")[2])
+    if not wordnet_files.is_installed():
+        yield MissingInput("WordNet", "", wordnet_files.ADVICE.partition(": ")[2])
+
+
+def main(argv: list[str]) -> int:
+    """Check params.yaml, and print what its grid reads that is not there."""
+    parser = CommandParser(prog="compclip config check", description=__doc__, example="train.lr=1e-5")
+    parser.add_grid("parameters to override")
+    args = parser.parse_intermixed_args(argv)
+    params, counts = config_command.check_grid(args.params, args.overrides)
+    require_inputs(params)
+    print(f"{args.params}: {counts}: OK")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(entry(main))
