@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ from compclip.begin.test_section import describe_test, find_tests
 from compclip.config import grid, project_files, read
 from compclip.config.drawn_scenes import WORLD
 from compclip.config.read import DEFAULT, GRIDS
+from compclip.config.sections import Params
+from compclip.fetch import missing_inputs
+from compclip.fetch.offer_layouts import find_offers
 
 PHOTOGRAPHS = "first_hour"  # the grid that a project with one's own pictures begins with
 
@@ -163,8 +166,9 @@ class Project:
         write_atomic(self.folder / DEFAULT, text)
         self.lines.insert(0, f"{self.folder}: a new project")
         if left_out:
-            self.lines.append(f"left out, since it is not here: {', '.join(left_out)}")
+            self.lines.append(describe_left_out(left_out, base["benchmarks"]))
         self.lines.append(project_text.describe_grid(sections, steps))
+        self._add_missing(check_text(text, where))
 
     def _choose_grid(self) -> str:
         sections = self.additions.data.values()
@@ -191,9 +195,15 @@ class Project:
         text = read_text(path)
         values = yaml_text.to_unresolved(yaml_text.parse_yaml(text, str(path), read.NO_SECTIONS))
         extended = project_text.add_to(text, values, self.additions.relative_to(self.folder.absolute()))
-        check_text(extended, str(path))
+        params = check_text(extended, str(path))
         write_atomic(path, extended)
         self.lines.insert(0, f"{path}: added")
+        self._add_missing(params)
+
+    def _add_missing(self, params: Params) -> None:
+        """Say what the grid reads and is not there, and what brings it."""
+        missing = missing_inputs.list_missing(params, self.folder)
+        self.lines += [f"missing: {item.describe()}" for item in missing]
 
 
 def describe_held_out(name: str, test_set: held_out.HeldOut) -> Iterator[str]:
@@ -209,6 +219,16 @@ def describe_held_out(name: str, test_set: held_out.HeldOut) -> Iterator[str]:
         yield f"  unreadable pictures left out: {test_set.unreadable}"
 
 
+def describe_left_out(names: Sequence[str], sections: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a line on benchmarks that are left out, and what brings them."""
+    offers = {}
+    for name in names:
+        for key in ("path", "images"):
+            offers |= {offer.name: offer for offer in find_offers(sections[name][key])[0]}
+    fetch = f"; `compclip fetch {' '.join(offers)}`, then `compclip init --test PATH`" if offers else ""
+    return f"left out, not here: {', '.join(names)}{fetch}"
+
+
 def read_base(source: Path, grid_name: str) -> Mapping[str, Any]:
     """Return the grid that a new project begins with, as plain values."""
     path = source / GRIDS / f"{grid_name}.yaml" if grid_name else source / DEFAULT
@@ -216,7 +236,7 @@ def read_base(source: Path, grid_name: str) -> Mapping[str, Any]:
     return values
 
 
-def check_text(text: str, where: str) -> Any:
+def check_text(text: str, where: str) -> Params:
     """Return what a params.yaml says. Raises UserError where no grid comes of it."""
     return read.check_params(yaml_text.parse_yaml(text, where, read.NO_SECTIONS), where, together=True)
 
