@@ -149,10 +149,12 @@ def test_a_benchmark_is_named_where_its_files_do_not_tell(folder):
     ("sugarcrep={}", "unknown benchmark 'sugarcrep'; did you mean 'sugarcrepe'"),
     ("{}/shots", "no official benchmark's files, no table with a true and a false text"),
     ("{}/words.csv", "words.csv: no column of pictures among word, meaning"),
+    ("{}/0.tar", "tars are read by their folder"),
     ("{}/signs.csv", r"as 7\.jpg, are nowhere; give their folder with --images"),
 ])  # fmt: skip
 def test_what_is_not_recognised_is_said(folder, text, fault):
     write_table("word,meaning", "dog,an animal", name="words.csv")(folder)
+    (write_tar(folder) / "0.tar").rename(folder / "0.tar")
     write_table("image,caption,wrong", "7.jpg,A dog.,A cat.")(folder)
     with pytest.raises(UserError, match=fault):
         find_tests(text.format(folder))
