@@ -28,7 +28,7 @@ HEADS = 100  # files that are opened for a pattern
 def find_official(path: Path) -> dict[str, dict[str, Any]]:
     """Return `path` and `split` of each official benchmark of a file or folder, by module; {} where there is none."""
     paths_by_name: dict[str, list[Path]] = {}
-    for file in _list_files(path):
+    for file in list_files(path):
         paths_by_name.setdefault(file.name, []).append(file)
     sections = {}
     for module in plugins.list_plugins(plugins.BENCHMARKS):
@@ -38,7 +38,7 @@ def find_official(path: Path) -> dict[str, dict[str, Any]]:
     return sections
 
 
-def _list_files(path: Path) -> list[Path]:
+def list_files(path: Path) -> list[Path]:
     """Return a file; or a folder and the files and folders in it, upper ones first, without pictures."""
     files = [path.absolute()]
     folders = deque(files if path.is_dir() else [])

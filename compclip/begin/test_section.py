@@ -14,7 +14,7 @@ from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.base.messages import format_count
 from compclip.begin import data_section
-from compclip.begin.official_files import find_official
+from compclip.begin.official_files import find_official, list_files
 from compclip.benchmarks import _class_sets, _labelled, pairs, zeroshot
 from compclip.config import project_files
 from compclip.config.sections import BenchmarkSection
@@ -43,6 +43,7 @@ def find_tests(text: str, images: str = "", picture_folders: Sequence[str] = ())
     `picture_folders` too). Raises UserError where no benchmark reads it, and where no picture is found.
     """
     module, path = _parse(text)
+    path = path.absolute()
     if images and not os.path.isdir(images):
         raise UserError(f"--images {images}: no such folder; correct the path")
     sections = {}
@@ -87,9 +88,13 @@ def _find_sections(module: str, path: Path) -> dict[str, dict[str, Any]]:
 def _list_parts(path: Path) -> list[Path]:
     """Return what of a folder its name says is for tests, best first, and the path itself."""
     parts = []
-    for split in TEST_SPLITS if path.is_dir() else ():
-        tables_of_split = [file for file in sorted(path.rglob(f"{split}*")) if _is_table(file)]
-        parts += [path / split] if (path / split).is_dir() else tables_of_split if len(tables_of_split) == 1 else []
+    files = list_files(path) if path.is_dir() else []
+    for split in TEST_SPLITS:
+        split_tables = [file for file in files if file.name.startswith(split) and _is_table(file)]
+        if (path / split) in files:
+            parts.append(path / split)
+        elif len(split_tables) == 1:
+            parts += split_tables
     return [*parts, path]
 
 
@@ -132,8 +137,10 @@ def _read_captions(path: Path) -> dict[str, Any]:
         return {}
     if source == "karpathy":
         return _make_section(file, {}) | _choose_split(file)
+    if file.suffix == ".tar":
+        raise UserError(f"--test {file}: tars are read by their folder; give {file.parent}")
     if source not in data_section.COLUMNED:
-        return _make_section(file if file.suffix != ".tar" else path.parent, {})
+        return _make_section(file, {})
     layout = data_section.find_columns(file)
     table = data_section.first_table(file)
     names = tables.read_columns(table)

@@ -145,3 +145,15 @@ def test_mistakes(folder, dump, picture):
     dump("z/classnames.txt", "a\n\nb\n\nc")
     with pytest.raises(UserError, match=r"classnames.txt: 2 lines are empty; write one class a line"):
         zeroshot.load(folder)
+
+
+def test_without_names_and_templates_the_folders_name_the_classes(picture):
+    """Also those of a split; numbers name nothing."""
+    folder = picture("p/test/big_cats/1.png").parents[2]
+    picture("p/test/dogs/1.png")
+    for benchmark in (zeroshot.load(folder / "test"), zeroshot.load(folder, images=folder, split="test")):
+        assert benchmark.texts == ["a photo of a big cats.", "a photo of a dogs."]
+        assert [record.id for record in benchmark.records] == ["big_cats/1.png", "dogs/1.png"]
+    picture("p/test/003/1.png")
+    with pytest.raises(UserError, match="folder '003' names no class; write classnames.txt"):
+        zeroshot.load(folder / "test")
