@@ -33,7 +33,6 @@ from compclip.base.messages import format_count
 from compclip.begin import grid_fit, held_out, project_text
 from compclip.begin.data_section import find_section, make_name, survey_data
 from compclip.begin.held_out import PictureDraw
-from compclip.begin.model_section import find_model
 from compclip.begin.project_text import Additions
 from compclip.begin.test_section import describe_test, find_tests
 from compclip.config import grid, project_files, read
@@ -124,6 +123,8 @@ class Project:
 
     def add_model(self, text: str, activation: str) -> None:
         """Recognise a model."""
+        from compclip.begin.model_section import find_model  # and with it torch
+
         name, section = find_model(text, activation)
         self.additions.backbones[name] = section
         self.lines.append(f"model {name}: {', '.join(map(str, filter(None, section.values())))}")
