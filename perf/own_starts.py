@@ -156,7 +156,7 @@ FORMS: dict[str, Callable[[Path, Captions], Path | str]] = {
 
 def write_model(folder: Path) -> Path:
     """Write the scenes' small model as a folder of open_clip's."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     config = json.loads((ROOT / "experiments/backbones/scenes.json").read_text())
     preprocess = {"mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711]}
     (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config, "preprocess_cfg": preprocess}))
@@ -222,7 +222,8 @@ def main(argv: list[str] | None = None) -> int:
     model = ["--model", str(write_model(folder / "small_model"))]
     good = True
     for name in args.only:
-        shutil.rmtree(folder / name, ignore_errors=True)
+        for former in (name, f"{name}_data"):
+            shutil.rmtree(folder / former, ignore_errors=True)
         names = ["csv", "tars"] if name == "mix" else [name]
         data = []
         for form in names:

@@ -126,20 +126,36 @@ def _section_of_file(model: str, path: Path, theirs: AuthorsModel, activation: s
     Raises UserError where nothing says which one that is, or two things say different ones.
     """
     base = model.removesuffix(QUICKGELU)
-    has_twin = f"{base}{QUICKGELU}" in open_clip.list_models()
-    recorded = theirs.activation or weight_files.recorded_activation(path)[0]
-    trained = recorded or activation or (QUICK if model.endswith(QUICKGELU) else "")
-    if has_twin and not trained:
+    stated = activation or theirs.activation or (QUICK if model.endswith(QUICKGELU) else "")
+    section = {"model": base, "weights": os.path.abspath(path)}
+    if f"{base}{QUICKGELU}" not in open_clip.list_models():
+        _check_activation(path, model, stated)
+    elif _accepts(path, base, theirs.activation):
+        _check_activation(path, base, activation)
+    elif _accepts(path, base, GELU) and not stated:
         raise UserError(
             f"--model {path}: a {base} that does not say with which activation it was trained; add --activation "
             f"{QUICK} (OpenAI's weights and what was tuned from them) or --activation {GELU} (LAION-2B, DataComp)"
         )
-    name = f"{base}{QUICKGELU}" if has_twin and trained == QUICK else base
-    weight_files.check_activation(
-        path, name, open_clip.get_model_config(name), activation or theirs.activation or trained
-    )
-    section = {"model": name, "weights": os.path.abspath(path)}
-    return section if recorded or not has_twin or name != base else section | {"activation": GELU}
+    elif _accepts(path, base, stated):
+        section["activation"] = stated
+    else:
+        section["model"] = f"{base}{QUICKGELU}"
+        _check_activation(path, section["model"], stated)
+    return section
+
+
+def _check_activation(path: Path, model: str, stated: str) -> None:
+    weight_files.check_activation(path, model, open_clip.get_model_config(model), stated)
+
+
+def _accepts(path: Path, model: str, stated: str) -> bool:
+    """Return whether a model computes the activation of a file, which it, or else `stated`, says."""
+    try:
+        _check_activation(path, model, stated)
+    except UserError:
+        return False
+    return True
 
 
 def _is_of(model: str, theirs: AuthorsModel) -> bool:

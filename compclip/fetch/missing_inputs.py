@@ -43,33 +43,39 @@ ANSWER_S = 2.0  # in which a server must take a connection
 STAGES_FILE = Path("dvc.yaml")
 PROJECT_FILE = re.compile(r"^ +- (experiments/[\w./-]+)$", re.M)  # that a stage of dvc.yaml depends on
 MADE = {"recaption": "samples", "rewrite": "rewrites"}  # folders of data/<name> that hold the answers of servers
+RAW = "data/raw/"
+README = "experiments/grids/README.md"
 LISTED = 3  # keys of a path that are named
 
 
-def list_missing(params: Params, root: Path = Path()) -> list[MissingInput]:
-    """List all that the grid of a project in `root` reads and that is not there, each path once."""
-    return [*list_missing_files(params, root), *find_missing_words()]
+def list_missing(params: Params, root: Path = Path(), here: bool = True) -> list[MissingInput]:
+    """List all that the grid of a project in `root` reads and that is not there, each path once.
+
+    `here`: whether servers are asked from this machine, and not from those that jobs are sent to.
+    """
+    return [*list_missing_files(params, root, here), *find_missing_words()]
 
 
-def list_missing_files(params: Params, root: Path = Path()) -> list[MissingInput]:
+def list_missing_files(params: Params, root: Path = Path(), here: bool = True) -> list[MissingInput]:
     """List the same without what annotating captions needs of every project."""
     with contextlib.chdir(root):
-        return _merge(_find_missing_files(params))
+        return _merge(_find_missing_files(params, here))
 
 
-def require_inputs(params: Params, root: Path = Path()) -> None:
+def require_inputs(params: Params, root: Path = Path(), here: bool = True) -> None:
     """Print all that is missing, and leave with exit code 2 where something is."""
-    missing = list_missing(params, root)
+    missing = list_missing(params, root, here)
     if missing:
         print_missing(missing)
         raise SystemExit(2)
 
 
 def print_missing(missing: Sequence[MissingInput]) -> None:
-    """Print a line for each on stderr, and one with the command that fetches them together."""
+    """Print a line for each on stderr, and for several one with the command that fetches them together."""
     for item in missing:
         print(f"error: {one_line(str(UserError(item.describe())))}", file=sys.stderr)
-    print(f"error: {describe_fetch(missing)}", file=sys.stderr)
+    if len(missing) > 1:
+        print(f"error: {describe_fetch(missing)}", file=sys.stderr)
 
 
 def describe_fetch(missing: Sequence[MissingInput]) -> str:
@@ -96,50 +102,45 @@ def _merge(missing: Iterable[MissingInput]) -> list[MissingInput]:
 # --- files and folders ----------------------------------------------------------------------------------------------
 
 
-def _find_missing_files(params: Params) -> Iterator[MissingInput]:
+def _find_missing_files(params: Params, here: bool) -> Iterator[MissingInput]:
     """Yield what is missing of data, models, benchmarks, methods and servers, seen from the project's folder."""
     for name, data in params.data.items():
         yield from _advise(_find_missing_data(params, f"data.{name}", data), data.path)
-        yield from _find_missing_writers(name, data)
+        if here:
+            yield from _advise(_find_missing_writers(name, data))
     for name, backbone in params.backbones.items():
         if not missing_weights.is_made(name, backbone, params.scenes.seed):
             yield from _advise(missing_weights.find_missing_weights(f"backbones.{name}", backbone))
     for name, benchmark in params.benchmarks.items():
         yield from _advise(_find_missing_benchmark(name, benchmark), benchmark.path)
     yield from _advise(_find_missing_of_methods(params))
-    if STAGES_FILE.is_file():
-        for path in sorted(set(PROJECT_FILE.findall(STAGES_FILE.read_text(encoding="utf-8")))):
-            if not is_there(path):
-                yield MissingInput("dvc.yaml", path, "`compclip init --update` brings the package's")
+    stages = STAGES_FILE.read_text(encoding="utf-8") if STAGES_FILE.is_file() else ""
+    for path in dict.fromkeys(PROJECT_FILE.findall(stages)):
+        if not is_there(path):
+            yield MissingInput(str(STAGES_FILE), path, "`compclip init --update` brings the package's")
 
 
 def _advise(missing: Iterable[MissingInput], companion: str = "") -> Iterator[MissingInput]:
     """Yield each with the entries of the catalogue that bring it, else with what to correct."""
     for item in missing:
-        path = item.path
-        offers, fit = find_offers(path, companion) if not item.offers else ([], Fit.NONE)
+        offers, fit = ([], Fit.NONE) if item.offers else find_offers(item.path, companion)
         if offers:
-            notes = [offer.section.note for offer in offers if fit == Fit.FOLDER and path != offer.section.folder]
-            advice = ", ".join(filter(None, [*notes, item.advice if fit == Fit.NONE else ""]))
-            yield replace(item, offers=tuple(offer.name for offer in offers), advice=advice)
-        else:
-            yield replace(item, advice=item.advice or f"put it there, or correct {item.key}")
+            notes = [offer.section.note for offer in offers if fit == Fit.FOLDER and item.path != offer.section.folder]
+            yield replace(item, offers=tuple(offer.name for offer in offers), advice=", ".join(filter(None, notes)))
+            continue
+        place = f"put it there ({README} says what it is)" if item.path.startswith(RAW) else "put it there"
+        yield item if item.offers or item.advice else replace(item, advice=f"{place}, or correct {item.key}")
 
 
 def _find_missing_data(params: Params, where: str, data: Data) -> Iterator[MissingInput]:
     source = plugins.load_plugin(plugins.SOURCES, data.source)
     is_remote = hasattr(source, "is_remote") and source.is_remote(data)
     for key, paths in data_paths.list_paths(asdict(data)).items():
-        if key == "images" and data.images_outside or key in ("path", "images") and is_remote:
+        if is_remote and key in ("path", "images") or data.images_outside and key == "images":
             continue
         ending = "/config.json" if key == "masked.model" else ""
         absent = [path for path in paths if not is_there(path + ending) and not _is_output(path, params)]
         yield from _name_first(f"{where}.{key}", absent)
-    captioner = grid.captioner_config(data)
-    if hasattr(captioner, "model") and not isinstance(captioner, Server):  # named as backbones are
-        model = Backbone(captioner.model, getattr(captioner, "weights", ""))
-        if not _has_answers(where.removeprefix("data."), "recaption", _captioner_section(data)):
-            yield from missing_weights.find_missing_weights(f"{where}.options", model)
 
 
 def _name_first(key: str, paths: list[str]) -> Iterator[MissingInput]:
@@ -195,24 +196,27 @@ def _find_missing_of_methods(params: Params) -> Iterator[MissingInput]:
 
 
 def _find_missing_writers(name: str, data: Data) -> Iterator[MissingInput]:
-    """Yield servers of a data set that do not answer, unless they have answered all that is asked."""
+    """Yield servers of a data set that do not answer, and captioners' weights, unless all that is asked is written."""
     captioner = grid.captioner_config(data)
-    if isinstance(captioner, Server) and not _has_answers(name, "recaption", _captioner_section(data)):
-        yield from _find_server_faults(f"data.{name}.options", captioner)
+    if not _is_written(name, "recaption", {"captioner": data.captioner, "options": data.options}):
+        where = f"data.{name}.options"
+        if isinstance(captioner, Server):
+            yield from _find_server_faults(where, captioner)
+        elif hasattr(captioner, "model"):  # named as backbones are
+            model = Backbone(captioner.model, getattr(captioner, "weights", ""))
+            yield from missing_weights.find_missing_weights(where, model)
     rewriter = rewriter_config(data)
-    if rewriter and not _has_answers(name, "rewrite", data.rewriter):
+    if rewriter and not _is_written(name, "rewrite", data.rewriter):
         yield from _find_server_faults(f"data.{name}.rewriter", rewriter)
 
 
-def _captioner_section(data: Data) -> dict[str, Any]:
-    return {"captioner": data.captioner, "options": data.options}
-
-
-def _has_answers(name: str, stage: str, section: Mapping[str, Any]) -> bool:
-    """Return whether a stage was finished with this section: answers stay when the code changes."""
+def _is_written(name: str, stage: str, section: Mapping[str, Any]) -> bool:
+    """Return whether a stage was finished with this section, by whatever code, or jobs of a cluster work on it."""
+    if any(Path(".work/shards", stage, name, "jobs").glob("*/task.json")):
+        return True
     planned = plan.read_planned(stage, name).get("params", {})
-    same = all(planned.get(key) == value for key, value in section.items())
-    return same and Path("data", name, MADE[stage], "manifest.json").is_file()
+    is_same = all(planned.get(key) == value for key, value in section.items())
+    return is_same and Path("data", name, MADE[stage], "manifest.json").is_file()
 
 
 def _find_server_faults(where: str, server: Server) -> Iterator[MissingInput]:

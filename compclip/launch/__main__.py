@@ -262,7 +262,7 @@ def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
 
     params = read.load_params(args.params)
     root = Path(".")
-    missing_inputs.require_inputs(params, root)
+    missing_inputs.require_inputs(params, root, here=profile.executor == "local")
     names = shard_jobs.select_data(args.stage, args.data, params)
     if not args.dry_run:
         run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)

@@ -239,7 +239,7 @@ def _is_archive(path: Path) -> bool:
         return any(name.endswith("/constants.pkl") for name in file.namelist())
 
 
-def recorded_activation(path: Path) -> tuple[str, str]:
+def _recorded_activation(path: Path) -> tuple[str, str]:
     """Return the activation that a file was trained with and what says so; empty where nothing does."""
     if _is_safetensors(path):
         with report_failure(f"{path}: {UNREADABLE}", ANEW), safe_open(path, "pt") as file:
@@ -270,7 +270,7 @@ def check_activation(path: Path, name: str, model_cfg: dict, stated: str = "") -
     import open_clip
 
     check_activation_name(stated)
-    recorded, source = recorded_activation(path)
+    recorded, source = _recorded_activation(path)
     models = open_clip.list_models()
     twin = f"{name}-quickgelu"
     computed = activation_name(model_cfg)

@@ -16,6 +16,14 @@ from compclip.runs import gpus
 from compclip.text import wordnet_files
 from tests.conftest import ROOT
 
+# A grid that reads nothing but what a stage makes.
+GRID = """
+grid: {methods: [pretrained], backbones: [random], data: [scenes], seeds: [0]}
+methods: {pretrained: {}}
+backbones: {random: {model: ViT-B-32}}
+data: {scenes: {source: karpathy, path: data/scenes_world/train.json, images: data/scenes_world/train, captioner: none}}
+"""
+
 
 def list_states(rows) -> dict[str, tuple[str, str]]:
     """State and reason of each row."""
@@ -25,8 +33,8 @@ def list_states(rows) -> dict[str, tuple[str, str]]:
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project as `compclip init` leaves it."""
-    for name in ("params.yaml", "dvc.yaml"):
-        (tmp_path / name).touch()
+    (tmp_path / "dvc.yaml").touch()
+    (tmp_path / "params.yaml").write_text(GRID)
     (tmp_path / ".dvc").mkdir()
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -122,6 +130,6 @@ def test_what_a_grid_lacks(tmp_path, monkeypatch, capsys):
     assert doctor.main(["--grid"]) == 0
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(wordnet_files, "is_installed", lambda: False)
-    assert doctor.main(["--grid"]) == 1
+    assert doctor.main(["--grid"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"error: WordNet: missing: {wordnet_files.ADVICE}"
+    assert line == f"error: WordNet: missing; {wordnet_files.ADVICE.removeprefix('no WordNet: ')}"

@@ -116,7 +116,7 @@ REMOVED = [
     ("first_hour", f"hub/{HUB}", "backbones.vit_b_32.weights: ViT-B-32-quickgelu::openai", "fetch vit_b_32_openai"),
     ("clic_table10", "data/raw/laion", "data.laion.path, data.laion.images", "fetch clic"),
     ("clic_table10", "data/raw/captions/clic", "data.laion.captions.file", "fetch clic"),
-    ("clic_table10", "data/raw/zeroshot/imagenet/classnames.txt", "benchmarks.zeroshot_imagenet.path", "put it there, or correct"),
+    ("clic_table10", "data/raw/zeroshot/imagenet/classnames.txt", "benchmarks.zeroshot_imagenet.path", "README.md says what it is), or correct"),
     ("clic_table3", "hub/models--UCSC-VLAA--ViT-L-14-CLIPA-datacomp1B", "backbones.vit_l_14_clipa.weights", "fetch vit_l_14_clipa"),
     ("clic_table3", "hub/models--bert-base-uncased", "backbones.vit_l_14_clipa.tokenizer", "fetch tokenizer_bert"),
     ("fair_coco", "data/raw/coco/dataset_coco.json", "data.coco.path", "fetch karpathy_coco"),
@@ -126,7 +126,7 @@ REMOVED = [
     ("hard_positives_table4", "data/raw/visual_genome", "benchmarks.hard_positives.images", "fetch visual_genome"),
     ("hard_positives_table4", "data/raw/captions/hard_positives_ft/swap_hp.jsonl", "data.ms_coco.rewrites.swap", "fetch hard_positives_ft"),
     ("svlc_released", "models/distilroberta-base/config.json", "data.cc3m.masked.model", "fetch distilroberta"),
-    ("svlc_released", "data/raw/captions/cc3m_positives", "data.cc3m.texts.paraphrase.file", "put it there, or correct"),
+    ("svlc_released", "data/raw/captions/cc3m_positives", "data.cc3m.texts.paraphrase.file", "README.md says what it is), or correct"),
     ("svlc_released", "data/raw/valse/plurals.json", "benchmarks.valse.path", "fetch valse"),
     ("read_clip_released", "models/t5-v1_1-large", "methods.read_clip", "hf download google/t5-v1_1-large --local-dir models/t5-v1_1-large"),
     ("negbench_checkpoints", "models/released/negclip/negclip.pth", "methods.released.variants.negclip", "fetch negclip"),
@@ -212,7 +212,16 @@ def test_a_server_that_does_not_answer(own_project, monkeypatch):
     assert re.match(r"data.photographs.rewriter.url: http://127.0.0.1:\d+/v1: does not answer; start the server", line)
     params = read.load_params("params.yaml")
     missing_inputs.plan.write_plan(params, Path("plan"))
+    assert len(list_lines(own_project)) == 1
     lay_file(own_project / "data/photographs/rewrites/manifest.json")
+    assert list_lines(own_project) == []
+
+
+def test_a_server_that_jobs_of_a_cluster_ask(own_project, monkeypatch):
+    """It need not answer here, neither when they are sent nor while they are at work."""
+    monkeypatch.setattr(missing_inputs, "_takes_connections", lambda url: False)
+    assert missing_inputs.list_missing(read.load_params("params.yaml"), here=False) == []
+    lay_file(own_project / ".work/shards/rewrite/photographs/jobs/0/task.json")
     assert list_lines(own_project) == []
 
 
