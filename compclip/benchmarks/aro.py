@@ -39,7 +39,6 @@ from compclip.benchmarks._files import (
     read_fields,
     read_items,
     read_texts,
-    subset_files,
     subsets,
 )
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
@@ -104,11 +103,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         kind=COMPOSITION,
     )  # fmt: skip
     return _choice.without_repeats(authors)
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), TASKS, split).values())
 
 
 def _read_case(task: str, file: Path, key: str, row: Any, pictures: Path) -> Case:

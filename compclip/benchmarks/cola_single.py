@@ -23,7 +23,7 @@ import numpy as np
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
-from compclip.benchmarks._files import are_texts, images_folder, number_rows, read_fields, subset_files, subsets
+from compclip.benchmarks._files import are_texts, images_folder, number_rows, read_fields, subsets
 from compclip.benchmarks._tables import find_picture
 from compclip.evaluate.benchmark import Benchmark, Record, by_subset, pictures, readable
 from compclip.evaluate.embeddings import Embeddings
@@ -58,11 +58,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     return Benchmark(
         tuple(records), tuple(files.values()), partial(evaluate, labels), shared_texts=tuple(texts), kind=COMPOSITION
     )
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), FILES, split).values())
 
 
 def _read_content(file: Path) -> tuple[list[str], list[Any]]:

@@ -31,7 +31,6 @@ from compclip.benchmarks._files import (
     number_rows,
     read_field,
     read_rows,
-    subset_files,
     subsets,
 )
 from compclip.evaluate.benchmark import Benchmark, Record, with_box
@@ -59,11 +58,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
     for name, file in files.items():
         records += _read_records(name, file, pictures)
     return Benchmark(tuple(records), tuple(files.values()), _choice.choose, kind=COMPOSITION)
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), FILES, split).values())
 
 
 def _read_records(name: str, file: Path, pictures: Path) -> list[Record]:

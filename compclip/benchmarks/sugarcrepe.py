@@ -21,7 +21,6 @@ from compclip.benchmarks._files import (
     read_fields,
     read_groups,
     read_rows,
-    subset_files,
     subsets,
 )
 from compclip.evaluate import metrics
@@ -53,11 +52,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             records.append(Record(subset, key, (str(picture),), read_fields(file, key, row, TEXTS)))
     groups, sidecar = read_groups(Path(path), records)
     return Benchmark(tuple(records), (*files.values(), *sidecar), evaluate, MEANS, groups, kind=COMPOSITION)
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), SUBSETS, split).values())
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

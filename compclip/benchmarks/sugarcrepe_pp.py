@@ -21,7 +21,6 @@ from compclip.benchmarks._files import (
     read_fields,
     read_groups,
     read_items,
-    subset_files,
     subsets,
 )
 from compclip.evaluate import metrics
@@ -61,11 +60,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
         texts_alone=MEANS["average_tot"],
         kind=COMPOSITION,
     )
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), SUBSETS, split).values())
 
 
 def _records(subset: str, file: Path, folder: Path) -> tuple[Record, ...]:

@@ -23,7 +23,6 @@ from compclip.benchmarks._files import (
     read_field,
     read_fields,
     read_rows,
-    subset_files,
     subsets,
 )
 from compclip.evaluate.benchmark import Benchmark, Record
@@ -80,11 +79,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
                 dropped["invalid"] += 1
     evaluate = partial(_choice.choose, strict=True)
     return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, dropped=dropped, kind=COMPOSITION)
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), PIECES, split).values())
 
 
 def _read_record(piece: str, file: Path, key: str, row: Any, pictures: Path) -> tuple[Record, bool]:

@@ -26,7 +26,6 @@ from compclip.benchmarks._files import (
     read_field,
     read_items,
     read_texts,
-    subset_files,
     subsets,
 )
 from compclip.evaluate.benchmark import Benchmark, Record
@@ -67,11 +66,6 @@ def load(path: str | Path, images: str | Path | None = None, split: str = "") ->
             image, texts = read_row(file, key, row)
             records.append(Record(subset, key, (str(pictures / image),), texts))
     return Benchmark(tuple(records), tuple(files.values()), evaluate, MEANS, kind=COMPOSITION)
-
-
-def reads(path: str | Path, split: str = "") -> list[Path]:
-    """List the files beside pictures that `load` reads."""
-    return list(subset_files(Path(path), FILES, split).values())
 
 
 def evaluate(records: Sequence[Record], embeddings: Embeddings) -> dict[str, Items]:

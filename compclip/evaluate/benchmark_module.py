@@ -56,7 +56,7 @@ class BenchmarkModule:
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
     reads (`reads(path, split="")`, and `options` as `load`): the files below `path` that `load` must have, where their
-        names are known; what is missing is said before anything runs.
+        names are known; what is missing is said before anything runs. Absent: those of RECOGNISES by their split.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
     recognises (`RECOGNISES`): patterns of files, seen from `path`, of any one of which `compclip init --test` knows it;
         a mapping where `split` names which of them are read. Empty: it is taken by its name alone.

@@ -163,11 +163,21 @@ def _find_missing_benchmark(name: str, section: BenchmarkSection) -> Iterator[Mi
     absent = {key: path for key in ("path", "images") if not _is_drawn_or_there(path := getattr(section, key))}
     for key, path in absent.items():
         yield MissingInput(f"{where}.{key}", path)
-    reads = getattr(plugins.load_plugin(plugins.BENCHMARKS, section.benchmark or name), "reads", None)
-    if reads and os.path.isdir(section.path) and "path" not in absent and not lies_in_scenes(section.path):
-        options = {"options": grid.benchmark_config(name, section)} if section.options else {}
-        files = map(str, reads(section.path, split=section.split, **options))
+    if os.path.isdir(section.path) and "path" not in absent and not lies_in_scenes(section.path):
+        files = map(str, _list_required_files(name, section))
         yield from _name_first(f"{where}.path", [file for file in files if not os.path.exists(file)])
+
+
+def _list_required_files(name: str, section: BenchmarkSection) -> Iterable[Path]:
+    """List the files that a benchmark's module must have: those that it says, else those that it is known by."""
+    module = plugins.load_plugin(plugins.BENCHMARKS, section.benchmark or name)
+    if hasattr(module, "reads"):
+        options = {"options": grid.benchmark_config(name, section)} if section.options else {}
+        files: Iterable[Path] = module.reads(section.path, split=section.split, **options)
+        return files
+    names = getattr(module, "RECOGNISES", ())
+    selected = [part.strip() for part in section.split.split(",")] if section.split else list(names)
+    return [Path(section.path) / names[part] for part in selected if isinstance(names, Mapping) and part in names]
 
 
 def _is_drawn_or_there(path: str) -> bool:
