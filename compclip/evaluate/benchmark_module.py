@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
@@ -160,19 +159,34 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, records=records, dropped={**benchmark.dropped, "repaired_texts": spoilt})
 
 
+def find_missing(refs: Collection[str]) -> set[str]:
+    """Return the pictures whose file is not there."""
+    refs_of: dict[str, list[str]] = {}
+    for ref in refs:
+        refs_of.setdefault(parquet_cells.file_of(file_of(parse_reference(ref)[0])), []).append(ref)
+    return set(chain.from_iterable(of_file for path, of_file in refs_of.items() if not os.path.isfile(path)))
+
+
+def list_inputs(benchmarks: Iterable[Benchmark]) -> tuple[list[str], list[str]]:
+    """Return the different pictures and texts that are scored, sorted; a text beside missing pictures alone is none."""
+    refs: set[str] = set()
+    texts: set[str] = set()
+    for benchmark in benchmarks:
+        refs.update(images := benchmark.images)
+        texts.update(benchmark.texts_beside(find_missing(images)))
+    return sorted(refs), sorted(texts)
+
+
 # --- what a benchmark's files hold: records, pictures found and missing, the fingerprint; no model is needed
 
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
-    images = Counter[str]()
-    for ref in benchmark.images:
-        images[parquet_cells.file_of(file_of(parse_reference(ref)[0]))] += 1
-    missing = [count for path, count in images.items() if not os.path.isfile(path)]
+    images = benchmark.images
     return {
         "records": len(benchmark),
-        "images": images.total(),
-        "missing_images": sum(missing),
+        "images": len(images),
+        "missing_images": len(find_missing(images)),
         "texts": len(benchmark.texts),
         **benchmark.dropped,
         "fingerprint": benchmark.fingerprint(),

@@ -24,7 +24,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
-from compclip.evaluate.benchmark_module import LoadedBenchmarks, load_benchmarks, result_documents
+from compclip.evaluate.benchmark_module import LoadedBenchmarks, list_inputs, load_benchmarks, result_documents
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, transformers_files, weight_files
 from compclip.model.clip_model import ClipModel
@@ -95,11 +95,7 @@ def score_models(
     `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
     devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
-    refs: list[str] = []
-    texts: list[str] = []
-    for benchmark in benchmarks.values():
-        refs += benchmark.images
-        texts += benchmark.texts
+    refs, texts = list_inputs(benchmarks.values())
     replicas = copy_models(models, devices)
     all_embeddings = embed.encode_all(models, refs, texts, how, pictures, replicas[1:])
     pictures = pictures or PreparedPictures()

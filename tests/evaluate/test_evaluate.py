@@ -21,7 +21,7 @@ from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import benchmark_module, result_store, score, scoring_options
+from compclip.evaluate import benchmark_module, embed, result_store, score, scoring_options
 from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
@@ -99,6 +99,19 @@ def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, para
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert encoded == {"image": 4, "text": 8}
     assert scored["sugarcrepe"].counts["scored"] == 28
+
+
+@pytest.mark.parametrize(("names", "texts"), [(["sugarcrepe"], 3), (["sugarcrepe", "plus"], 8)])
+def test_texts_of_missing_pictures_are_not_encoded(checkpoint, params, root, encoded, names, texts):
+    """Unless another record or another text is compared with them; all numbers stay."""
+    for colour in COLOURS[:2]:
+        (root / "images" / f"{colour}.png").unlink()
+    model, loaded = backbone.load(checkpoint), _loaded(params, *names)
+    scored = score.score_model(model, loaded.benchmarks, loaded.how)
+    assert encoded == {"image": 2, "text": texts}
+    for name, benchmark in loaded.benchmarks.items():
+        all_texts = embed.encode(model, benchmark.images, benchmark.texts, loaded.how)
+        assert repr(scored[name]) == repr(benchmark.score(all_texts))
 
 
 @pytest.fixture
