@@ -264,10 +264,18 @@ def load_benchmarks(
     module_of = {}
     for name in names:
         if name not in sections:
-            raise unknown("benchmark", name, sections, "benchmarks")
+            raise _no_section(name, sections)
         module_of[name] = sections[name].benchmark or name
     benchmarks = {name: load_benchmark(name, sections[name]).counted(how.ties) for name in names}
     return LoadedBenchmarks(benchmarks, module_of, how)
+
+
+def _no_section(name: str, sections: Mapping[str, Section]) -> UserError:
+    if name not in plugins.list_plugins(plugins.BENCHMARKS):
+        return unknown("benchmark", name, sections, "benchmarks")
+    fix = f"add benchmarks.{name}.path=FILE_OR_FOLDER benchmarks.{name}.images=FOLDER"
+    names = [section_name for section_name, section in sections.items() if section.benchmark == name]
+    return UserError(f"benchmarks.{name}: no files of it are named; {' or take '.join([fix, *names])}")
 
 
 def result_documents(

@@ -370,3 +370,20 @@ def test_a_run_s_folder_is_its_checkpoint(checkpoint, published, params, root, t
         document = files.read_json(tmp_path / "out" / "plus.json")
         assert document["checkpoint"]["path"] == str(folder)
         assert document["metrics"] == expected["plus"]["metrics"]
+
+
+ASKED = r"^benchmarks.{0}: no files of it are named; add benchmarks.{0}.path=\S+ benchmarks.{0}.images=\S+"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["pairs"], ASKED.format("pairs") + "$"),
+     (["docci"], ASKED.format("docci") + " or take retrieval_docci$"),
+     (["pairs", "benchmarks.pairs.path=t.csv"], "^benchmarks.pairs.images: must be given"),
+     (["pears"], "unknown benchmark 'pears'")],
+)  # fmt: skip
+def test_a_benchmark_without_files_asks_for_them(tmp_path, checkpoint, monkeypatch, arguments, message):
+    """No file is named that nobody here has written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", *arguments])
