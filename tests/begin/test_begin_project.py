@@ -1,7 +1,5 @@
 """`compclip init --data`: what is looked at, and what params.yaml says of it then."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,8 +8,8 @@ from compclip.base.errors import UserError
 from compclip.begin import __main__ as init_command
 from compclip.config import project_files, read
 from tests.data import reading, tar_files
+from tests.shipped_files import SHIPPED_PARAMS
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ("A red dog runs.", "A blue cat sleeps.")
 
 
@@ -27,7 +25,7 @@ def folder(tmp_path, monkeypatch):
 def copy_grid(folder):
     """Only the grid of a new project."""
     folder.mkdir()
-    (folder / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    (folder / "params.yaml").write_text(SHIPPED_PARAMS.read_text())
 
 
 def begin(folder, data, *options):
