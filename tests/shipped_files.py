@@ -1,6 +1,7 @@
 """The project's own files as git has them: who uses a checkout has another grid in use, runs, and files of their own."""
 
 import atexit
+import os
 import shutil
 import subprocess
 import sys
@@ -43,11 +44,14 @@ def list_shipped(pattern: str) -> list[Path]:
 
 
 def refuse_state(event: str, arguments: tuple) -> None:
-    """An audit hook: raise AssertionError where a path of the checkout's state is opened or listed."""
+    """An audit hook: raise AssertionError where the state of the checkout is opened or listed."""
     if event not in ("open", "os.listdir", "os.scandir") or not isinstance(arguments[0], (str, Path)):
         return
-    path = Path.cwd() / arguments[0]
-    if path.is_relative_to(ROOT) and path != ROOT and path.relative_to(ROOT).parts[0] in STATE:
+    try:
+        path = os.path.abspath(arguments[0])
+    except OSError:  # where it stands is gone
+        return
+    if path.startswith(f"{ROOT}/") and path.removeprefix(f"{ROOT}/").partition("/")[0] in STATE:
         raise AssertionError(
             f"{path}: is the state of this checkout; take SHIPPED_PROJECT, or a project of the test's own"
         )
