@@ -47,6 +47,9 @@ def refuse_state(event: str, arguments: tuple) -> None:
     """An audit hook: raise AssertionError where the state of the checkout is opened or listed."""
     if event not in ("open", "os.listdir", "os.scandir") or not isinstance(arguments[0], (str, Path)):
         return
+    is_below_descriptor = event == "open" and arguments[1] is None  # os.open, whose relative paths may begin elsewhere
+    if is_below_descriptor and not os.path.isabs(arguments[0]):
+        return
     try:
         path = os.path.abspath(arguments[0])
     except OSError:  # where it stands is gone

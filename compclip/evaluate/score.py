@@ -300,7 +300,7 @@ def score_line(
 class Rungs:
     """Scores the model when it has had each of some shares of its steps, once, however often the run is resumed.
 
-    Scoring leaves the bits of the training as they are: mode, threads and random state are put back.
+    Scoring leaves the bits of the training as they are: modes, threads and random state are put back.
     """
 
     shares: tuple[float, ...]
@@ -321,11 +321,9 @@ class Rungs:
         reached = {max(1, round(share * steps)) for share in self.shares} - {steps}
         if step not in reached or step in self._scored_steps():
             return
-        mode = model.clip.training
         threads = torch.get_num_threads()
         with torch.random.fork_rng():
             scored = score_model(model, self.benchmarks, self.how)
-        model.clip.train(mode)
         torch.set_num_threads(threads)
         with open_plain(self.out, "a") as file:
             file.write(json.dumps({"step": step, "metrics": list_metrics(scored)}) + "\n")
