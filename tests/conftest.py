@@ -16,8 +16,8 @@ from hypothesis import settings
 
 from compclip.model import model_config
 from compclip.runs import cluster, run_store
+from tests.shipped_files import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 # Machines differ and are shared: a slow example is no failure, and the same examples are drawn everywhere.
 settings.register_profile("compclip", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("compclip")
@@ -41,6 +41,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread() -> None:
     """Tests compare bits; more threads add in another order."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def outside_of_the_checkout(tmp_path_factory) -> Iterator[None]:
+    """Its runs, keys and grid are whatever its user has there: a relative path leads to an empty folder."""
+    empty = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(empty)
+        yield
+    assert not list(empty.iterdir()), "a test has written where it stood; monkeypatch.chdir(tmp_path) first"
 
 
 @pytest.fixture(autouse=True, scope="session")

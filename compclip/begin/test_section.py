@@ -22,7 +22,7 @@ from compclip.config.validation import load_section
 from compclip.data import tables
 from compclip.data.sample import ENDINGS
 from compclip.evaluate.benchmark import Benchmark
-from compclip.evaluate.benchmark_module import list_missing_pictures, load_benchmark
+from compclip.evaluate.benchmark_module import find_missing, load_benchmark
 from compclip.fetch.catalogue import load_catalogue
 
 TEST_SPLITS = ("test", "val", "validation", "valid", "dev")  # best first
@@ -236,7 +236,7 @@ def _find_images(name: str, section: dict[str, Any], places: Iterable[str], root
 def _list_missing(name: str, section: dict[str, Any]) -> list[str]:
     """Return the pictures of a benchmark where not one of them is there, else []. Raises UserError without items."""
     benchmark = _load(name, section)
-    missing = list_missing_pictures(benchmark)
+    missing = sorted(find_missing(benchmark.images))
     if not benchmark.images:
         raise UserError(f"{section['path']}: holds no item that can be scored; correct the file")
     return missing if len(missing) == len(benchmark.images) else []
@@ -266,7 +266,7 @@ def _load(name: str, section: dict[str, Any]) -> Benchmark:
 def describe_test(name: str, section: dict[str, Any]) -> str:
     """Return one line: the benchmark of a section, how many items and pictures it has, and what is missing of it."""
     benchmark = _load(name, section)
-    missing = list_missing_pictures(benchmark)
+    missing = sorted(find_missing(benchmark.images))
     counts = [f"{count:,} {reason}" for reason, count in benchmark.dropped.items() if count]
     if missing:
         counts.insert(0, f"{len(missing):,} of them missing, as {os.path.basename(missing[0])}")

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PurePath
@@ -141,7 +141,8 @@ class Benchmark:
 
     `kind` is what it measures, one of runs.item_outcomes.KINDS. Every metric is a share of items of which more is
     better, except those of `lower`, of which less is, and those of `scores`, which are cosines and of which neither is.
-    The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture.
+    The part of a metric that belongs to a group of items is as the whole is. `texts_alone` look at no picture; where
+    there are none, the texts of a record whose picture is missing have no vector.
     `headline` is the module's HEADLINE unless `load` gives another.
     `first_picture`: records are one unit by their first picture alone (`number_units`). `folders_count`: names of
     pictures begin anew in each folder, as of a video's frames, so that a picture goes by subset and folder too.
@@ -186,8 +187,14 @@ class Benchmark:
     @property
     def texts(self) -> list[str]:
         """Every different text that is scored, in the order of the records."""
-        record_texts = chain.from_iterable(record.texts for record in self.with_texts)
-        return list(dict.fromkeys((*record_texts, *self.shared_texts)))
+        return self.texts_beside(frozenset())
+
+    def texts_beside(self, missing: Set[str]) -> list[str]:
+        """Return the texts that are scored where these pictures are missing; texts alone are compared without them."""
+        records = self.with_texts
+        if not self.texts_alone:
+            records = [record for record in records if missing.isdisjoint(record.images)]
+        return list(dict.fromkeys((*chain.from_iterable(record.texts for record in records), *self.shared_texts)))
 
     @functools.cached_property
     def units(self) -> dict[tuple[str, str], int]:

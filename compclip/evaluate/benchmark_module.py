@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
@@ -172,22 +172,34 @@ def _repair_texts(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, records=records, dropped={**benchmark.dropped, "repaired_texts": spoilt})
 
 
+def find_missing(refs: Collection[str]) -> set[str]:
+    """Return the pictures whose file is not there."""
+    refs_of: dict[str, list[str]] = {}
+    for ref in refs:
+        refs_of.setdefault(parquet_cells.file_of(file_of(parse_reference(ref)[0])), []).append(ref)
+    return set(chain.from_iterable(of_file for path, of_file in refs_of.items() if not os.path.isfile(path)))
+
+
+def list_inputs(benchmarks: Iterable[Benchmark]) -> tuple[list[str], list[str]]:
+    """Return the different pictures and texts that are scored, sorted; a text beside missing pictures alone is none."""
+    refs: set[str] = set()
+    texts: set[str] = set()
+    for benchmark in benchmarks:
+        refs.update(images := benchmark.images)
+        texts.update(benchmark.texts_beside(find_missing(images)))
+    return sorted(refs), sorted(texts)
+
+
 # --- what a benchmark's files hold: records, pictures found and missing, the fingerprint; no model is needed
-
-
-def list_missing_pictures(benchmark: Benchmark) -> list[str]:
-    """List the files of pictures that are not there, one for each picture."""
-    is_file = functools.cache(os.path.isfile)  # a table holds many
-    files = [parquet_cells.file_of(file_of(parse_reference(ref)[0])) for ref in benchmark.images]
-    return [file for file in files if not is_file(file)]
 
 
 def count_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Return counts and fingerprint."""
+    images = benchmark.images
     return {
         "records": len(benchmark),
-        "images": len(benchmark.images),
-        "missing_images": len(list_missing_pictures(benchmark)),
+        "images": len(images),
+        "missing_images": len(find_missing(images)),
         "texts": len(benchmark.texts),
         **benchmark.dropped,
         "fingerprint": benchmark.fingerprint(),
@@ -265,10 +277,18 @@ def load_benchmarks(
     module_of = {}
     for name in names:
         if name not in sections:
-            raise unknown("benchmark", name, sections, "benchmarks")
+            raise _no_section(name, sections)
         module_of[name] = sections[name].benchmark or name
     benchmarks = {name: load_benchmark(name, sections[name]).counted(how.ties) for name in names}
     return LoadedBenchmarks(benchmarks, module_of, how)
+
+
+def _no_section(name: str, sections: Mapping[str, Section]) -> UserError:
+    if name not in plugins.list_plugins(plugins.BENCHMARKS):
+        return unknown("benchmark", name, sections, "benchmarks")
+    fix = f"add benchmarks.{name}.path=FILE_OR_FOLDER benchmarks.{name}.images=FOLDER"
+    names = [section_name for section_name, section in sections.items() if section.benchmark == name]
+    return UserError(f"benchmarks.{name}: no files of it are named; {' or take '.join([fix, *names])}")
 
 
 def result_documents(

@@ -120,15 +120,15 @@ def _embeddings(
 @contextmanager
 def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Set evaluation mode and full float32 on any device, and everything as it was afterwards."""
-    were_training = [module.training for module in modules]
+    modes = {part: part.training for module in modules for part in module.modules()}
     for module in modules:
         module.eval()
     try:
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             yield
     finally:
-        for module, was_training in zip(modules, were_training, strict=True):
-            module.train(was_training)
+        for part, mode in modes.items():
+            part.training = mode
 
 
 @contextmanager

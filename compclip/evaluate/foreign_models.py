@@ -273,13 +273,9 @@ def score_model(model: Any, loaded: LoadedBenchmarks, made_with: Mapping[str, st
     Raises UserError, with the model's own error as its cause where there is one.
     """
     start = time.perf_counter()
-    refs: set[str] = set()
-    texts: set[str] = set()
-    for benchmark in loaded.benchmarks.values():
-        refs.update(benchmark.images)
-        texts.update(benchmark.texts)
+    refs, texts = benchmark_module.list_inputs(loaded.benchmarks.values())
     with using(model):
-        targets = replace(embed(model, sorted(refs), sorted(texts), loaded.how), ties=loaded.how.ties)
+        targets = replace(embed(model, refs, texts, loaded.how), ties=loaded.how.ties)
         scored = {name: benchmark.score(targets) for name, benchmark in loaded.benchmarks.items()}
     score.check_outcomes(scored)
     return benchmark_module.result_documents(scored, loaded, made_with, round(time.perf_counter() - start, 3))

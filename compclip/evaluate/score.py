@@ -24,7 +24,7 @@ from compclip.base.shared_folders import open_plain
 from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed, pair_scorers
 from compclip.evaluate.benchmark import Benchmark, Outcomes
-from compclip.evaluate.benchmark_module import LoadedBenchmarks, load_benchmarks, result_documents
+from compclip.evaluate.benchmark_module import LoadedBenchmarks, list_inputs, load_benchmarks, result_documents
 from compclip.evaluate.embed import CACHE_BYTES, PreparedPictures
 from compclip.model import backbone, clip_model, model_config, tokenizers, transformers_files, weight_files
 from compclip.model.clip_model import ClipModel
@@ -95,11 +95,7 @@ def score_models(
     `pictures`: those that were prepared for others. `devices`: the models', and further ones that share the work; on
     devices of one kind the numbers are those of one. Raises UserError where a model gives no numbers.
     """
-    refs: list[str] = []
-    texts: list[str] = []
-    for benchmark in benchmarks.values():
-        refs += benchmark.images
-        texts += benchmark.texts
+    refs, texts = list_inputs(benchmarks.values())
     replicas = copy_models(models, devices)
     all_embeddings = embed.encode_all(models, refs, texts, how, pictures, replicas[1:])
     pictures = pictures or PreparedPictures()
@@ -304,7 +300,7 @@ def score_line(
 class Rungs:
     """Scores the model when it has had each of some shares of its steps, once, however often the run is resumed.
 
-    Scoring leaves the bits of the training as they are: mode, threads and random state are put back.
+    Scoring leaves the bits of the training as they are: modes, threads and random state are put back.
     """
 
     shares: tuple[float, ...]
@@ -325,11 +321,9 @@ class Rungs:
         reached = {max(1, round(share * steps)) for share in self.shares} - {steps}
         if step not in reached or step in self._scored_steps():
             return
-        mode = model.clip.training
         threads = torch.get_num_threads()
         with torch.random.fork_rng():
             scored = score_model(model, self.benchmarks, self.how)
-        model.clip.train(mode)
         torch.set_num_threads(threads)
         with open_plain(self.out, "a") as file:
             file.write(json.dumps({"step": step, "metrics": list_metrics(scored)}) + "\n")

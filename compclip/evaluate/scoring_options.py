@@ -61,7 +61,10 @@ def load_params(args: argparse.Namespace, overrides: Sequence[str]) -> Params:
     from compclip.config import project_files, read
 
     path = project_files.find_params(args.params) if args.benchmarks else args.params
-    return read.load_params(path, overrides)
+    try:
+        return read.load_params(path, overrides)
+    except UserError as error:  # it names the package's file, which nobody here has named
+        raise error if path == Path(args.params) else UserError(str(error).removeprefix(f"{path}: ")) from error
 
 
 def load_benchmarks(params: Params, args: argparse.Namespace) -> LoadedBenchmarks:

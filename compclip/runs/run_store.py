@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 VARIABLE = "COMPCLIP_STORE"
 PLAN = Path("plan/train")
 KEYS = Path("keys")
+BATCH_NORMS = {"batch norms": "those of frozen parts stay"}  # in the keys of runs whose backbone has some
+LARGEST_HEAD = 1 << 24  # bytes of a safetensors file's head that are searched
 TRAINED = Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
@@ -309,7 +311,7 @@ def compute_keys(
         reads = plan.get("reads", {}).get(name, {})
         needs_neighbours = name in plan["near"]
         inputs = Inputs(root, Cell(**run["cell"]))
-        fingerprints = hash_inputs(inputs, plan["columns"][name], reads, needs_neighbours)
+        fingerprints = hash_inputs(inputs, plan["columns"][name], reads, needs_neighbours, plan["trains"])
         key = compute_key(run, plan["trains"], fingerprints.all, plan["code"])
         keys[name] = {"key": key, "data": fingerprints.data}
         if values:
@@ -328,7 +330,7 @@ def hash_run_inputs(run: Run, root: Path) -> Fingerprints:
     method = load_method(run.method_name)
     needs_neighbours = first_views(run.method_name, run.method).neighbours > 0
     columns = list_columns(method, run.method)
-    return hash_inputs(Inputs(root, run.cell), columns, method.reads(run.method), needs_neighbours)
+    return hash_inputs(Inputs(root, run.cell), columns, method.reads(run.method), needs_neighbours, method.TRAINS)
 
 
 def hash_backbone(inputs: Inputs) -> str:
@@ -350,12 +352,17 @@ class Fingerprints(NamedTuple):
 
 
 def hash_inputs(
-    inputs: Inputs, columns: Iterable[str], reads: Mapping[str, str] | None = None, needs_neighbours: bool = False
+    inputs: Inputs,
+    columns: Iterable[str],
+    reads: Mapping[str, str] | None = None,
+    needs_neighbours: bool = False,
+    trains: bool = False,
 ) -> Fingerprints:
     """Hash what a run reads: columns of its data, its backbone, and `reads`, its method's own files by what makes them.
 
-    A column that the data lack is in the hash as well, so that a run is stale once they have it. Raises UserError for
-    what was not made, or fetched, yet.
+    A column that the data lack is in the hash as well, so that a run is stale once they have it. Beside the columns
+    stands how batch norms are trained, where the backbone has some. Raises UserError for what was not made, or fetched,
+    yet.
     """
     from compclip.data import column_hashes  # imports pyarrow: not in a process that lists runs
 
@@ -367,6 +374,9 @@ def hash_inputs(
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
     read_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns)}
     former_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns, former=True)}
+    if trains and any(map(_has_batch_norms, inputs.backbone.glob("*.safetensors"))):
+        read_columns |= BATCH_NORMS
+        former_columns |= BATCH_NORMS
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
@@ -375,6 +385,13 @@ def hash_inputs(
     beside_data = _fingerprint_current(files)
     former = (_hash_text(f"{places} {beside_data}"), _fingerprint_current((inputs.manifest, *files)))
     return Fingerprints(read_columns, data, _hash_text(f"{data} {beside_data}"), former)
+
+
+def _has_batch_norms(weights: Path) -> bool:
+    """Return whether a file of weights has statistics of batch norms, by the names in its head."""
+    with open(weights, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return b".running_mean" in file.read(min(size, LARGEST_HEAD))
 
 
 def hash_pictures(inputs: Inputs) -> Fingerprints:

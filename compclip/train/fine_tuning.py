@@ -223,7 +223,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     gradient_computer = build_computer(state, cfg)
     losses = LossCheck(adamw)
     workers = observer.count_workers(cfg, device.type, loader.picture_bytes(sampler, views_at(0), model))
-    model.clip.train()
+    optimiser.set_modes(model.clip)
     steps_left = range(first_step, steps)
     with loader.open_batches(sampler, views_at, model, steps_left, workers, observer.count_parts) as batches:
         for step in steps_left:

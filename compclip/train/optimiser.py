@@ -50,6 +50,21 @@ def freeze(clip: ClipModule, cfg: Train, seed: int = 0) -> frozenset[str]:
     return frozenset({"image", "text"} - trained)
 
 
+def set_modes(clip: ClipModule) -> None:
+    """Put what is trained into training mode, and what is frozen into evaluation mode.
+
+    Statistics of batch norms stay then, and nothing is dropped out. nn.MultiheadAttention, which has neither, stays
+    in training mode: for evaluation it takes another kernel, with other last bits.
+    """
+    clip.train()
+    trained = {p for p in clip.parameters() if p.requires_grad}
+    for module in clip.modules():
+        parameters = set(module.parameters())
+        if parameters and trained.isdisjoint(parameters):
+            for part in module.modules():
+                part.training = isinstance(part, nn.MultiheadAttention)
+
+
 def _is_later_layer(name: str, text_layers: int) -> bool:
     """Return whether a parameter is of the text tower's layers behind the first so many; 0: of none."""
     layer = LAYER.search(name) if text_layers and tower(name) == "text" else None

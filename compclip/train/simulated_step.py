@@ -24,7 +24,7 @@ from compclip.interface.views import Step, Views
 from compclip.model import clip_model
 from compclip.model.clip_model import ClipModel
 from compclip.model.tokenizers import TokenLayout
-from compclip.train import extras, fake_device, fine_tuning
+from compclip.train import extras, fake_device, fine_tuning, optimiser
 from compclip.train.batch import (
     CAPTION,
     CONCEPT,
@@ -93,7 +93,7 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
     state = fine_tuning.start_state(run, method, model)
     losses = fine_tuning.LossCheck(state.adamw)
     computer = fine_tuning.build_computer(state, cfg)
-    model.clip.train()
+    optimiser.set_modes(model.clip)
     batches: dict[Views, Batch] = {}  # the last one
 
     def take_step(number: int) -> None:

@@ -11,8 +11,8 @@ from compclip.data.sample import Sample
 from compclip.interface.views import Views
 from compclip.text.annotation import Annotation
 from compclip.text.text_groups import pair
-from tests.conftest import ROOT
 from tests.prepared_set import prepared
+from tests.shipped_files import SHIPPED_PARAMS
 
 CAPTIONS = [("a dog runs", "a puppy runs"), ("a cat sleeps",), ("a horse runs",), ("a cow sleeps",), ("a dog sleeps",)]
 
@@ -46,11 +46,11 @@ def project(tmp_path, monkeypatch):
 
 
 def run(*argv):
-    return rule_audit.main(["scenes", "--params", str(ROOT / "params.yaml"), "--method", "negclip", *argv])
+    return rule_audit.main(["scenes", "--params", str(SHIPPED_PARAMS), "--method", "negclip", *argv])
 
 
 def test_what_is_counted(project):
-    audit = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project, 5)
+    audit = rule_audit.audit_data(read.load_params(SHIPPED_PARAMS), "scenes", ["negclip"], project, 5)
     negative, positive = audit.rules
     assert (negative.role, negative.rule, negative.texts, negative.coverage) == (
         "negative", "test_rule_audit.tenterhook", 4, 0.8,
@@ -74,7 +74,7 @@ def test_foils_stand_beside_their_parts(project, monkeypatch):
     monkeypatch.setattr(
         grid, "first_views", lambda *_: Views(groups=(pair("red", red), pair("nothing", nothing)), caption="full")
     )
-    foils, none = rule_audit.audit_data(read.load_params(ROOT / "params.yaml"), "scenes", ["negclip"], project, 5).rules
+    foils, none = rule_audit.audit_data(read.load_params(SHIPPED_PARAMS), "scenes", ["negclip"], project, 5).rules
     assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "red", 4, 0.8)
     belied_parts = [belied_part for belied_part, _ in foils.samples]
     assert belied_parts[1:] == ["a horse runs", "a cow sleeps", "a dog sleeps"] and belied_parts[0] in CAPTIONS[0]
@@ -99,7 +99,7 @@ def test_fewer_pictures_are_looked_at_where_asked(project, capsys):
 
 def test_mistakes_name_the_fix(project):
     with pytest.raises(UserError, match=r"unknown data 'scenery'; did you mean"):
-        rule_audit.main(["scenery", "--params", str(ROOT / "params.yaml")])
+        rule_audit.main(["scenery", "--params", str(SHIPPED_PARAMS)])
     with pytest.raises(UserError, match=r"--pictures 0: must be a whole number above 0"):
         run("--pictures", "0")
 

@@ -19,6 +19,7 @@ from compclip.config.training_code import hash_training_code
 from compclip.prepare import shard_stages, shard_writer
 from compclip.train import __main__ as train_command
 from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT
 from tests.tiny_project import at, steps, trained
 
 EXAMPLE = ROOT / "tests" / "example_plugin"
@@ -64,7 +65,7 @@ def run(*argv: str | Path, site: Path | None = None) -> subprocess.CompletedProc
     """A Python process that finds this checkout, and the packages of `site`."""
     path = os.pathsep.join(map(str, (ROOT, *([site] if site else []))))
     env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=ROOT, env=env)
+    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=SHIPPED_PROJECT, env=env)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_found_by_name(kind, installed, on_path):
 
 def test_the_command_checks_it(installed, on_path, monkeypatch):
     """`config check` takes its method, and refuses an impossible value in one line; without the package it is unknown."""
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(SHIPPED_PROJECT)
     with pytest.raises(UserError, match="^params.yaml: unknown method 'margin'; "):
         config_command.main(["check", *GRID])
     on_path(installed)
@@ -192,7 +193,7 @@ def test_a_config_that_knows_nothing_of_our_errors(text, override, message, on_p
     package(tmp_path, "quoted-pack", {"quoted": "quoted_module"}, quoted_module=text)
     on_path(tmp_path)
     with pytest.raises(UserError, match=message) as error:
-        read.load_params(ROOT / "params.yaml", ("methods.quoted={}", override))
+        read.load_params(SHIPPED_PARAMS, ("methods.quoted={}", override))
     assert "\n" not in str(error.value)
 
 

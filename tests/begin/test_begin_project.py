@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +13,6 @@ from compclip.begin import data_section
 from compclip.config import project_files, read
 from tests.data import reading, tar_files
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ("A red dog runs.", "A blue cat sleeps.")
 DRAWN = ("scene", "drawing")  # words that a project of photographs has no use for
 

@@ -10,6 +10,7 @@ from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import ablate, grid, read, validation
 from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS
 
 GRIDS = ROOT / "experiments" / "grids"
 
@@ -17,7 +18,7 @@ GRIDS = ROOT / "experiments" / "grids"
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """The shipped params.yaml in a folder of its own."""
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copy(SHIPPED_PARAMS, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

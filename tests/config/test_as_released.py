@@ -5,8 +5,9 @@ import pytest
 from compclip.config import read
 from perf import as_released
 from perf.as_released import GRIDS, PAGES, ReleasedValue
+from tests.shipped_files import list_shipped
 
-RELEASED = sorted(GRIDS.glob("*_re[ld]*ed.yaml"))  # as released, and reduced
+RELEASED = list_shipped("experiments/grids/*_re[ld]*ed.yaml")  # as released, and reduced
 
 
 def number(text: str) -> float | None:

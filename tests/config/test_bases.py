@@ -8,7 +8,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import read
-from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS
 
 GRID = """# Half of it. And more.
 base: whole
@@ -25,7 +25,7 @@ def project(tmp_path, monkeypatch):
     """A folder of grids: the default one as `whole`, and `half` over it."""
     monkeypatch.chdir(tmp_path)
     read.GRIDS.mkdir(parents=True)
-    (read.GRIDS / "whole.yaml").write_text((ROOT / "params.yaml").read_text())
+    (read.GRIDS / "whole.yaml").write_text(SHIPPED_PARAMS.read_text())
     (read.GRIDS / "half.yaml").write_text(GRID)
     return tmp_path
 
@@ -108,7 +108,7 @@ def test_use_writes_it_out(project, capsys):
     text = Path("params.yaml").read_text()
     assert text.startswith("# Half of it. And more.\n#") and "base:" not in text
     assert config_command.main(["use", str(read.GRIDS / "whole.yaml")]) == 0
-    assert Path("params.yaml").read_text() == (ROOT / "params.yaml").read_text()
+    assert Path("params.yaml").read_text() == SHIPPED_PARAMS.read_text()
     Path("params.yaml").write_text(text + "tune: {trials: 0}\n")
     with pytest.raises(UserError, match="has uncommitted edits"):
         config_command.main(["use", str(half)])

@@ -8,9 +8,7 @@ from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import grid as config_grid
 from compclip.config import read
-from tests.conftest import ROOT
-
-PARAMS = ROOT / "params.yaml"
+from tests.shipped_files import SHIPPED_PARAMS
 
 
 @pytest.mark.parametrize("override,message", [
@@ -55,8 +53,8 @@ PARAMS = ROOT / "params.yaml"
 def test_mistakes(override, message):
     """Each mistake names the file, the key, the value and what would be right, in one line."""
     with pytest.raises(UserError, match=message) as error:
-        read.load_params(PARAMS, [override])
-    assert str(error.value).startswith(f"{PARAMS}: ")
+        read.load_params(SHIPPED_PARAMS, [override])
+    assert str(error.value).startswith(f"{SHIPPED_PARAMS}: ")
     assert "\n" not in str(error.value)
 
 
@@ -77,8 +75,8 @@ def test_sections_that_do_not_fit_together(tmp_path, override, message):
     """Said by `check` and by the first stage, in one line; commands that look at one section go on."""
     for command in (["check"], ["plan", "--out", str(tmp_path / "out")]):
         with pytest.raises(UserError, match=message) as error:
-            config_command.main([*command, "--params", str(PARAMS), override])
-        assert str(error.value).startswith(f"{PARAMS}: ") and "\n" not in str(error.value)
+            config_command.main([*command, "--params", str(SHIPPED_PARAMS), override])
+        assert str(error.value).startswith(f"{SHIPPED_PARAMS}: ") and "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -89,12 +87,14 @@ def test_cells_have_names_of_their_own():
         "data.b-c={source: coco, path: p, images: i, captioner: none}", "backbones.a.model=x",
         "backbones.a-b.model=x", "grid.methods=[clic]", "grid.seeds=[0]",
     ]  # fmt: skip
-    params = read.load_params(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"])
+    params = read.load_params(SHIPPED_PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"])
     assert len(config_grid.list_cells(params)) == 2
     with pytest.raises(UserError, match="'clic-a-b-c-0' stands twice"):
-        read.load_params(PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c,b-c]"])
+        read.load_params(SHIPPED_PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c,b-c]"])
     with pytest.raises(UserError, match="backbone 'org/vit': must be letters"):
-        read.load_params(PARAMS, [*sets, "backbones.org/vit.model=x", "grid.backbones=[org/vit]", "grid.data=[c]"])
+        read.load_params(
+            SHIPPED_PARAMS, [*sets, "backbones.org/vit.model=x", "grid.backbones=[org/vit]", "grid.data=[c]"]
+        )
 
 
 @pytest.mark.parametrize("text,message", [
@@ -129,7 +129,7 @@ def test_variants_overlay_their_method():
         "methods.fsc_clip.variants.local.train.lr=1e-3",
         "grid.methods=[fsc_clip,fsc_clip.local]",
     ]
-    params = read.load_params(PARAMS, overrides)
+    params = read.load_params(SHIPPED_PARAMS, overrides)
     plain, local = (config_grid.resolve(params, f"{m}-scenes-scenes-0") for m in params.grid.methods)
     assert (plain.method.lambda_global, local.method.lambda_global) == (0.5, 0.0)
     assert local.method.lambda_local == plain.method.lambda_local
@@ -145,7 +145,7 @@ def test_a_data_set_can_have_its_own_values():
         "methods.clic.variants.few={lambda_s_neg: 0, train: {epochs: 2}}",
         "grid.methods=[clic,clic.few]",
     ]
-    params = read.load_params(PARAMS, overrides)
+    params = read.load_params(SHIPPED_PARAMS, overrides)
     expected = {
         "clic-scenes-scenes-0": (0.5, 0.5, params.train.epochs),
         "clic-scenes-other-0": (1.0, 0.5, 5.0),
@@ -164,7 +164,7 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
     overrides = [
         f"train.lr={lr!r}", f"train.epochs={epochs!r}", f"methods.fsc_clip.gamma={gamma!r}", f"grid.seeds=[{seed}]",
     ]  # fmt: skip
-    run = config_grid.resolve(read.load_params(PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
+    run = config_grid.resolve(read.load_params(SHIPPED_PARAMS, overrides), f"fsc_clip-scenes-scenes-{seed}")
     path = tmp_path_factory.mktemp("c") / "config.yaml"
     path.write_text(config_grid.run_to_yaml(run))
     assert config_grid.read_run(path) == run
@@ -173,12 +173,12 @@ def test_config_yaml_reproduces_the_run(tmp_path_factory, lr, epochs, gamma, see
 def test_a_constant_is_in_the_key_and_may_be_set_to_its_own_value_alone():
     """As an option that a grid or a stored run of an earlier version has."""
     cell = "negclip-scenes-scenes-0"
-    run = config_grid.resolve(read.load_params(PARAMS), cell)
+    run = config_grid.resolve(read.load_params(SHIPPED_PARAMS), cell)
     assert run.plain["method"]["nearest"] == 3
-    assert config_grid.resolve(read.load_params(PARAMS, ["methods.negclip.nearest=3"]), cell) == run
+    assert config_grid.resolve(read.load_params(SHIPPED_PARAMS, ["methods.negclip.nearest=3"]), cell) == run
     assert config_grid.parse_run(run.plain, "stored") == run
     with pytest.raises(UserError, match=r"methods.negclip.nearest=4: is a constant, 3; remove it"):
-        read.load_params(PARAMS, ["methods.negclip.nearest=4"])
+        read.load_params(SHIPPED_PARAMS, ["methods.negclip.nearest=4"])
 
 
 @pytest.mark.parametrize("text,message", [
@@ -195,7 +195,7 @@ def test_config_yaml_of_others(tmp_path, text, message):
 
 def test_show_prints_a_run_that_loads(tmp_path, capsys):
     """What `show` prints is a config.yaml."""
-    assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(PARAMS)]) == 0
+    assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(SHIPPED_PARAMS)]) == 0
     (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
-    run = config_grid.resolve(read.load_params(PARAMS), "clic-scenes-scenes-1")
+    run = config_grid.resolve(read.load_params(SHIPPED_PARAMS), "clic-scenes-scenes-1")
     assert config_grid.read_run(tmp_path / "config.yaml") == run

@@ -12,6 +12,7 @@ from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import grid, read
 from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"  # what AWS's pages call a key
 URL = "https://models.example/v1"
@@ -30,7 +31,7 @@ def secret(monkeypatch, tmp_path) -> str:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    Path("params.yaml").write_bytes(SHIPPED_PARAMS.read_bytes())
     return SECRET
 
 

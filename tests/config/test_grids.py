@@ -24,9 +24,10 @@ from compclip.launch import cost_table
 from compclip.report import published_numbers
 from compclip.train.throughput import GIB
 from tests.conftest import ROOT
+from tests.shipped_files import list_shipped
 
 # without ablations, which `config ablate` puts beside them
-PATHS = sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
+PATHS = list_shipped("experiments/grids/*.yaml")
 GRIDS = {path.stem: path for path in PATHS if not path.stem.startswith("ablate_")}
 NUMBERS = published_numbers.read_numbers(ROOT / "experiments" / "published")
 TABLES = {

@@ -4,9 +4,9 @@ import pytest
 
 from compclip.config import __main__ as config_command
 from compclip.config import least_memory
-from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS
 
-VIT = ["--params", str(ROOT / "params.yaml"), "backbones.scenes.model=ViT-B-32", "train.batch_size=64"]
+VIT = ["--params", str(SHIPPED_PARAMS), "backbones.scenes.model=ViT-B-32", "train.batch_size=64"]
 # 12 bytes a weight of blocks, words, patches and positions; 17 widths a position of each of 12 blocks.
 WEIGHTS = 12 * 12 * (768**2 + 512**2) + 49408 * 512 + 3 * 32**2 * 768 + 50 * 768 + 77 * 512
 KEPT = 12 * 17 * (50 * 768 + 77 * 512)

@@ -1,19 +1,17 @@
 """`compclip list` and groups of benchmarks."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from compclip.base import plugins
 from compclip.config import columns, listing, read
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.shipped_files import SHIPPED_PARAMS
 
 
 @pytest.fixture
 def params():
-    return read.load_params(ROOT / "params.yaml")
+    return read.load_params(SHIPPED_PARAMS)
 
 
 @pytest.fixture
@@ -21,7 +19,7 @@ def project(tmp_path, monkeypatch) -> None:
     """A project with two grids, which are read whole, as the current folder."""
     for name in ("params.yaml", "experiments/grids/one.yaml", "experiments/grids/two.yaml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "params.yaml", tmp_path / name)
+        shutil.copy(SHIPPED_PARAMS, tmp_path / name)
     monkeypatch.chdir(tmp_path)
 
 
@@ -59,7 +57,7 @@ def test_every_module_is_of_a_group():
 def test_a_group_stands_for_its_benchmarks():
     """In evaluate.benchmarks and wise_ft.benchmarks, each once, in the order of params.yaml."""
     overrides = ["evaluate.benchmarks=[winoground,comp,zeroshot]", "wise_ft.benchmarks=[retrieval]"]
-    params = read.load_params(ROOT / "params.yaml", [*overrides, "report.columns=[]"], together=True)
+    params = read.load_params(SHIPPED_PARAMS, [*overrides, "report.columns=[]"], together=True)
     expected = ["winoground", "sugarcrepe", "sugarcrepe_pp", "hard_positives", "zeroshot_symbols", "zeroshot_colours"]
     assert params.evaluate.benchmarks == expected
     assert params.wise_ft.benchmarks == ["retrieval"]

@@ -10,8 +10,8 @@ from compclip.config import plan, read, training_code
 from compclip.config.sections import Params
 from tests.conftest import ROOT
 from tests.pipeline.test_layers import PACKAGE
+from tests.shipped_files import SHIPPED_PARAMS
 
-PARAMS = ROOT / "params.yaml"
 EVERY = [  # a stage of each kind, and plug-ins of each kind
     "grid.methods=[pretrained,finetune,negclip,clic,fsc_clip,c2lip,hard_positives]",
     "grid.data=[scenes,other]",
@@ -31,7 +31,7 @@ def documents(params: Params) -> dict[str, dict]:
 @pytest.fixture(scope="module")
 def original_documents() -> dict[str, dict]:
     """Every document of the plan of the parameters above."""
-    return documents(read.load_params(PARAMS, EVERY))
+    return documents(read.load_params(SHIPPED_PARAMS, EVERY))
 
 
 def test_an_edit_of_a_module_changes_what_imports_it(monkeypatch):
@@ -41,7 +41,7 @@ def test_an_edit_of_a_module_changes_what_imports_it(monkeypatch):
         patch.setattr(
             training_code, "hash_training_code", lambda m: (training_code.entries(m), training_code.left_out(m))
         )
-        planned = documents(read.load_params(PARAMS, [*EVERY, "tune.trials=2"]))
+        planned = documents(read.load_params(SHIPPED_PARAMS, [*EVERY, "tune.trials=2"]))
     assert {name.partition("/")[0] for name in planned} == plan.ENTRIES.keys()
     counts = Counter()
     for entries, without in (document["code"] for document in planned.values()):
@@ -99,7 +99,7 @@ EDITS = [
 @pytest.mark.parametrize("override,files", EDITS, ids=[override for override, _ in EDITS])
 def test_an_edit_of_a_parameter_changes_what_it_means(original_documents, override, files):
     """By hand for each section; the data set's own section is in a run's config.yaml."""
-    changed_documents = documents(read.load_params(PARAMS, [*EVERY, override]))
+    changed_documents = documents(read.load_params(SHIPPED_PARAMS, [*EVERY, override]))
     assert changed_documents.keys() <= original_documents.keys()
     assert {name for name in original_documents if original_documents[name] != changed_documents.get(name)} == set(
         files
@@ -108,12 +108,12 @@ def test_an_edit_of_a_parameter_changes_what_it_means(original_documents, overri
 
 def test_files_come_and_go_and_stay(original_documents, tmp_path):
     """A method that leaves the grid takes its files along; the same parameters give the same bytes."""
-    plan.write_plan(read.load_params(PARAMS, EVERY), tmp_path)
+    plan.write_plan(read.load_params(SHIPPED_PARAMS, EVERY), tmp_path)
     first = {p: p.read_bytes() for p in tmp_path.rglob("*.json")}
     assert {str(p.relative_to(tmp_path).with_suffix("")) for p in first} == original_documents.keys()
-    plan.write_plan(read.load_params(PARAMS, EVERY), tmp_path)
+    plan.write_plan(read.load_params(SHIPPED_PARAMS, EVERY), tmp_path)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*.json")} == first
-    plan.write_plan(read.load_params(PARAMS, [*EVERY, "grid.methods=[pretrained,fsc_clip]"]), tmp_path)
+    plan.write_plan(read.load_params(SHIPPED_PARAMS, [*EVERY, "grid.methods=[pretrained,fsc_clip]"]), tmp_path)
     gone = {str(p.relative_to(tmp_path).with_suffix("")) for p in first.keys() - set(tmp_path.rglob("*.json"))}
     assert gone == {name for name in (*METHODS, *EVALUATE) if name.partition("/")[2] not in ("pretrained", "fsc_clip")}
 

@@ -10,6 +10,7 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.begin import __main__ as init_command
 from compclip.config import project_files, read
+from tests.shipped_files import SHIPPED_PARAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +23,7 @@ def package(tmp_path, monkeypatch) -> Path:
         if "safetensors" not in name and "published" not in name:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
-    shutil.copy(ROOT / "params.yaml", source)
+    shutil.copy(SHIPPED_PARAMS, source)
     monkeypatch.setattr(project_files, "find_source", lambda: source)
     return source
 
@@ -54,7 +55,7 @@ def test_in_a_folder_of_a_repository(package, tmp_path):
     assert init_command.main([str(tmp_path / "team" / "clip")]) == 0
     assert not (tmp_path / "team/clip/.git").exists()
     assert (tmp_path / "team/clip/.dvc/config").exists()
-    assert read.load_params(tmp_path / "team/clip/params.yaml") == read.load_params(ROOT / "params.yaml")
+    assert read.load_params(tmp_path / "team/clip/params.yaml") == read.load_params(SHIPPED_PARAMS)
 
 
 def test_an_unknown_grid_writes_nothing(package, tmp_path):

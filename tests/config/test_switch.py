@@ -9,17 +9,15 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.config import __main__ as config_command
 from compclip.config import read
-from tests.conftest import ROOT
-
-PARAMS = ROOT / "params.yaml"
+from tests.shipped_files import SHIPPED_PARAMS
 
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A git repository with params.yaml committed and another grid beside it."""
     monkeypatch.chdir(tmp_path)
-    shutil.copy(PARAMS, tmp_path / "params.yaml")
-    (tmp_path / "other.yaml").write_text(PARAMS.read_text().replace("seeds: [0, 1]", "seeds: [7]"))
+    shutil.copy(SHIPPED_PARAMS, tmp_path / "params.yaml")
+    (tmp_path / "other.yaml").write_text(SHIPPED_PARAMS.read_text().replace("seeds: [0, 1]", "seeds: [7]"))
     for command in (["init", "-q"], ["add", "params.yaml"], ["commit", "-qm", "params"]):
         git(*command)
     return tmp_path
@@ -53,7 +51,7 @@ def test_use_switches_back_and_forth(repository):
     assert config_command.main(["use", str(grid_file)]) == 0
     assert config_command.main(["use", "other.yaml"]) == 0
     grid_file.unlink()
-    shutil.copy(PARAMS, "third.yaml")
+    shutil.copy(SHIPPED_PARAMS, "third.yaml")
     with pytest.raises(UserError, match="has uncommitted edits"):
         config_command.main(["use", "third.yaml"])
 

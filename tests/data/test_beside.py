@@ -22,9 +22,9 @@ from compclip.interface.views import Views
 from compclip.methods import finetune
 from compclip.prepare import caption_join, stored_lists
 from compclip.text import dense_texts, masked_words, stored_texts, swap
-from tests.conftest import ROOT
 from tests.data import reading
 from tests.data.reading import put, put_lines, read_list
+from tests.shipped_files import SHIPPED_PARAMS
 
 # NegCLIP's train_neg_clip.tsv: an index, and lists as Python shows them.
 NEGCLIP = (
@@ -204,8 +204,8 @@ def listed(name: str) -> str:
 def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, views, key, overrides):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: views)
     with pytest.raises(UserError, match=re.escape(f"data.scenes.{key}")):
-        parameters.load_params(ROOT / "params.yaml")
-    assert parameters.load_params(ROOT / "params.yaml", overrides)
+        parameters.load_params(SHIPPED_PARAMS)
+    assert parameters.load_params(SHIPPED_PARAMS, overrides)
 
 
 # --- variations of a picture ------------------------------------------------------------------------------------

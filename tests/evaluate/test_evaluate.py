@@ -21,7 +21,7 @@ from compclip.config.cell import Cell
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import benchmark_module, result_store, score, scoring_options
+from compclip.evaluate import benchmark_module, embed, result_store, score, scoring_options
 from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
@@ -99,6 +99,19 @@ def test_each_image_and_text_is_encoded_once_for_all_benchmarks(checkpoint, para
     assert sum(len(b) for b in benchmarks.values()) == 4 * (7 + 5)
     assert encoded == {"image": 4, "text": 8}
     assert scored["sugarcrepe"].counts["scored"] == 28
+
+
+@pytest.mark.parametrize(("names", "texts"), [(["sugarcrepe"], 3), (["sugarcrepe", "plus"], 8)])
+def test_texts_of_missing_pictures_are_not_encoded(checkpoint, params, root, encoded, names, texts):
+    """Unless another record or another text is compared with them; all numbers stay."""
+    for colour in COLOURS[:2]:
+        (root / "images" / f"{colour}.png").unlink()
+    model, loaded = backbone.load(checkpoint), _loaded(params, *names)
+    scored = score.score_model(model, loaded.benchmarks, loaded.how)
+    assert encoded == {"image": 2, "text": texts}
+    for name, benchmark in loaded.benchmarks.items():
+        all_texts = embed.encode(model, benchmark.images, benchmark.texts, loaded.how)
+        assert repr(scored[name]) == repr(benchmark.score(all_texts))
 
 
 @pytest.fixture
@@ -357,3 +370,20 @@ def test_a_run_s_folder_is_its_checkpoint(checkpoint, published, params, root, t
         document = files.read_json(tmp_path / "out" / "plus.json")
         assert document["checkpoint"]["path"] == str(folder)
         assert document["metrics"] == expected["plus"]["metrics"]
+
+
+ASKED = r"^benchmarks.{0}: no files of it are named; add benchmarks.{0}.path=\S+ benchmarks.{0}.images=\S+"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["pairs"], ASKED.format("pairs") + "$"),
+     (["docci"], ASKED.format("docci") + " or take retrieval_docci$"),
+     (["pairs", "benchmarks.pairs.path=t.csv"], "^benchmarks.pairs.images: must be given"),
+     (["pears"], "unknown benchmark 'pears'")],
+)  # fmt: skip
+def test_a_benchmark_without_files_asks_for_them(tmp_path, checkpoint, monkeypatch, arguments, message):
+    """No file is named that nobody here has written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        evaluate_command.main(["--checkpoint", str(checkpoint), "--benchmarks", *arguments])

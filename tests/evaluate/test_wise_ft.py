@@ -20,9 +20,9 @@ from compclip.model import backbone, clip_model, lora
 from compclip.runs.run_folder import Published
 from tests import tiny_project
 from tests.benchmarks.official_files import REGION
-from tests.conftest import ROOT
 from tests.model.test_lora import fit
 from tests.model.test_towers import TEXTS, TINY
+from tests.shipped_files import SHIPPED_PARAMS, list_shipped
 
 CELLS = {name: Cell(name, "tiny", "scenes", 0) for name in ("fsc_clip", "fsc_clip.lora")}
 ALPHAS = [0.0, 0.25, 1.0]
@@ -322,6 +322,6 @@ def test_a_line_of_no_run_is_said_before_any_training(here, tmp_path):
 
 def test_dvc_finds_the_keys_of_its_stage():
     """dvc.yaml cannot be read where a grid lacks the key that it names: every committed grid has it."""
-    grids = [ROOT / "params.yaml", *sorted((ROOT / "experiments" / "grids").glob("*.yaml"))]
+    grids = [SHIPPED_PARAMS, *list_shipped("experiments/grids/*.yaml")]
     lacking = [p.name for p in grids if "methods" not in read.read_with_overrides(p, ()).get("wise_ft", {})]
     assert not lacking, f"add wise_ft: {{methods: []}} to {lacking}"

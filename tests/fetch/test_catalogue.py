@@ -9,10 +9,10 @@ from compclip.base.errors import UserError
 from compclip.benchmarks import hard_positives, vl_checklist
 from compclip.fetch import catalogue
 from compclip.fetch.archives import unpack
-from tests.conftest import ROOT
+from tests.shipped_files import list_shipped
 
 SHIPPED = catalogue.load_catalogue()
-GRIDS = sorted((ROOT / "experiments" / "grids").glob("*.yaml"))
+GRIDS = list_shipped("experiments/grids/*.yaml")
 NOT_HERE = (
     "data/raw/zeroshot/",  # made by CLIP_benchmark's builder from many sources
     # what authors give or make by their own programs: experiments/grids/README.md

@@ -7,7 +7,7 @@ import pytest
 
 from compclip.config import read
 from compclip.launch import repro
-from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT
 
 OUTPUT = """Stage 'look' didn't change, skipping
 Running stage 'annotate@scenes':
@@ -50,7 +50,7 @@ def test_a_line_a_stage(code, tmp_path, monkeypatch, capsys):
 
 def test_every_stage_is_counted_and_described(monkeypatch):
     """As often as dvc.yaml has it over the shipped grid."""
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(SHIPPED_PROJECT)
     stages = repro.list_stages()
     assert stages["train"][0] == 7 and stages["plan"][0] == 1
     assert all(what for _, what in stages.values())
@@ -64,4 +64,4 @@ def test_no_step_is_timed_where_trainings_need_the_memory(monkeypatch, gpus, byt
     monkeypatch.setattr(repro.gpus, "list_gpus", lambda: gpus)
     monkeypatch.setattr(repro, "least_bytes", lambda run: bytes_needed)
     monkeypatch.setattr(repro, "time_step", lambda run: pytest.fail("a step was timed"))
-    assert answer in repro.estimate_time(read.load_params(ROOT / "params.yaml"))
+    assert answer in repro.estimate_time(read.load_params(SHIPPED_PARAMS))

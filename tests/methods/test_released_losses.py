@@ -10,7 +10,7 @@ import pytest
 
 from compclip.base.plugins import METHODS, list_plugins
 from perf import released_losses
-from tests.conftest import ROOT
+from tests.shipped_files import list_shipped
 
 PROGRAM = Path(open_clip.__file__).parent
 UNPUBLISHED = {"crepe", "mosaiclip", "clip_in"}  # whose authors released no training loss
@@ -31,6 +31,6 @@ def test_another_loss_is_told(tmp_path):
 
 
 def test_every_method_with_a_grid_as_released_has_its_comparison():
-    released = {path.stem.rpartition("_")[0] for path in (ROOT / "experiments" / "grids").glob("*_re[ld]*ed.yaml")}
+    released = {path.stem.rpartition("_")[0] for path in list_shipped("experiments/grids/*_re[ld]*ed.yaml")}
     compared = {name for name in list_plugins(METHODS) if any(key.startswith(name) for key in released_losses.COMPARE)}
     assert (released & set(list_plugins(METHODS))) - compared == UNPUBLISHED

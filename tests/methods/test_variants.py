@@ -15,6 +15,7 @@ from tests import reference
 from tests.conftest import ROOT
 from tests.methods.conftest import configured, drawn
 from tests.methods.field_terms import negclip_terms, s_neg
+from tests.shipped_files import list_shipped
 
 # Each file `<kind>_terms.py` beside this one has the equations of some methods (TERMS), and parameters to compare (MORE).
 REFERENCES = [
@@ -39,7 +40,7 @@ MORE = [  # parameters that a paper or its code names and that no grid varies
 def variants() -> dict[str, tuple[str, object]]:
     """Each different Config of the grids, by the name that has it first; read by the one process that runs the tests."""
     configs: dict[str, tuple[str, object]] = {}
-    for path in sorted((ROOT / "experiments" / "grids").glob("*.yaml")):
+    for path in list_shipped("experiments/grids/*.yaml"):
         params = read.load_params(path)
         for cell in grid.list_cells(params):
             base = cell.method.partition(".")[0]

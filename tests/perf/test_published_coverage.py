@@ -13,6 +13,7 @@ from compclip.report import published_numbers
 from perf import published_coverage
 from tests import fake_grid
 from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS, list_shipped
 
 FOLDER = ROOT / "experiments" / "published"
 
@@ -20,7 +21,7 @@ FOLDER = ROOT / "experiments" / "published"
 @pytest.fixture(scope="module")
 def grids():
     """All grids as plain YAML, which has the same names in a hundredth of the time that reading them for a run takes."""
-    files = [*sorted((ROOT / published_coverage.GRIDS).glob("*.yaml")), ROOT / published_coverage.PARAMS]
+    files = [*list_shipped(f"{published_coverage.GRIDS}/*.yaml"), SHIPPED_PARAMS]
     return {file.stem: yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in files}
 
 

@@ -19,6 +19,7 @@ from compclip.prepare import shard_writer
 from compclip.train.view_maker import ViewMaker
 from tests.conftest import ROOT
 from tests.pipeline.test_layers import ROOMS
+from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
@@ -63,7 +64,7 @@ def test_sentences_are_short_and_plain(path):
 
 
 def test_the_readme_s_grid_is_valid(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)  # its base is there
+    monkeypatch.chdir(SHIPPED_PROJECT)  # its base is there
     (block,) = re.findall(r"^```yaml\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
     assert len(block.splitlines()) <= 10
     (tmp_path / "grid.yaml").write_text(block, encoding="utf-8")
@@ -114,7 +115,7 @@ def test_commands_exist_and_the_daily_ones_are_documented():
 )
 def test_a_page_of_the_scenes_says_first_what_they_are_for(page):
     """Numbers of drawings never stand without the sentence that they do not rank methods."""
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").replace("#", " ").split())
+    text = " ".join((SHIPPED_PROJECT / page).read_text(encoding="utf-8").replace("#", " ").split())
     assert re.search("not (rank|for ranking) methods", text[:3000])
 
 
@@ -176,7 +177,7 @@ def test_the_followed_caption_is_real(project):
     data = project / "data" / "scenes"
     samples = shard_writer.load_samples(data / "samples" / "00000.arrow")
     maker = ViewMaker(PreparedDataset(data), 0, 64, lambda sample: load_image(project / sample.image))
-    cfg, _ = grid.method_config(read.load_params(ROOT / "params.yaml"), "negclip")
+    cfg, _ = grid.method_config(read.load_params(SHIPPED_PARAMS), "negclip")
     first, second = (maker.view(0, epoch, negclip.views(cfg, 0)) for epoch in (0, 1))
     for text in (raw, *samples[0].captions, *first.negatives):
         assert f'"{text}"' in walkthrough

@@ -15,6 +15,7 @@ from compclip.runs.run_folder import REPLACED
 from tests import fake_runs
 from tests.conftest import ROOT
 from tests.report import made_page
+from tests.shipped_files import SHIPPED_PARAMS
 
 SHARED = {
     "retrieval": {"bytes": 1, "coco_id": 1311, "pictures": 1312},
@@ -74,7 +75,7 @@ def test_the_notice_comes_before_any_number(runs, tmp_path):
 
 
 def test_a_grid_shows_drawings_by_what_it_scores():
-    assert drawn_scenes.describe_drawings(read.load_params(ROOT / "params.yaml")) == drawn_scenes.NOTICE
+    assert drawn_scenes.describe_drawings(read.load_params(SHIPPED_PARAMS)) == drawn_scenes.NOTICE
     photographs = read.load_params(ROOT / "experiments" / "grids" / "clic_table1.yaml")
     assert drawn_scenes.describe_drawings(photographs) == ""
 

@@ -17,8 +17,8 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.track import report_rows
 from compclip.track.entries import EntryOptions
 from tests import fake_runs
-from tests.conftest import ROOT
 from tests.report import made_page
+from tests.shipped_files import SHIPPED_PARAMS
 
 LEAK = "has the values of trial 3 of the study search, chosen by sugarcrepe/swap on whole benchmarks"
 TABLE = ("negclip", "vit", "scenes")
@@ -103,7 +103,7 @@ def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_pa
 def test_a_new_study_makes_the_report_stale(tmp_path, monkeypatch):
     """The plan has a hash of the studies; without any it is the same wherever it is written."""
     monkeypatch.chdir(tmp_path)
-    params = read.load_params(ROOT / "params.yaml")
+    params = read.load_params(SHIPPED_PARAMS)
 
     def plan_report():
         return next(document for stage, _, document in plan.build_documents(params) if stage == "report")

@@ -24,8 +24,8 @@ from compclip.runs.run_folder import Trained
 from compclip.sweep import study_declaration
 from compclip.sweep.study_declaration import parse_study
 from tests import fake_runs
-from tests.conftest import ROOT
 from tests.report import made_page
+from tests.shipped_files import SHIPPED_PARAMS
 
 PICTURES = [f"{number:012}.jpg" for number in range(60)]
 SUBSETS = "swap_att,swap_obj,replace_rel"
@@ -148,7 +148,7 @@ def test_a_validation_set_is_a_scored_benchmark_of_the_same_kind():
     """It is refused where it is not scored, or read by another module."""
     for name, fault in (("other", "validation"), ("winoground", ", evaluated and of sugarcrepe")):
         with pytest.raises(UserError, match=rf"benchmarks.sugarcrepe.validation.*{fault.removeprefix('validation')}"):
-            read.load_params(ROOT / "params.yaml", [f"benchmarks.sugarcrepe.validation={name}"])
+            read.load_params(SHIPPED_PARAMS, [f"benchmarks.sugarcrepe.validation={name}"])
 
 
 # --- the report

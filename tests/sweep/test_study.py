@@ -18,8 +18,9 @@ from compclip.sweep import study_declaration, study_page, study_results
 from compclip.sweep.study_driver import draw_values
 from tests.conftest import ROOT
 from tests.fake_sweep import PARAMS, STUDY
+from tests.shipped_files import SHIPPED_PROJECT, list_shipped
 
-SHIPPED = sorted(p.stem for p in (ROOT / "experiments" / "studies").glob("*.yaml"))
+SHIPPED = sorted(p.stem for p in list_shipped("experiments/studies/*.yaml"))
 
 
 def parse(**changes) -> study_declaration.Study:
@@ -39,7 +40,7 @@ def test_the_papers_studies_are_there():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_studies_fit_the_grid(name, monkeypatch):
     """Their parameters, benchmarks, backbone and data exist, and every corner of their space is a valid run."""
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(SHIPPED_PROJECT)
     study = study_declaration.load_study(name)
     params = read.load_params(study.params, study.overrides)
     study_declaration.check_study(study, params)

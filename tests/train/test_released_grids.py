@@ -19,9 +19,10 @@ from compclip.runs.run_folder import Inputs
 from compclip.train import fine_tuning, recorder
 from tests import tiny_project
 from tests.conftest import ROOT
+from tests.shipped_files import list_shipped
 
 GRIDS = ROOT / "experiments" / "grids"
-CELLS = {path: OmegaConf.load(path).grid.methods[1:] for path in sorted(GRIDS.glob("*_re[ld]*ed.yaml"))}
+CELLS = {path: OmegaConf.load(path).grid.methods[1:] for path in list_shipped("experiments/grids/*_re[ld]*ed.yaml")}
 METHODS = [names[0] for names in CELLS.values()]
 VARIANTS = [name for names in CELLS.values() for name in names[1:]]
 # What a grid asks of files that are not here: words of a masked model, a T5, four written negatives.
