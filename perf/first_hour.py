@@ -4,8 +4,8 @@
 
 The commands are read out of the page's code blocks and run in a copy of this checkout. What `compclip fetch` brings
 comes from a server of this machine: the photographs and texts of COMPCLIP_SHARED_DATA (default: ../shared/data) in the
-official archives, and a ViT-B/32 with random weights. perf/first_hour.yaml makes the steps few. `--tiny` takes drawings
-and a model of a second. Where there is no GPU, a command with --gpu has to refuse in one line; `make setup` has
+official archives, and a ViT-B/32 with random weights. Once the grid is checked, perf/first_hour.yaml leaves one seed and
+few steps of it. `--tiny` takes drawings and a model of a second. Where there is no GPU, a command with --gpu has to refuse in one line; `make setup` has
 nothing to do, since the environment of this Python is linked. The page's estimates of time are not compared.
 
 Printed are wall and CPU seconds of each command. Exit code 1, with a line each, where a command fails, or where what is
@@ -40,6 +40,7 @@ from perf.first_hour_page import Page, PageCommand, read_page
 GRID = Path("experiments/grids/first_hour.yaml")
 CATALOGUE = Path("compclip/fetch/catalogue.yaml")
 SIZES = Path(__file__).with_suffix(".yaml")
+CONFIG = "compclip config "
 SETUP = ("Makefile", "pyproject.toml", "constraints.txt")  # what `make setup` reads
 # What a reader does not have: caches and switches of whoever rehearses.
 NOT_A_READERS = ("OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "HF_TOKEN", "HF_HUB_CACHE")
@@ -80,13 +81,13 @@ def rehearse(root: Path, spare: Path, tiny: bool) -> tuple[list[PlayedCommand], 
     """Play the page in a new project; return its commands and a line for each difference from the page."""
     page = read_page(checkout.ROOT / "docs" / "install.md")
     faults = list(compare_counts(page, read.load_params(str(checkout.ROOT / GRID))))
-    make_project(root, tiny)
+    make_project(root)
     source = first_hour_hosts.make_photographs(spare / "drawn") if tiny else photographs()
     files = first_hour_hosts.official_files(source, tiny)
     with first_hour_hosts.serve(root / CATALOGUE, files) as address:
         environment = checkout.environment(root) | {"HF_ENDPOINT": address, "HF_HOME": str(spare / "hub")}
         environment = {name: value for name, value in environment.items() if name not in NOT_A_READERS}
-        played = play(page.commands, root, environment)
+        played = play(page.commands, root, environment, tiny)
     if failures := [*compare_results(played)]:
         return played, [*faults, *failures, f"{len(page.commands) - len(played)} commands of the page were not played"]
     return played, [*faults, *compare_outputs(page, played), *compare_paths(page, root)]
@@ -100,12 +101,9 @@ def photographs() -> Path:
     return path
 
 
-def make_project(root: Path, tiny: bool) -> None:
-    """Make a clone in which `make setup` has run, whose grid of the first hour has few steps."""
+def make_project(root: Path) -> None:
+    """Make a clone in which `make setup` has run."""
     checkout.copy(root, (checkout.ROOT / "params.yaml").read_text(encoding="utf-8"))
-    sizes = OmegaConf.load(SIZES)
-    overlays = [sizes.steps, sizes.tiny] if tiny else [sizes.steps]
-    OmegaConf.save(OmegaConf.merge(OmegaConf.load(root / GRID), *overlays), root / GRID)
     for name in SETUP:
         shutil.copy(checkout.ROOT / name, root / name)
     (root / ".venv").mkdir()
@@ -114,6 +112,13 @@ def make_project(root: Path, tiny: bool) -> None:
     identity = ["-c", "user.name=reader", "-c", "user.email=reader@localhost"]
     for words in (["add", "-A"], [*identity, "commit", "-qm", "a clone"]):
         subprocess.run(["git", *words], cwd=root, check=True)
+
+
+def lower_sizes(params: Path, tiny: bool) -> None:
+    """Give the grid that the reader has chosen few steps, where the page says what to lower on a smaller machine."""
+    sizes = OmegaConf.load(SIZES)
+    overlays = [sizes.steps, sizes.tiny] if tiny else [sizes.steps]
+    OmegaConf.save(OmegaConf.merge(OmegaConf.load(params), *overlays), params)
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -162,12 +167,13 @@ class Shell:
         return dict(variable.split("=", 1) for variable in variables)
 
 
-def play(commands: list[PageCommand], root: Path, environment: dict[str, str]) -> list[PlayedCommand]:
+def play(commands: list[PageCommand], root: Path, environment: dict[str, str], tiny: bool) -> list[PlayedCommand]:
     """Run the commands one after the other as a reader does, who stops where one fails.
 
-    What is typed beside another ends with it.
+    What is typed beside another ends with it. After the last command of `compclip config` the grid gets few steps.
     """
     played: list[PlayedCommand] = []
+    last_config = [command for command in commands if command.line.startswith(CONFIG)][-1]
     for command, following in zip(commands, [*commands[1:], None], strict=True):
         if command.beside or any(compare_results(played)):
             continue
@@ -181,6 +187,8 @@ def play(commands: list[PageCommand], root: Path, environment: dict[str, str]) -
                 watch.interrupt()
                 played.append(watch.wait())
             environment = shell.read_environment()
+        if command is last_config:
+            lower_sizes(root / "params.yaml", tiny)
     return played
 
 

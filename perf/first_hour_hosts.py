@@ -25,6 +25,7 @@ from tests.fetch import file_server, hub_server
 from tests.tiny_project import TINY
 
 ABSENT = "000000999999.jpg"  # of a made record: SugarCrepe has pictures that are not at hand
+ABSENT_RECORDS = 20  # of each file
 WORLD = World(train=1, retrieval=24, records=4, per_class=1, processes=1)
 BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp")
 MODEL = "ViT-B-32-quickgelu"
@@ -74,12 +75,14 @@ def _write_captions(folder: Path, rows: list[tuple[str, str]]) -> None:
 
 def official_files(source: Path, tiny: bool) -> dict[str, Bodies]:
     """Return the files of each entry of the catalogue: the photographs of SugarCrepe play val2017, others train2017."""
+    pictures = sorted((source / "coco" / "val2017").iterdir())
+    present = {path.name for path in pictures}
     benchmarks = {
-        name: {path.name: path.read_bytes() for path in (source / name).glob("*.json")} for name in BENCHMARKS
+        name: {path.name: _select_records(read_json(path), present) for path in (source / name).glob("*.json")}
+        for name in BENCHMARKS
     }
     records = [json.loads(body) for body in benchmarks["sugarcrepe"].values()]
     scored = {record["filename"] for subset in records for record in subset.values()}
-    pictures = sorted((source / "coco" / "val2017").iterdir())
     splits = {
         "train2017": [path for path in pictures if path.name not in scored],
         "val2017": [path for path in pictures if path.name in scored],
@@ -97,6 +100,14 @@ def official_files(source: Path, tiny: bool) -> dict[str, Bodies]:
         "coco_captions2017": {"annotations_trainval2017.zip": _zip(annotations)},
         "vit_b_32_openai": _weights(tiny),
     }  # fmt: skip
+
+
+def _select_records(records: dict[str, dict] | list[dict], present: set[str]) -> bytes:
+    """Return a benchmark's file with a few of the records whose pictures are absent: all texts would take an hour."""
+    entries = list(records.items()) if isinstance(records, dict) else list(enumerate(records))
+    absent = [key for key, record in entries if record["filename"] not in present][:ABSENT_RECORDS]
+    chosen = [(key, record) for key, record in entries if record["filename"] in present or key in absent]
+    return json.dumps(dict(chosen) if isinstance(records, dict) else [record for _, record in chosen]).encode()
 
 
 def _select_captions(captions: dict[str, Any], names: set[str]) -> bytes:
