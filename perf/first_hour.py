@@ -4,9 +4,11 @@
 
 The commands are read out of the page's code blocks and run in a copy of this checkout. What `compclip fetch` brings
 comes from a server of this machine: the photographs and texts of COMPCLIP_SHARED_DATA (default: ../shared/data) in the
-official archives, and a ViT-B/32 with random weights. Once the grid is checked, perf/first_hour.yaml leaves one seed and
-few steps of it. `--tiny` takes drawings and a model of a second. Where there is no GPU, a command with --gpu has to refuse in one line; `make setup` has
-nothing to do, since the environment of this Python is linked. The page's estimates of time are not compared.
+official archives, and a ViT-B/32 with random weights. Once the grid is checked, perf/first_hour.yaml leaves one seed of
+it and few steps. `--tiny` takes drawings, and a model of a second.
+
+Where there is no GPU, a command with --gpu has to refuse in one line. `make setup` has nothing to do, since the
+environment of this Python is linked. The page's estimates of time are not compared.
 
 Printed are wall and CPU seconds of each command. Exit code 1, with a line each, where a command fails, or where what is
 printed, a path or a count differs from the page.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +42,7 @@ from perf.first_hour_page import Page, PageCommand, read_page
 
 GRID = Path("experiments/grids/first_hour.yaml")
 CATALOGUE = Path("compclip/fetch/catalogue.yaml")
+REPORT = Path("reports/index.html")
 SIZES = Path(__file__).with_suffix(".yaml")
 CONFIG = "compclip config "
 SETUP = ("Makefile", "pyproject.toml", "constraints.txt")  # what `make setup` reads
@@ -90,7 +94,7 @@ def rehearse(root: Path, spare: Path, tiny: bool) -> tuple[list[PlayedCommand], 
         played = play(page.commands, root, environment, tiny)
     if failures := [*compare_results(played)]:
         return played, [*faults, *failures, f"{len(page.commands) - len(played)} commands of the page were not played"]
-    return played, [*faults, *compare_outputs(page, played), *compare_paths(page, root)]
+    return played, [*faults, *compare_project(page, played, root)]
 
 
 def photographs() -> Path:
@@ -225,19 +229,41 @@ def compare_results(played: list[PlayedCommand]) -> Iterator[str]:
             yield f"{command.line}: exit code {command.code}, expected {expected}: {last_line}"
 
 
+def compare_project(page: Page, played: list[PlayedCommand], root: Path) -> Iterator[str]:
+    """Compare what was printed, the files and the report with the page."""
+    yield from compare_outputs(page, played)
+    for path in page.paths:
+        if not (root / path).exists():
+            yield f"{path}: the page names it, and it does not exist"
+    report = (root / REPORT).read_text(encoding="utf-8")
+    for text in page.report_texts:
+        if text not in report:
+            yield f"{REPORT}: has no {text}, which the page explains"
+
+
 def compare_outputs(page: Page, played: list[PlayedCommand]) -> Iterator[str]:
     """Compare what commands print with what the page says that they print."""
     for name, text in page.outputs:
         outputs = [command.output for command in played if name in command.line]
         if not any(text in output for output in outputs):
             yield f"{name}: does not print {text!r}"
+    for command in played:
+        if command.line.startswith("compclip fetch"):
+            for name in command.line.split()[2:]:
+                if not re.search(rf"^{name}: \d+ fetched", command.output, re.M):
+                    yield f"{command.line}: {name} was not fetched"
+        if match := re.search(r"train\.max_steps=(\d+)", command.line):
+            yield from compare_steps(page, command.output, int(match[1]))
 
 
-def compare_paths(page: Page, root: Path) -> Iterator[str]:
-    """Name files of the page that the project does not have in the end."""
-    for path in page.paths:
-        if not (root / path).exists():
-            yield f"{path}: the page names it, and it does not exist"
+def compare_steps(page: Page, output: str, steps: int) -> Iterator[str]:
+    """Compare the steps that are tried, and how often a line is printed, with the page."""
+    if steps != page.counts["steps to try"]:
+        yield f"steps to try: the heading says {page.counts['steps to try']}, the command {steps}"
+    expected = steps // page.counts["steps between two lines"]
+    count = sum("loss" in line and "samples/s" in line for line in output.splitlines())
+    if count != expected:
+        yield f"{count} lines with loss and samples per second, expected {expected}"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ HEADING = "## A first hour with real data on a GPU"
 BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
 BESIDE = "in a second terminal"
 PRINTS = re.compile(r"`([^`]+)` prints `([^`]+)`")
+REPORT_TEXT = re.compile(r"[Tt]he fold `([^`]+)`|([▲▼‡])")
 CODE = re.compile(r"`([^`\n]+)`")
 FILE_PATH = re.compile(r"(?:[\w-]+/)+[\w-]+\.\w+")
 NUMBERS = {
@@ -60,6 +61,11 @@ class Page:
     def paths(self) -> list[str]:
         """The files that the page names, in code."""
         return list(dict.fromkeys(path for code in CODE.findall(self.text) for path in FILE_PATH.findall(code)))
+
+    @property
+    def report_texts(self) -> list[str]:
+        """The folds of the report that the page names, and the marks that it explains."""
+        return list(dict.fromkeys(fold or mark for fold, mark in REPORT_TEXT.findall(self.text)))
 
     @property
     def counts(self) -> dict[str, int]:
