@@ -137,9 +137,11 @@ class Shell:
         self._output, self._variables = Path(self._folder.name, "output"), Path(self._folder.name, "variables")
         script = f"{line}\ncode=$?\nenv -0 > {self._variables}\nexit $code"
         self._started = time.perf_counter()
+        # a job in the background of a script ignores Ctrl-C, and so would all that it starts
+        command = ["env", "--default-signal=INT", "bash", "-c", script]
         with open(self._output, "wb") as output:
             self._process = subprocess.Popen(
-                ["bash", "-c", script], cwd=root, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                command, cwd=root, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 

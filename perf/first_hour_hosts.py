@@ -25,7 +25,8 @@ from tests.fetch import file_server, hub_server
 from tests.tiny_project import TINY
 
 ABSENT = "000000999999.jpg"  # of a made record: SugarCrepe has pictures that are not at hand
-ABSENT_RECORDS = 20  # of each file
+PICTURES = 24  # of each split at most
+ABSENT_RECORDS = 5  # of each file of a benchmark
 WORLD = World(train=1, retrieval=24, records=4, per_class=1, processes=1)
 BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp")
 MODEL = "ViT-B-32-quickgelu"
@@ -75,17 +76,17 @@ def _write_captions(folder: Path, rows: list[tuple[str, str]]) -> None:
 
 def official_files(source: Path, tiny: bool) -> dict[str, Bodies]:
     """Return the files of each entry of the catalogue: the photographs of SugarCrepe play val2017, others train2017."""
+    records = [read_json(path) for path in sorted((source / "sugarcrepe").glob("*.json"))]
+    scored = {record["filename"] for subset in records for record in subset.values()}
     pictures = sorted((source / "coco" / "val2017").iterdir())
-    present = {path.name for path in pictures}
+    splits = {
+        "train2017": [path for path in pictures if path.name not in scored][:PICTURES],
+        "val2017": [path for path in pictures if path.name in scored][:PICTURES],
+    }
+    present = {path.name for path in splits["val2017"]}
     benchmarks = {
         name: {path.name: _select_records(read_json(path), present) for path in (source / name).glob("*.json")}
         for name in BENCHMARKS
-    }
-    records = [json.loads(body) for body in benchmarks["sugarcrepe"].values()]
-    scored = {record["filename"] for subset in records for record in subset.values()}
-    splits = {
-        "train2017": [path for path in pictures if path.name not in scored],
-        "val2017": [path for path in pictures if path.name in scored],
     }
     captions = read_json(source / "coco" / "annotations" / "captions_val2017.json")
     annotations = {"annotations/instances_val2017.json": b"{}"}  # the official archive has more than captions
@@ -103,7 +104,7 @@ def official_files(source: Path, tiny: bool) -> dict[str, Bodies]:
 
 
 def _select_records(records: dict[str, dict] | list[dict], present: set[str]) -> bytes:
-    """Return a benchmark's file with a few of the records whose pictures are absent: all texts would take an hour."""
+    """Return a benchmark's file with a few of the records whose pictures are absent: all would take an hour."""
     entries = list(records.items()) if isinstance(records, dict) else list(enumerate(records))
     absent = [key for key, record in entries if record["filename"] not in present][:ABSENT_RECORDS]
     chosen = [(key, record) for key, record in entries if record["filename"] in present or key in absent]
