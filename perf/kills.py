@@ -166,7 +166,7 @@ class Killer:
     def _drive(self) -> None:
         """Start `dvc repro`; what failed on the cluster goes on anywhere, as after `launch … cancel`."""
         for number, run in enumerate(self.runs):
-            if jobs.find_live_job(run.folder):
+            if jobs.find_worker(run.folder):
                 continue
             jobs.forget_job(run.folder)
             limited = number == 0 and not self.drivers
@@ -179,7 +179,7 @@ class Killer:
         """The next way that fits a run that trains, and the run."""
         if self.slurm and not self.done["limit"] and self.runs[0] in flying and len(self.drivers) == 1:
             return "limit", self.runs[0]
-        on_cluster = [run for run in flying if isinstance(jobs.find_live_job(run.folder), jobs.SlurmJob)]
+        on_cluster = [run for run in flying if isinstance(jobs.find_worker(run.folder), jobs.SlurmJob)]
         ways = [*HIT, *DRIVERS, *(COMMANDS if self.slurm else ())]
         for _ in range(2):
             for way in self._deck:
@@ -194,8 +194,8 @@ class Killer:
         if way in DRIVERS:
             return self._driven() and (self._hit_driver() if way == "dvc" else self._hit_stage())
         if way in COMMANDS:
-            job = jobs.find_live_job(run.folder)
-            if not job or cluster.run_command(*COMMANDS[way], job.id).returncode:
+            job = jobs.find_worker(run.folder)
+            if not isinstance(job, jobs.SlurmJob) or cluster.run_command(*COMMANDS[way], job.id).returncode:
                 return False
         elif way == "limit":
             self._hold_still(trainer)
@@ -253,7 +253,7 @@ class Killer:
         for driver in self.drivers:
             driver.wait()
         for run in self.runs:
-            if not jobs.find_live_job(run.folder):
+            if not jobs.find_worker(run.folder):
                 jobs.forget_job(run.folder)
         repro(Path("."))
 
@@ -264,7 +264,7 @@ class Killer:
                 os.killpg(driver.pid, signal.SIGKILL)  # its session: orphans are in it
             driver.wait()
         for run in self.runs:
-            if job := jobs.find_live_job(run.folder):
+            if job := jobs.find_worker(run.folder):
                 job.cancel()
 
 

@@ -69,7 +69,7 @@ def serve() -> Iterator[Files]:
             if path in files.specials:
                 files.specials[path](self)
             elif path not in files.bodies:
-                send_answer(self, 404, {})
+                send_answer(self, 404, {"X-Error-Code": "EntryNotFound"})  # as the hub says it
             else:
                 self._body(path, files.bodies[path])
 

@@ -10,16 +10,25 @@ from tests.http_server import send_answer
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def repository(files: Files, name: str, bodies: dict[str, bytes], kind: str = "datasets", gated: bool = False) -> None:
-    """Have the server play the hub for one repository."""
+def repository(
+    files: Files,
+    name: str,
+    bodies: dict[str, bytes],
+    kind: str = "datasets",
+    gated: bool = False,
+    revision: str = "main",
+) -> None:
+    """Have the server play the hub for one repository, by its commit and a revision."""
     short = {"datasets": "datasets/", "models": ""}[kind]
     files.specials["/"] = _json({})
-    files.specials[f"/api/{kind}/{name}/revision/main"] = _json({"id": name, "sha": COMMIT, "siblings": []})
+    files.specials[f"/api/{kind}/{name}/revision/{revision}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
     files.specials[f"/api/{kind}/{name}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
-    for revision in ("main", COMMIT):
-        files.specials[f"/api/{kind}/{name}/tree/{revision}"] = _json([_entry(p, body) for p, body in bodies.items()])
-        for path, body in bodies.items():
-            files.specials[f"/{short}{name}/resolve/{revision}/{path}"] = _refused if gated else _file(body)
+    entries = _json([_entry(path, body) for path, body in bodies.items()])
+    answers = {path: _refused if gated else _file(body) for path, body in bodies.items()}
+    for version in (revision, COMMIT):
+        files.specials[f"/api/{kind}/{name}/tree/{version}"] = entries
+        for path, answer in answers.items():
+            files.specials[f"/{short}{name}/resolve/{version}/{path}"] = answer
 
 
 def _entry(path: str, body: bytes) -> dict:
