@@ -1,16 +1,15 @@
 """Edits of a params.yaml where it stands: the value that is meant changes, and nothing else does."""
 
 import difflib
-from pathlib import Path
 
 import pytest
 import yaml
 
 from compclip.base.errors import UserError
 from compclip.config import edit_params
+from tests.shipped_files import SHIPPED_PARAMS, list_shipped
 
-ROOT = Path(__file__).resolve().parents[2]
-GRIDS = sorted([*(ROOT / "experiments/grids").glob("*.yaml"), ROOT / "params.yaml"])
+GRIDS = [*list_shipped("experiments/grids/*.yaml"), SHIPPED_PARAMS]
 
 EDITS = {
     "a value": (edit_params.set_value, "a: 1  # one\nb: 2\n", ["a"], 3, "a: 3  # one\nb: 2\n"),
