@@ -118,7 +118,7 @@ class Project:
         folders = [section["images"] for section in self.additions.data.values()]
         images = "" if self.additions.data else self.images
         for name, section in find_tests(text, images, folders).items():
-            self.additions.tests[name] = section
+            self.additions.tests[str(name)] = section
             self.lines.append(f"test {describe_test(name, section)}")
 
     def add_model(self, text: str, activation: str) -> None:
@@ -126,7 +126,7 @@ class Project:
         from compclip.begin.model_section import find_model  # and with it torch
 
         name, section = find_model(text, activation)
-        self.additions.backbones[name] = section
+        self.additions.backbones[str(name)] = section
         self.lines.append(f"model {name}: {', '.join(map(str, filter(None, section.values())))}")
 
     def hold_out(self) -> None:
