@@ -17,7 +17,7 @@ from typing import Any
 from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, update_json
-from compclip.config import columns, training_code, tuning
+from compclip.config import columns, drawn_scenes, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
 from compclip.config.sections import Data, Params
@@ -114,6 +114,23 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     comparison["studies"] = fingerprint(*studies) if studies else ""
     yield "report", "report", comparison | {"code": hash_stage_code("report", methods)}
     yield "track", "track", comparison | {"code": hash_stage_code("track")}
+
+
+def list_idle(params: Params) -> set[str]:
+    """Return the stages of dvc.yaml, `stage` or `stage@item`, that have nothing to do for these parameters."""
+    idle = set()
+    if not drawn_scenes.list_drawn_benchmarks(params):
+        idle.add("scenes")
+    if not any(map(_shows_neighbours, resolve_all(params))):
+        idle.add("neighbours")
+    if not tuning.list_requests(params):
+        idle.add("tune")
+    for name, data in params.data.items():
+        if not data.is_rewritten:
+            idle.add(f"rewrite@{name}")
+        if not params.evaluate.blind:
+            idle.add(f"blind@{name}")
+    return idle
 
 
 def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str, Any]]]:

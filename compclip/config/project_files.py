@@ -30,7 +30,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 # What a project begins with, besides params.yaml; folders with all that is in them.
 PROJECT_FILES = (
     ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "experiments/backbones", "experiments/claims.yaml",
-    "experiments/grids", "experiments/published", "experiments/studies", "slurm",
+    "experiments/grids", "experiments/published", "experiments/scenes/dvc.yaml", "experiments/studies", "slurm",
 )  # fmt: skip
 EVERY_BENCHMARK = GRIDS / "every_benchmark.yaml"
 Change = Literal["new", "changed", "edited", "removed"]

@@ -125,7 +125,7 @@ def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[S
         cfg = params.data.get(name)
         if cfg is None:
             raise unknown("data", name, params.data, "--data")
-        if stage != REWRITE or cfg.rewriter or cfg.rewrites or cfg.masked:
+        if stage != REWRITE or cfg.is_rewritten:
             selected.append(SafeName(name, "data"))
         elif data_names:
             raise UserError(f"--data {name}: has no rewriter, rewrites or masked; nothing is rewritten")
