@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         path, ablation, params = ablate.write_grid(args.method, args.params, args.overrides, args.out, args.force)
         count = format_count(len(grid.list_cells(params)), "cell")
         print(f"{path}: {count}", *ablate.describe(ablation), sep="\n")
-        print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
+        print(f"Next: `compclip config use {path}`, then `compclip repro report track`")
     else:
         params = read.load_params(args.params, args.overrides, together=args.command != "show")
         if args.command == "plan":

@@ -61,7 +61,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
+        raise UserError(f"{path}: damaged ({type(error).__name__}); run `compclip repro plan` again") from error
 
 
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -211,7 +211,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{folder}: has no {PARAMS}; leave out --diff and --update to begin a project in it")
     create(source, folder, args.grid)
     print(f"{folder}: a project with {'the grid ' + args.grid if args.grid else 'the default grid'}")
-    print("Next:" + (f" cd {folder};" if folder != Path(".") else "") + " `compclip doctor`, then `dvc repro`")
+    print("Next:" + (f" cd {folder};" if folder != Path(".") else "") + " `compclip doctor`, then `compclip repro`")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Say what is missing here, or whether this machine computes as it should: `compclip doctor`.
 
     compclip doctor                         in ten seconds: what is installed, and what is missing with the fix
-    compclip doctor --grid                  what is missing for `dvc repro`, whose first stage asks
+    compclip doctor --grid                  what is missing for `compclip repro`, whose first stage asks
     compclip doctor --gpu                   the GPUs, in a minute or two, without data
     compclip doctor --gpu --device cpu      the same checks where there is no GPU
 
