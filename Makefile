@@ -1,4 +1,4 @@
-# make repro: environment + `dvc repro`; make test: environment + the test suite; make test-all: and
+# make repro: environment + `compclip repro`; make test: environment + the test suite; make test-all: and
 # the tests that are marked long; make lint: environment + form and
 # types of the code; make numbers: whether it still gives the same ones; make docs: the site; make release: what a release
 # must pass, and its files in dist/. All work on a fresh machine.

@@ -9,8 +9,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # compclip/config/project_files.py, and params.yaml
 PROJECT_FILES = (
     ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "params.yaml", "experiments/backbones",
-    "experiments/claims.yaml", "experiments/grids", "experiments/published", "experiments/studies",
-    "slurm",
+    "experiments/claims.yaml", "experiments/grids", "experiments/published",
+    "experiments/scenes/dvc.yaml", "experiments/studies", "slurm",
 )  # fmt: skip
 
 

@@ -192,7 +192,7 @@ def checkpoints(project: Path, folder: Path, args: argparse.Namespace) -> dict[s
     world, start = project / "data" / "scenes_world", project / "models" / "scenes"
     for required in (world, start):
         if not required.is_dir():
-            raise UserError(f"{required}: not there; `dvc repro scenes backbone` makes it, --project names its project")
+            raise UserError(f"{required}: not there; `compclip repro look backbone` makes it")
     refs = [str(ref) for ref in _make_variants(start, folder)]
     figures = compared(
         lambda: _process(world, refs, args.threads),

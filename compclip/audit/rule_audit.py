@@ -6,7 +6,7 @@ compclip audit DATA --json               print JSON
 
 Prints coverage, how often captions are told from the texts without the picture (cross-validated by picture), texts
 that are still true by rules, and samples of each rule. Texts are made by training's own `train.view_maker`, of epoch 0
-and seed 0; no picture is opened. Needs the annotated data set (`dvc repro annotate@DATA`).
+and seed 0; no picture is opened. Needs the annotated data set (`compclip repro annotate@DATA`).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         path, ablation, params = ablate.write_grid(args.method, args.params, args.overrides, args.out, args.force)
         count = format_count(len(grid.list_cells(params)), "cell")
         print(f"{path}: {count}", *ablate.describe(ablation), sep="\n")
-        print(f"Next: `compclip config use {path}`, then `dvc repro report track`")
+        print(f"Next: `compclip config use {path}`, then `compclip repro report track`")
     elif args.command == "check":
         print(f"{args.params}: {check_grid(args.params, args.overrides)[1]}: OK")
     else:

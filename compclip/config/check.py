@@ -10,7 +10,7 @@ from compclip.base.errors import UserError, unknown
 from compclip.base.safe_names import SafeName
 from compclip.config import columns, released_lists, tuning
 from compclip.config.cell import PRETRAINED
-from compclip.config.drawn_scenes import WORLD, lies_in_scenes
+from compclip.config.drawn_scenes import WORLD, lies_in_scenes, list_drawn_benchmarks
 from compclip.config.grid import (
     PER_DATA,
     benchmark_config,
@@ -178,10 +178,21 @@ def check_reference(params: Params) -> None:
 
 
 def _check_world(params: Params) -> None:
-    """Raise UserError for data of the embedded world without a benchmark of it, by which DVC knows to make it first."""
-    names = [name for name, data in params.data.items() if lies_in_scenes(data.path, data.images)]
-    if names and not any(lies_in_scenes(benchmark.path, benchmark.images) for benchmark in params.benchmarks.values()):
+    """Raise UserError where DVC would draw the embedded world for nothing, or not before the data that lie in it.
+
+    It draws the world where the section of a benchmark lies in it, whether that one is scored or not.
+    """
+    data = [name for name, section in params.data.items() if lies_in_scenes(section.path, section.images)]
+    benchmarks = list_drawn_benchmarks(params)
+    scored = {*params.evaluate.benchmarks, *params.wise_ft.benchmarks}
+    if (data or benchmarks) and scored.isdisjoint(benchmarks) and not set(data) & set(params.grid.data):
+        sections = [f"data.{name}" for name in data] + [f"benchmarks.{name}" for name in benchmarks]
         raise UserError(
-            f"data.{names[0]}: lies in {WORLD}, which is made for benchmarks in it, and there is none; add "
+            f"{', '.join(sections)}: in {WORLD}, in which nothing lies that is trained on or scored; remove "
+            f"{'them' if sections[1:] else 'it'}, or it would be drawn for nothing"
+        )
+    if data and not benchmarks:
+        raise UserError(
+            f"data.{data[0]}: lies in {WORLD}, which is made for benchmarks in it, and there is none; add "
             f"benchmarks.world: {{benchmark: retrieval, path: {WORLD}/retrieval/dataset.json, images: {WORLD}/test}}"
         )

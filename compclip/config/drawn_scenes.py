@@ -19,9 +19,11 @@ def lies_in_scenes(*paths: str) -> bool:
     return any(PurePath(os.path.normpath(path)).is_relative_to(WORLD) for path in paths)
 
 
+def list_drawn_benchmarks(params: Params) -> list[str]:
+    """List the benchmarks, scored or not, that lie in the embedded scenes: for these the stage `scenes` draws."""
+    return [name for name, section in params.benchmarks.items() if lies_in_scenes(section.path, section.images)]
+
+
 def describe_drawings(params: Params) -> str:
     """Return the notice if a scored benchmark shows the embedded scenes, else an empty text."""
-    for name, benchmark in params.benchmarks.items():
-        if name in params.evaluate.benchmarks and lies_in_scenes(benchmark.path, benchmark.images):
-            return NOTICE
-    return ""
+    return "" if set(params.evaluate.benchmarks).isdisjoint(list_drawn_benchmarks(params)) else NOTICE

@@ -21,6 +21,7 @@ from compclip.config.grid import Run
 FLOAT = 4  # bytes
 TRAINED_WEIGHT = 3 * FLOAT  # a weight and AdamW's two moments; slopes come as activations go
 BLOCK_WIDTHS = 17  # that a block keeps of a position: its inputs, queries, keys, values, attention, the inner layers
+CAPTION_POSITIONS = 32  # of a text: longer ones are rare among captions
 LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container or a job
 GPUS = "nvidia[0-9]*"  # device files
 GIB = 1 << 30
@@ -87,3 +88,25 @@ def _count_tower(config: Mapping[str, Any], tower: str) -> tuple[int, int]:
         inputs = section.get("vocab_size", 49408) * width
     layers = section.get("layers", 12)
     return inputs + positions * width + layers * 12 * width**2, layers * BLOCK_WIDTHS * positions * width
+
+
+def count_weights(model: str) -> int:
+    """Return the weights of a model's blocks and words; 0 of a model that is not described here."""
+    return sum(_count_tower(_find_config(model), tower)[0] for tower in ("image", "text"))
+
+
+def count_products(model: str) -> tuple[float, float]:
+    """Return the products, as 2 FLOP each, of encoding a picture and a caption; 0 of a model that is not described.
+
+    Texts are cut to the longest of a batch: of a caption `CAPTION_POSITIONS` are counted.
+    """
+    config = _find_config(model)
+    image = config.get("vision_cfg", {})
+    text = config.get("text_cfg", {})
+    if not _count_tower(config, "image")[0]:
+        return 0.0, 0.0
+    positions = (image.get("image_size", 224) // image["patch_size"]) ** 2 + 1
+    text_positions = min(CAPTION_POSITIONS, text.get("context_length", 77))
+    blocks = 12 * image.get("layers", 12) * image.get("width", 768) ** 2
+    text_blocks = 12 * text.get("layers", 12) * text.get("width", 512) ** 2
+    return 2.0 * positions * blocks, 2.0 * text_positions * text_blocks

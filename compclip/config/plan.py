@@ -17,7 +17,7 @@ from typing import Any
 from compclip.base import code_hash, links, plugins
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, update_json
-from compclip.config import columns, training_code, tuning
+from compclip.config import columns, drawn_scenes, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
 from compclip.config.sections import Backbone, Data, Params
@@ -61,7 +61,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `dvc repro plan` again") from error
+        raise UserError(f"{path}: damaged ({type(error).__name__}); run `compclip repro plan` again") from error
 
 
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -124,6 +124,23 @@ def read_planned(stage: str, item: str) -> dict[str, Any]:
     """Return what the plan on the disk says of an item; empty where it says nothing."""
     path = FOLDER / stage / f"{item}.json"
     return dict(read_mapping(path)) if path.is_file() else {}
+
+
+def list_idle(params: Params) -> set[str]:
+    """Return the stages of dvc.yaml, `stage` or `stage@item`, that have nothing to do for these parameters."""
+    idle = set()
+    if not drawn_scenes.list_drawn_benchmarks(params):
+        idle.add("scenes")
+    if not any(map(_shows_neighbours, resolve_all(params))):
+        idle.add("neighbours")
+    if not tuning.list_requests(params):
+        idle.add("tune")
+    for name, data in params.data.items():
+        if not data.is_rewritten:
+            idle.add(f"rewrite@{name}")
+        if not params.evaluate.blind:
+            idle.add(f"blind@{name}")
+    return idle
 
 
 def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -30,7 +30,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 # What a project begins with, besides params.yaml; folders with all that is in them.
 PROJECT_FILES = (
     ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "experiments/backbones", "experiments/claims.yaml",
-    "experiments/grids", "experiments/published", "experiments/studies", "slurm",
+    "experiments/grids", "experiments/published", "experiments/scenes/dvc.yaml", "experiments/studies", "slurm",
 )  # fmt: skip
 EVERY_BENCHMARK = GRIDS / "every_benchmark.yaml"
 Change = Literal["new", "changed", "edited", "removed"]
@@ -211,7 +211,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{folder}: has no {PARAMS}; leave out --diff and --update to begin a project in it")
     create(source, folder, args.grid)
     print(f"{folder}: a project with {'the grid ' + args.grid if args.grid else 'the default grid'}")
-    print("Next:" + (f" cd {folder};" if folder != Path(".") else "") + " `compclip doctor`, then `dvc repro`")
+    print("Next:" + (f" cd {folder};" if folder != Path(".") else "") + " `compclip doctor`, then `compclip repro`")
     return 0
 
 

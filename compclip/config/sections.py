@@ -162,6 +162,11 @@ class Data:
     regions: dict[str, Any] = field(default_factory=dict)  # boxes in pictures with texts of their own; none where empty
     members: list[str] = field(default_factory=list)  # endings of further files of a sample's tar whose place is noted
 
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the stage `rewrite` has texts to make of its captions, or to read."""
+        return bool(self.rewriter or self.rewrites or self.masked)
+
 
 @dataclass(frozen=True)
 class BenchmarkSection:

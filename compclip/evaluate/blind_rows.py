@@ -131,7 +131,7 @@ def write_rows(data: SafeName, root: Path) -> dict[str, dict[str, dict]]:
     path = root / PLAN / f"{data}.json"
     out = run_folder.blind_folder(root, data)
     if not path.is_file():
-        raise UserError(f"{path}: not there; run `dvc repro plan` first, or `dvc repro blind@{data}`")
+        raise UserError(f"{path}: not there; run `compclip repro plan` first, or `compclip repro blind@{data}`")
     with reading(path):
         document = read_mapping(path)
         sections = {name: Section(**section) for name, section in document["benchmarks"].items()}

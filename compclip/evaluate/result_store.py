@@ -226,7 +226,7 @@ def _list_parts(cell: Cell, folder: RunFolder, snapshots: SnapshotTask) -> list[
     for snapshot in snapshot_folders:
         if not snapshot.finished:
             raise UserError(
-                f"{snapshot.path}: no such snapshot; run `dvc repro -f train@{cell.method}`, which makes it"
+                f"{snapshot.path}: no such snapshot; run `compclip repro -f train@{cell.method}`, which makes it"
             )
     return snapshot_folders
 
@@ -245,7 +245,7 @@ def _finished_run(cell: Cell, root: Path) -> RunFolder:
     """Return the run of a published cell in the store. Raises UserError where the cell was not trained."""
     trained = Published(root, cell).trained
     if not trained.environment.is_file():
-        raise UserError(f"{trained.path}: not there; run `dvc repro train@{cell.method}` first")
+        raise UserError(f"{trained.path}: not there; run `compclip repro train@{cell.method}` first")
     folder = run_store.find_folder(trained.run_key, root)
     folder.check()
     if not folder.finished:
@@ -290,7 +290,7 @@ def find_backbone(cell: Cell, root: Path) -> Path:
 
 def _existing(path: Path, stage: str) -> Path:
     if not path.exists():
-        raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
+        raise UserError(f"{path}: not there; run `compclip repro {stage}` first")
     return path
 
 

@@ -71,7 +71,7 @@ def read_plan(method: SafeName, root: Path) -> tuple[LineTask, list[Cell]]:
     """Read what the plan asks of a method: the task, and the cells that have a line. Raises UserError without one."""
     path = root / PLAN / f"{method}.json"
     if not path.is_file():
-        raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `dvc repro plan`")
+        raise UserError(f"{path}: no such plan; name the method in wise_ft.methods and run `compclip repro plan`")
     with reading(path):
         plan = read_mapping(path)
         sections = {name: Section(**section) for name, section in plan["benchmarks"].items()}

@@ -73,7 +73,7 @@ def _join(params: Params, args: argparse.Namespace, root: Path) -> RowItems:
     if items is None:
         raise UserError(
             f"{args.benchmark}: the rows share no item, or its files are not those that were scored; "
-            "run `dvc repro evaluate`"
+            "run `compclip repro evaluate`"
         )
     return items
 
@@ -97,7 +97,7 @@ def _read_row(params: Params, method: str, args: argparse.Namespace, root: Path)
             runs += [run] if run else []
     if not runs:
         raise UserError(
-            f"{method}: no result of {args.benchmark} on {backbone} and {data}; run `dvc repro evaluate@{method}`"
+            f"{method}: no result of {args.benchmark} on {backbone} and {data}; run `compclip repro evaluate@{method}`"
         )
     return MethodRow(method, tuple(runs), {})
 

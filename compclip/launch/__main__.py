@@ -1,4 +1,4 @@
-"""Send all stale runs of the grid, or shards, at once; `dvc repro` collects.
+"""Send all stale runs of the grid, or shards, at once; `compclip repro` collects.
 
     compclip launch slurm/local.yaml -j 2   processes of this machine
     compclip launch slurm/a100.yaml         an array of a SLURM cluster
@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from compclip.base import environment_variables, messages
+from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
@@ -32,7 +30,7 @@ from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.fetch import missing_inputs
-from compclip.launch import estimate, profiles
+from compclip.launch import estimate, profiles, repro
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, submitit_options
 from compclip.runs import follower, gpus, jobs, key_parts, local_runs, notify, run_folder, run_store, shard_tasks
@@ -44,17 +42,13 @@ from compclip.runs.shard_tasks import STAGES
 CANCEL_S = 120
 LOCK = Path(".work/launch.lock")
 BUSY = f"{LOCK}: process {{}} is sending runs already; wait for it or stop it"
-# What DVC says where another one holds its lock, or writes what this one needs.
-LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
-SKIPPED = "didn't change, skipping"
 
 
 def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path = Path(".")) -> int:
     """Send the stale runs of the grid; return 0 where nothing failed."""
     params = read.load_params(params_path)
     missing_inputs.require_inputs(params, root)
-    if not dry:
-        run_dvc_repro(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], root)
+    repro.make_stages(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], params, root)
     runs = locate_runs(params, root)
     if not dry:
         key_parts.take_over((run for run in runs if not run.adopt_if_finished()), root)
@@ -74,29 +68,6 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
         return 0
     profile.require_local_gpus()
     return _send_local(todo, params_path, workers, profile.notify)
-
-
-def run_dvc_repro(targets: Sequence[str], root: Path) -> None:
-    """Run `dvc repro` for stages, where DVC has the project.
-
-    Raises UserError where one fails, or where another dvc is at work.
-    """
-    if not (root / "dvc.yaml").is_file() or not (root / ".dvc").is_dir():
-        return
-    # --quiet would hide its errors too
-    command = [sys.executable, "-m", "dvc", "repro", *targets]
-    output = ""
-    environment = environment_variables.without_place(os.environ)
-    with subprocess.Popen(command, cwd=root, text=True, errors="replace", stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=environment) as dvc:  # fmt: skip
-        for line in dvc.stdout or ():
-            sys.stderr.write("" if line.strip() == "" or SKIPPED in line else line)
-            output += line
-    if dvc.returncode:
-        fault = f"dvc repro {' '.join(targets)}: failed, see above"
-        if any(words in output for words in LOCKED):
-            fault = "another dvc is at work in this project; wait for it or stop it"
-        raise UserError(f"{fault}; nothing was sent")
 
 
 def locate_runs(params: Params, root: Path) -> list[StoredRun]:
@@ -139,7 +110,7 @@ def _send_local(todo: Sequence[StoredRun], params_path: str, workers: int, varia
 
     failed = LocalRunDriver(todo, params_path, local_runs.divide_gpus(workers), on_failed=post_failure).drive()
     if failed:
-        print(f"{len(failed)} of {len(todo)} runs failed; `dvc repro -k` publishes the others", file=sys.stderr)
+        print(f"{len(failed)} of {len(todo)} runs failed; `compclip repro -k` publishes the others", file=sys.stderr)
     counts = {"runs": len(todo), "done": len(todo) - len(failed), "failed": len(failed)}
     if todo:
         notify.post(variable, News(f"launch ended: {counts['done']} of {len(todo)} runs done", counts, failed))
@@ -165,7 +136,7 @@ def _send_slurm(profile: Profile, todo: Sequence[StoredRun], params_path: str, d
         for array_jobs in Slurm(profile, root).send(writable):
             for job in array_jobs:
                 print(f"{names[job.folder.key]}: {job.label()}", flush=True)
-        print("sent; `dvc repro` waits for them and publishes, `compclip status --watch` shows them")
+        print("sent; `compclip repro` waits for them and publishes, `compclip status --watch` shows them")
     return 0 if len(writable) == len(todo) else 1
 
 
@@ -264,8 +235,7 @@ def _send_shards(args: argparse.Namespace, profile: Profile) -> int:
     root = Path(".")
     missing_inputs.require_inputs(params, root, here=profile.executor == "local")
     names = shard_jobs.select_data(args.stage, args.data, params)
-    if not args.dry_run:
-        run_dvc_repro(shard_jobs.list_prerequisites(args.stage, names, params), root)
+    repro.make_stages(shard_jobs.list_prerequisites(args.stage, names, params), params, root)
     stages = [shard_jobs.find_missing(args.stage, name, params.data[name], root) for name in names]
     print("\n".join(shards.describe() for shards in stages), flush=True)
     if profile.executor == "slurm":

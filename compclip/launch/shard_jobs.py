@@ -125,7 +125,7 @@ def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[S
         cfg = params.data.get(name)
         if cfg is None:
             raise unknown("data", name, params.data, "--data")
-        if stage != REWRITE or cfg.rewriter or cfg.rewrites or cfg.masked:
+        if stage != REWRITE or cfg.is_rewritten:
             selected.append(SafeName(name, "data"))
         elif data_names:
             raise UserError(f"--data {name}: has no rewriter, rewrites or masked; nothing is rewritten")
@@ -133,7 +133,7 @@ def select_data(stage: str, data_names: Sequence[str], params: Params) -> list[S
 
 
 def list_prerequisites(stage: str, names: Sequence[str], params: Params) -> list[str]:
-    """List the stages that `dvc repro` brings up to date first."""
+    """List the stages that `compclip repro` brings up to date first."""
     if stage == RECAPTION:
         return ["look"]
     stages = [f"{EARLIER[stage]}@{name}" for name in dict.fromkeys(names)]
@@ -176,7 +176,7 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
             for sent in Slurm(task_profile, root, jobs.SHARDS).send(tasks):
                 last = f" to {sent[-1].label()}" if sent[1:] else ""
                 print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}", flush=True)
-            print("`dvc repro` waits for them and goes on, `compclip status --watch` shows them")
+            print("`compclip repro` waits for them and goes on, `compclip status --watch` shows them")
 
 
 def is_costly(work: ShardWork) -> bool:

@@ -3,7 +3,7 @@
 data/looks/<name>.json changes when a name, a size or a content does, and is all that later stages and DVC see of
 pictures. A file is read when its time or size is new: annotation files whole; pictures by their first bytes, all of a
 set of up to 20,000, some of a larger one; tars at some positions. An edit that keeps name, size and those bytes is not
-seen; `dvc repro --force recaption@NAME` reads everything whose time changed.
+seen; `compclip repro --force recaption@NAME` reads everything whose time changed.
 """
 
 from __future__ import annotations

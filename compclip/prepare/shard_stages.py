@@ -70,9 +70,8 @@ def plan_work(stage: str, name: SafeName, cfg: Data, root: Path = Path()) -> Sha
         if stage == REWRITE:
             tasks = rewrite_shards.rewrite_tasks(folder, samples, cfg, code)
         else:
-            is_rewritten = cfg.rewriter or cfg.rewrites or cfg.masked
             rewrites_path = folder / rewrite_shards.FOLDER / MANIFEST
-            rewrites = read_manifest(rewrites_path, REWRITE) if is_rewritten else Manifest(())
+            rewrites = read_manifest(rewrites_path, REWRITE) if cfg.is_rewritten else Manifest(())
             tasks = annotate_shards.annotation_tasks(folder, samples, rewrites, code, cfg)
     work = ShardWork(stage, cfg, work_folder, tuple(tasks), counts)
     work.save()

@@ -288,7 +288,7 @@ def _describe_shortage(judged: Sequence[Finding]) -> str:
         return ""
     return (
         f"No table: the methods of {format_count(len(judged), 'claim')} share {format_count(most, 'seed')}, "
-        f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run dvc repro; "
+        f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run `compclip repro`; "
         "finished runs are not trained again. claims.csv has the differences so far"
     )
 

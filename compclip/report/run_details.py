@@ -57,9 +57,9 @@ def collect_runs(
             runs.append(run)
     if missing and not partial:
         listing = "; ".join(f"{m.cell}: {m.reason}" for m in missing)
-        raise UserError(f"{root}: {len(missing)} missing: {listing}; run `dvc repro`, or give --partial")
+        raise UserError(f"{root}: {len(missing)} missing: {listing}; run `compclip repro`, or give --partial")
     if not runs:
-        raise UserError(f"{root}: holds no cell of the grid; run `dvc repro` or give --root")
+        raise UserError(f"{root}: holds no cell of the grid; run `compclip repro` or give --root")
     return runs, missing
 
 
@@ -112,7 +112,7 @@ def select_split(runs: Sequence[FinishedRun], split: PictureSplit) -> list[Finis
         if absent:
             raise UserError(
                 f"report.split={split.name}: {whole_run.cell.name} has no such items of {min(absent)}; evaluate it "
-                "again (`dvc repro`), or set another evaluate.validation_share"
+                "again (`compclip repro`), or set another evaluate.validation_share"
             )
         selected.append(run)
     return selected
@@ -144,7 +144,7 @@ def find_stale_runs(params: sections.Params, runs: Iterable[FinishedRun], partia
                 break
     if stale and not partial:
         count = f" ({len(stale)} such runs)" if len(stale) > 1 else ""
-        raise UserError(f"{stale[0].cell}: {stale[0].reason}{count}; run `dvc repro`, or give --partial")
+        raise UserError(f"{stale[0].cell}: {stale[0].reason}{count}; run `compclip repro`, or give --partial")
     return stale
 
 

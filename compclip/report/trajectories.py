@@ -69,7 +69,7 @@ def collect_lines(
             missing.append(MissingResult(cell.name, "no WiSE-FT line"))
     if missing and not partial:
         names = ", ".join(m.cell for m in missing)
-        raise UserError(f"{root}: {names}: no WiSE-FT line; run `dvc repro`, or give --partial")
+        raise UserError(f"{root}: {names}: no WiSE-FT line; run `compclip repro`, or give --partial")
     return lines, missing
 
 
@@ -166,7 +166,7 @@ def collect_curves(
         elif partial:
             missing.append(MissingResult(run.cell.name, "no snapshots"))
         else:
-            raise UserError(f"{published.record}: no snapshots; run `dvc repro evaluate@{run.cell.method}`")
+            raise UserError(f"{published.record}: no snapshots; run `compclip repro evaluate@{run.cell.method}`")
     return curves, missing
 
 

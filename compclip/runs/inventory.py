@@ -142,7 +142,7 @@ def finish_removals(root: Path) -> None:
 CACHE = Path(".dvc/cache/files/md5")
 SKIPPED = {".git", ".venv"}  # folders that hold nothing of ours
 DATABASES = ("mlflow/mlflow.db", ".work/studies/*.db")
-TRAIN_AGAIN = "`compclip runs check --drop` removes it and its links; `dvc repro` makes it again"
+TRAIN_AGAIN = "`compclip runs check --drop` removes it and its links; `compclip repro` makes it again"
 FROM_BACKUP = "restore it from a backup"
 
 
@@ -229,7 +229,7 @@ def _check_databases(root: Path) -> Iterator[Damage]:
 
 
 def drop_damaged(damages: list[Damage], root: Path) -> list[Path]:
-    """Remove what can be made again with every link to it, so that `dvc repro` makes it; return what was removed.
+    """Remove what can be made again with every link to it, so that `compclip repro` makes it; return what was removed.
 
     Of a damaged run the run and its published folders go; files of it that others share stay theirs. Raises UserError
     where somebody works on a run.

@@ -24,7 +24,7 @@ def write_keys(root: Path) -> int:
     """Write the run keys of the plan and return their number. Raises UserError where there is no plan."""
     plans = sorted((root / run_store.PLAN).glob("*.json"))
     if not plans:
-        raise UserError(f"{root / run_store.PLAN}: no plan; run `dvc repro plan` first")
+        raise UserError(f"{root / run_store.PLAN}: no plan; run `compclip repro plan` first")
     for path in (root / run_store.KEYS).glob("*.json"):
         if path.name not in {plan.name for plan in plans}:
             links.remove(path)
@@ -45,7 +45,7 @@ def read_chosen(method: str, requests: Mapping[str, Any], root: Path) -> dict[st
     for place, request in requests.items():
         if place not in document or document[place]["request"] != request:
             path = root / tuning.TUNED / f"{method}.json"
-            raise UserError(f"{path}: has no values of {place} for the present `tune`; run `dvc repro tune`")
+            raise UserError(f"{path}: has no values of {place} for the present `tune`; run `compclip repro tune`")
     return {place: document[place]["values"] for place in requests}
 
 

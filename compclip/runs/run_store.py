@@ -235,7 +235,7 @@ def absent_plan(path: Path, stage: str, target: str, root: Path) -> UserError:
     hint = f"; did you mean {' or '.join(map(repr, close_names))}?" if close_names else ""
     if not (root / "params.yaml").is_file():
         hint = "; there is no params.yaml here: run from a project's root, or begin one with `compclip init`"
-    return UserError(f"{path}: not there; run `dvc repro {stage}` first, or `dvc repro {target}`{hint}")
+    return UserError(f"{path}: not there; run `compclip repro {stage}` first, or `compclip repro {target}`{hint}")
 
 
 def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
@@ -253,7 +253,7 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     for name, run in read_mapping(plan)["cells"].items():
         keyed = keys_by_cell.get(name)
         if keyed is None:
-            raise UserError(f"{keys}: has no key of {name}, which {plan} has; run `dvc repro keys`")
+            raise UserError(f"{keys}: has no key of {name}, which {plan} has; run `compclip repro keys`")
         if keyed.get("tuned"):
             from compclip.config import tuning  # loads all of the configuration, which most grids can do without
 
@@ -367,7 +367,7 @@ def hash_inputs(
     from compclip.data import column_hashes  # imports pyarrow: not in a process that lists runs
 
     method_files = {inputs.root / path: fix for path, fix in (reads or {}).items()}
-    stages = {inputs.manifest: "run `dvc repro annotate` first", inputs.backbone: "run `dvc repro backbone` first"}
+    stages = {inputs.manifest: "run `compclip repro annotate`", inputs.backbone: "run `compclip repro backbone`"}
     for path, fix in (stages | method_files).items():
         if not path.exists():
             raise UserError(f"{path}: not there; {fix}")
@@ -406,8 +406,8 @@ def _find_neighbours(inputs: Inputs) -> Path:
     pictures = hash_pictures(inputs)
     if not path.is_file() or made_of not in (pictures.all, *pictures.former):
         raise UserError(
-            f"{path}: not there, or of other data; run `dvc repro neighbours`, or for a method outside of the grid "
-            f"`compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
+            f"{path}: not there, or of other data; run `compclip repro neighbours`, or for a method outside of the "
+            f"grid `compclip stage neighbours --data {inputs.cell.data} --backbone {inputs.cell.backbone}`"
         )
     return path
 

@@ -41,7 +41,7 @@ def read_request(folder: Path) -> dict[str, str]:
     try:
         return {item["name"]: item["key"] for item in read_mapping(folder / LIST)["items"]}
     except (LookupError, TypeError) as error:
-        raise UserError(f"{folder / LIST}: damaged; run the stage with `dvc repro` again") from error
+        raise UserError(f"{folder / LIST}: damaged; run the stage with `compclip repro` again") from error
 
 
 @dataclass(frozen=True)

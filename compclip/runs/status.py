@@ -229,7 +229,7 @@ def describe_snapshots(rows: Sequence[RunRow]) -> list[str]:
     if not names:
         return []
     who = names[0] + (f" and {len(names) - 1} more" if names[1:] else "")
-    return [f"{format_count(missing, 'snapshot')} missing of {who}: `dvc repro` trains each once more beside its files"]
+    return [f"{format_count(missing, 'snapshot')} missing of {who}: `compclip repro` makes them"]
 
 
 def format_legend(rows: Sequence[RunRow]) -> list[str]:

@@ -26,6 +26,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
 import sqlalchemy
@@ -35,13 +36,15 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.messages import format_count
+from compclip.base.safe_names import SafeName
 from compclip.base.urls import check_url, mask_message, warn_of_password
 from compclip.base.yaml_text import dump_yaml
-from compclip.config import read
-from compclip.config.grid import list_cells
+from compclip.config import plan, read
+from compclip.config.grid import first_views, list_cells
+from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.fetch import missing_inputs
-from compclip.launch import profiles
+from compclip.launch import profiles, repro
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
 from compclip.report.run_details import collect_runs
@@ -104,7 +107,9 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
     with study_results.lock_study(study.name, root):
         missing_inputs.require_inputs(read.load_params(args.params, (*study.overrides, *args.overrides)), root)
         params = fixed_params(study, Path(args.params), args.overrides, root)
-        studies.check_study(study, read.load_params(params), args.params)
+        loaded = read.load_params(params)
+        studies.check_study(study, loaded, args.params)
+        make_inputs(study, loaded, root)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = StudyDriver(study, opened, make_sender(profile), params, root, args.jobs or profile.jobs)
         if args.retry_failed:
@@ -112,6 +117,29 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         drive_and_notify(driver, profile.notify, args.trials or study.trials)
         print(f"studies/{study.name}/index.html: {study_results.format_counts(driver.document())}", flush=True)
         record_in_mlflow(study.name, args.params)
+
+
+def make_inputs(study: Study, params: Params, root: Path) -> None:
+    """Make what the trials read: the data set, the backbone, the benchmarks, and pictures' neighbours where asked for.
+
+    DVC reads params.yaml alone: what another file says otherwise is taken as it is.
+    """
+    current = read.load_params(read.DEFAULT) if Path(read.DEFAULT).is_file() else params
+    inputs: tuple[tuple[str, dict[Any, Any], dict[Any, Any], Sequence[str]], ...] = (
+        ("annotate", params.data, current.data, [study.data]),
+        ("backbone", params.backbones, current.backbones, [study.backbone]),
+        ("benchmark", params.benchmarks, current.benchmarks, params.evaluate.benchmarks),
+    )
+    targets = []
+    for stage, sections, current_sections, names in inputs:
+        targets += [f"{stage}@{name}" for name in names if current_sections.get(name) == sections[name]]
+    repro.make_stages(targets, current, root)
+    run = studies.trial_run(study, params)
+    if first_views(run.method_name, run.method).neighbours:
+        from compclip.train import neighbours  # loads Pillow
+
+        pair = SafeName(study.data, "data"), SafeName(study.backbone, "backbone")
+        neighbours.write_missing([pair], plan.hash_stage_code(neighbours.STAGE))
 
 
 def confirm_grid(study: Study, args: argparse.Namespace) -> None:

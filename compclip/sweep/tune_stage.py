@@ -45,7 +45,7 @@ def main(argv: list[str], root: Path = Path(".")) -> int:
     args = _parse_arguments(argv)
     path = root / run_store.TUNE_PLAN
     if not path.is_file():
-        raise UserError(f"{path}: not there; run `dvc repro plan` first")
+        raise UserError(f"{path}: not there; run `compclip repro plan` first")
     requests = read_mapping(path)["studies"]
     if args.method and args.method not in requests:
         raise unknown("tuned method", args.method, requests, "--method")

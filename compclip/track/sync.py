@@ -107,7 +107,7 @@ def load_project(
         all_runs += sweeps[-1].runs
     live_runs = tuple(run for run in track_entries.list_runs(root) if run.is_shown)
     if not (summaries or sweeps or live_runs):
-        raise UserError(f"{root}: holds no run; train one with `dvc repro` or give --root")
+        raise UserError(f"{root}: holds no run; train one with `compclip repro` or give --root")
     project = name_project(root)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
     notice = drawn_scenes.describe_drawings(params)

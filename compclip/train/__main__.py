@@ -22,6 +22,7 @@ from pathlib import Path
 from compclip.base import messages, safe_names, worker_processes
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
+from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.runs import follower, jobs, local_runs, run_store
@@ -66,10 +67,14 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
             follower.start_follower(params, root)
         lost = train_runs(todo, method, params, publish)
     count = sum(map(len, cells.values()))
-    shared = count - len(cells)
-    words = {"trained now": len(todo) - len(lost), "failed": len(lost), "finished before": len(cells) - len(todo)}
+    trains = read_mapping(root / run_store.PLAN / f"{method}.json")["trains"]
+    words = {
+        "trained now" if trains else "taken over untrained": len(todo) - len(lost),
+        "failed": len(lost),
+        "finished before": len(cells) - len(todo),
+    }
     counts = ", ".join(f"{number} {word}" for word, number in words.items() if number)
-    same = f" (another's run: {format_count(shared, 'cell')})" if shared else ""
+    same = " (equal cells share one)" if count > len(cells) else ""
     print(f"{method}: {format_count(count, 'cell')}, {format_count(len(cells), 'run')}{same}: {counts}", flush=True)
     for name, reason in (failed | lost).items():
         print(f"error: {name}: {reason}", file=sys.stderr)
@@ -140,13 +145,13 @@ def train_runs(
         driver.stop()
         raise SystemExit(130) from None
     except DriverStopped:
-        raise SystemExit(local_runs.report_detached(driver, f"dvc repro train@{method}")) from None
+        raise SystemExit(local_runs.report_detached(driver, f"compclip repro train@{method}")) from None
     finally:
         signal.signal(signal.SIGTERM, previous)  # what publishes afterwards ends by it as any command
 
 
 def _orphan_check() -> Callable[[], bool]:
-    """Return a function that says whether a parent process (`dvc repro`, or the shell between) has ended."""
+    """Return a function that says whether a parent process (`compclip repro`, or the shell between) has ended."""
     parents = _ancestors()
     return lambda: _ancestors() != parents
 

@@ -90,7 +90,7 @@ def main(argv: list[str]) -> int:
     else:
         path = plan.FOLDER / STAGE / f"{STAGE}.json"
         if not path.is_file():
-            raise UserError(f"{path}: not there; run `dvc repro plan` first")
+            raise UserError(f"{path}: not there; run `compclip repro plan` first")
         with plan.reading(path):
             content = read_mapping(path)
             pairs = [(SafeName(data, "data"), SafeName(backbone, "backbone")) for data, backbone in content["pairs"]]

@@ -496,7 +496,7 @@ def make_model(name: str) -> None:
     train(model, world_model.numbers, world_model.seed, weights)
     write_half_weights(model, weights)
     state_path(weights).unlink(missing_ok=True)
-    print(f"{weights}: written; `dvc repro backbone` takes them over")
+    print(f"{weights}: written; `compclip repro backbone` takes them over")
 
 
 def describe_cost(cfg: Pretrain) -> str:

@@ -42,7 +42,7 @@ def test_the_command_writes_a_grid_that_passes_its_check(project, capsys):
     path = Path("experiments/grids/ablate_fsc_clip.yaml")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{path}: 12 cells" and lines[2] == "  fsc_clip.without_local    lambda_local: 0.0"
-    assert lines[-1] == f"Next: `compclip config use {path}`, then `dvc repro report track`"
+    assert lines[-1] == f"Next: `compclip config use {path}`, then `compclip repro report track`"
     assert path.read_text().startswith("# Ablation of fsc_clip: as it is, and without one part at a time.\n")
     assert config_command.main(["check", "--params", str(path)]) == 0
     assert config_command.main(["use", str(path), "--force"]) == 0

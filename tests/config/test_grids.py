@@ -302,19 +302,21 @@ WORLD = "data/scenes_world"
 @pytest.fixture
 def repository(tmp_path):
     Repo.init(str(tmp_path), no_scm=True).close()
-    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    for name in ("dvc.yaml", "experiments/scenes/dvc.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
 def find_needed(repository, grid):
-    """By target, the names of the stages that `dvc repro` of it would look at."""
+    """By stage of dvc.yaml, the names of those that `dvc repro` looks at first."""
     (repository / "params.yaml").write_text(read.write_out(grid))
     with Repo(str(repository)) as repo:
         graph = repo.index.graph
         return {
             stage.name: {s.name for s in networkx.descendants(graph, stage)}
             for stage in graph
-            if stage.name in ("report", "track", "look")
+            if stage.path_in_repo == "dvc.yaml"
         }
 
 
@@ -332,7 +334,7 @@ def test_a_grid_makes_the_world_where_it_has_a_part_in_it(repository):
     assert {has_data for has_data, _ in grids} == {True, False}
     for (has_data, _), grid in grids.items():
         stages = find_needed(repository, grid)
-        assert ("scenes" in stages["report"] | stages["track"]) == has_data, grid
+        assert ("scenes" in set().union(*stages.values())) == has_data, grid  # `dvc repro` runs these
         assert ("scenes" in stages["look"]) == has_data, grid
 
 
@@ -344,3 +346,13 @@ def test_data_of_the_world_needs_a_benchmark_of_it(tmp_path):
     message = r"data.scenes: lies in data/scenes_world, .*add benchmarks.world: \{benchmark: "
     with pytest.raises(UserError, match=message):
         read.load_params(grid, together=True)
+
+
+@pytest.mark.parametrize("section", ["benchmarks.world", "data.world"])
+def test_nothing_is_drawn_for_what_nobody_trains_on_or_scores(section):
+    """DVC would draw the world for any section of a benchmark in it, and fail for data without one."""
+    entry = f"{{source: karpathy, captioner: none, path: {WORLD}/x.json, images: {WORLD}/x}}"
+    if section.startswith("benchmarks"):
+        entry = f"{{benchmark: retrieval, path: {WORLD}/x.json, images: {WORLD}/x}}"
+    with pytest.raises(UserError, match=f"{section}: in {WORLD}, .*remove it"):
+        read.load_params(GRIDS["photographs"], [f"{section}={entry}"], together=True)

@@ -122,9 +122,9 @@ def test_no_shell_sees_a_name(params, monkeypatch):
 
 def test_commands_of_dvc_yaml_name_nothing():
     """What DVC writes into a command is in the file."""
-    stages = read.yaml_text.read_yaml(ROOT / "dvc.yaml", "stages")
-    raw = OmegaConf.to_container(stages)["stages"]
-    assert not [name for name, stage in raw.items() if "${" in str(stage.get("do", stage)["cmd"])]
+    for path in (ROOT / "dvc.yaml", ROOT / "experiments/scenes/dvc.yaml"):
+        raw = OmegaConf.to_container(read.yaml_text.read_yaml(path, "stages"))["stages"]
+        assert not [name for name, stage in raw.items() if "${" in str(stage.get("do", stage)["cmd"])]
 
 
 COMMANDS = {

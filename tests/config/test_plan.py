@@ -123,9 +123,11 @@ def test_dvc_yaml_names_no_code():
 
     None depends on runs/: trained/ tells whether one is another.
     """
-    stages = OmegaConf.to_container(OmegaConf.load(ROOT / "dvc.yaml"), resolve=False)["stages"]
+    files = [OmegaConf.load(ROOT / name) for name in ("dvc.yaml", "experiments/scenes/dvc.yaml")]
+    stages = {**files[0].stages, **files[1].stages}
     assert stages.keys() == plan.ENTRIES.keys() | {"plan", "look", "keys"}
-    for name, stage in stages.items():
+    for name, declared in stages.items():
+        stage = OmegaConf.to_container(declared, resolve=False)
         definition = stage.get("do", stage)
         deps = definition["deps"]
         assert not [dep for dep in deps if dep.startswith("compclip") or dep.endswith(".py")], name

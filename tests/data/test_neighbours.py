@@ -139,7 +139,7 @@ def test_what_is_there_stays_until_its_data_or_backbone_change(here, capsys):
     write_json("data/fingerprints/scenes.json", record | {"columns": record["columns"] | {"tokens": "mended"}})
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at, "of pictures alone"
     write_json("data/fingerprints/scenes.json", record | {"columns": record["columns"] | {"pictures": "others"}})
-    with pytest.raises(UserError, match="tiny.npy: not there, or of other data; run `dvc repro neighbours`"):
+    with pytest.raises(UserError, match="tiny.npy: not there, or of other data; run `compclip repro neighbours`"):
         at(CELL)
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns != written_at
     assert at(CELL).key

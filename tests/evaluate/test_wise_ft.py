@@ -294,7 +294,7 @@ def test_a_line_that_fails_is_named_and_the_others_are_made(here, capsys):
     planned(here, "fsc_clip", cells=cells)
     with pytest.raises(UserError, match="1 of 2 lines failed .*: fsc_clip-tiny-scenes-7"):
         wise_ft.main(["--method", "fsc_clip"])
-    assert "run `dvc repro train@fsc_clip` first" in capsys.readouterr().err
+    assert "run `compclip repro train@fsc_clip` first" in capsys.readouterr().err
     assert Published(here, CELLS["fsc_clip"]).line.is_file()
     with pytest.raises(UserError, match="fsc_clp.json: no such plan; name the method in wise_ft.methods"):
         wise_ft.main(["--method", "fsc_clp"])

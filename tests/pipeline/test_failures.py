@@ -18,6 +18,7 @@ from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
+from compclip.launch import repro
 from compclip.runs import jobs, lock
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.train import __main__ as train_command
@@ -267,7 +268,10 @@ def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
     both = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
     for process in both:
         output = process.communicate(timeout=300)[0]
-        was_locked = any(words in output for words in (*launch_command.LOCKED, "another dvc is at work"))
+        was_locked = any(
+            words in output
+            for words in ("another dvc is at work", "brings this project up to date already", *repro.LOCKED)
+        )
         assert process.returncode == 0 or was_locked, output
     assert launch() == 0
     again = dvc("repro")

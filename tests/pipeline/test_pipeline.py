@@ -75,7 +75,7 @@ def test_all_stages_run_once_then_the_plan_alone(checkout):
     root, first = checkout
     assert first == {
         *ALWAYS,
-        *("scenes", "backbone@tiny", "neighbours", "tune", "keys"),
+        *("experiments/scenes/dvc.yaml:scenes", "backbone@tiny", "neighbours", "tune", "keys"),
         *(f"{stage}@scenes" for stage in ("recaption", "rewrite", "annotate")),
         *("benchmark@sugarcrepe", "benchmark@retrieval", "wise_ft@finetune", "blind@scenes", "report", "track"),
         *(f"{stage}@{method}" for stage in ("train", "evaluate") for method in METHODS),

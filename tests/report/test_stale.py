@@ -42,7 +42,7 @@ def test_a_run_of_other_parameters_is_named(params, tmp_path, old, new, differen
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     collected = runs(params, tmp_path)
-    with pytest.raises(UserError, match=f"{NAME}: trained with {difference}; run `dvc repro`, or give --partial"):
+    with pytest.raises(UserError, match=f"{NAME}: trained with {difference}; run `compclip repro`, or give --partial"):
         run_details.find_stale_runs(params, collected, partial=False)
     assert [(m.cell, m.reason) for m in run_details.find_stale_runs(params, collected, partial=True)] == [
         (NAME, f"trained with {difference}")

@@ -59,7 +59,7 @@ def test_every_method_of_the_field_has_its_keys(here):
 
 def test_keys_of_a_method_that_left_the_grid_go(here):
     """The folder is DVC's: what lies there is what the grid has; without a plan the stage to run is named."""
-    with pytest.raises(UserError, match="plan/train: no plan; run `dvc repro plan` first"):
+    with pytest.raises(UserError, match="plan/train: no plan; run `compclip repro plan` first"):
         keys.write_keys(Path("."))
     by_cell()
     Path("plan/train/finetune.json").unlink()

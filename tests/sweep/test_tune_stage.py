@@ -188,7 +188,9 @@ def test_values_of_another_request_are_nobody_s(project, capsys, monkeypatch):
     write_params(PARAMS.replace("trials: 3", "trials: 4"))
     run = grid.resolve(read.load_params("params.yaml"), "fsc_clip-tiny-scenes-0")
     assert run.method.gamma == 20.0
-    with pytest.raises(UserError, match=r"has no values of tiny-scenes for the present `tune`; run `dvc repro tune`"):
+    with pytest.raises(
+        UserError, match=r"has no values of tiny-scenes for the present `tune`; run `compclip repro tune`"
+    ):
         keys.write_keys(Path("."))
     write_params(PARAMS.replace(TUNE, ""))
     assert json.dumps(read_mapping(Path("plan/tune/tune.json"))) == '{"studies": {}, "code": ""}'  # and none is hashed

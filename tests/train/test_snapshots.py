@@ -85,7 +85,7 @@ def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     environment = run.folder.final.environment.read_bytes()
     run_store.links.remove(run.folder.path / "snapshots")
     assert run.adopt_if_finished() and not run.adopt_if_complete()
-    lacking = "2 snapshots missing of finetune.best-tiny-scenes-0: `dvc repro` trains each once more"
+    lacking = "2 snapshots missing of finetune.best-tiny-scenes-0: `compclip repro` makes them"
     assert lacking in status.format_page(*run_table.list_runs("params.yaml"), 200)
     job.complete_run(run)
     assert "snapshots missing" not in status.format_page(*run_table.list_runs("params.yaml"), 200)

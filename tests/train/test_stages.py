@@ -179,7 +179,7 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     with pytest.raises(SystemExit) as exit_info:
         bring("finetune")
     assert exit_info.value.code == 143
-    message = f"stopped; in the background train on: {name}; `dvc repro train@finetune` attaches"
+    message = f"stopped; in the background train on: {name}; `compclip repro train@finetune` attaches"
     assert message in capsys.readouterr().err
     folder = planned(name).folder
     pid = jobs.find_worker(folder).record["pid"]
