@@ -30,6 +30,8 @@ def project(root: Path, methods: int = 1, seeds: int = 2) -> Path:
     write_atomic(root / "params.yaml", params([f"fsc_clip.{name}" for name in variants], seeds, variants))
     write_data(root)
     write_atomic(root / "models/tiny/config.json", "config")
+    for name in ("tiny.json", "world/train.json", "world/train", "world/sugarcrepe", "world/test"):
+        write_atomic(root / name, "")  # read by no one, and asked for
     return root
 
 

@@ -63,6 +63,8 @@ def make(root: Path) -> Path:
     """Parameters, the study `s`, and files in the places of data and backbone, which run keys are made of."""
     for name, text in (("params.yaml", PARAMS), ("experiments/studies/s.yaml", STUDY), ("models/tiny/weights", "w")):
         write_atomic(root / name, text)
+    for name in ("tiny.json", "train.json", "train", "s", "r", "t"):  # read by no one, and asked for
+        (root / name).touch()
     fake_store.write_data(root)
     return root
 

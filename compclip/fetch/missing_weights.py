@@ -29,7 +29,7 @@ def find_missing_weights(where: str, backbone: Backbone) -> Iterator[MissingInpu
     model = backbone.model
     if model.startswith(HUB):
         yield from _find_uncached(f"{where}.model", model, model.removeprefix(HUB))
-    elif "/" in model and not is_there(path := model.removeprefix(FOLDER)):
+    elif ("/" in model or model.endswith(".json")) and not is_there(path := model.removeprefix(FOLDER)):
         yield MissingInput(f"{where}.model", path)
     if not model.startswith(model_config.SCHEMES):
         yield from _find_missing_file_or_tag(f"{where}.weights", model, backbone.weights)
