@@ -86,6 +86,11 @@ class SvgPlot:
             across = self.axes.get_yaxis_transform()
             self.axes.text(0.99, y, name, transform=across, ha="right", va="bottom", color=SOFT, fontsize=10)
 
+    def keep_percent(self) -> None:
+        """Let no axis pass 0 or 100, whatever intervals reach there."""
+        for limits, set_limits in ((self.axes.get_xlim(), self.axes.set_xlim), (self.axes.get_ylim(), self.axes.set_ylim)):
+            set_limits(max(limits[0], 0.0), min(limits[1], 100.0))
+
     def to_svg(self) -> Markup:
         """Return the figure as an element of a page."""
         with matplotlib.rc_context(STYLE):
