@@ -53,6 +53,9 @@ class BenchmarkModule:
     load (`load(path, images=None, split="")`): read the authors' files. Raises UserError for damaged ones.
     config (`Config`): a frozen dataclass of options, which `load` gets as `options`; None: the benchmark has none.
     group (`BENCHMARK_GROUP`): names it with others wherever benchmarks are named (`config.columns`).
+
+    A module may also name NEGATIVE_FAMILIES, a tuple of methods, papers or rules that its wrong captions are made by:
+    the report says of which rows that train with them that is true. Its own name is always one.
     """
 
     metrics: tuple[str, ...]

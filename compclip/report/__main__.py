@@ -35,6 +35,7 @@ from compclip.report import (
 from compclip.report.escape import join_counts
 from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
+from compclip.runs.item_outcomes import COMPOSITION
 from compclip.runs.result_files import FinishedRun
 
 # where they are, if there are any
@@ -130,7 +131,8 @@ def find_kindred_benchmarks(runs: Sequence[FinishedRun]) -> dict[str, set[str]]:
         method = run.cell.method
         families = list_families(plugins.METHODS, method.partition(".")[0])
         for name, result in run.results.items():
-            if families & list_families(plugins.BENCHMARKS, result.module):
+            is_composition = result.kind == COMPOSITION
+            if is_composition and families & list_families(plugins.BENCHMARKS, result.module):
                 kindred.setdefault(method, set()).add(name)
     return kindred
 

@@ -88,6 +88,8 @@ def _make_row(
     for line in compared:
         if line["verdict"] and _metric(line) in options.headline_metrics:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
+        if line.get("rests_on"):
+            tags[f"rests_on/{_metric(line)}"] = line["rests_on"]
     note = (f"**{options.notice}** " if options.notice else "") + _describe_row(name, lines, reference)
     for tag, column in MARKS.items():
         mark = lines[0].get(column)
@@ -113,7 +115,7 @@ def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> st
     return (
         f"**{method}** on {backbone}, {data}: {count}. A metric is the mean, `std/…` the deviation, `low/…` and "
         f"`high/…` the 95 % interval of the difference to {to_code(reference)}, `verdict/…` is 1 better, -1 worse, 0 "
-        f"undecided. All metrics are shares; the other columns are in `{TABLE}`."
+        f"undecided; a tag `rests_on/…` names the benchmarks without which it would be another. All metrics are shares; the other columns are in `{TABLE}`."
     )
 
 
