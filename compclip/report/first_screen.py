@@ -260,7 +260,8 @@ def _describe_gain(label: str, column: Column, statistic: Statistic | None, kind
         if benchmark in names or benchmark in kindred:
             note = KINDRED if benchmark in kindred else ""
             still = "still " if statistic.verdict and part.verdict == statistic.verdict else ""
-            parts.append(f"{still}{describe_size(part, column)} without the benchmark {benchmark}{note}")
+            change = format_number(part.change or 0.0, column, sign=True)
+            parts.append(f"{still}{change} without the benchmark {benchmark}{note}")
     return text + ("" if statistic.rests_on or not parts else ", ") + " and ".join(parts)
 
 
@@ -272,8 +273,10 @@ def _describe_abilities(row: MethodRow, columns: Mapping[str, Column]) -> str:
     for ability in ABILITIES:
         statistic = row.statistics.get(columns[ability]) if ability in columns else None
         if statistic and statistic.verdict < 0:
-            label = AXES[ability] if ability == name else ability
-            fallen.append(f"{label} {describe_size(statistic, columns[ability])}")
+            if ability == name:
+                fallen.append(f"{AXES[name]} {describe_size(statistic, column)}")
+            else:
+                fallen.append(f"{ability} {format_number(statistic.change or 0.0, columns[ability], sign=True)}")
     texts = [f"costs {', '.join(fallen)}"] if fallen else []
     statistic = row.statistics.get(column)
     if statistic is None or statistic.change is None:

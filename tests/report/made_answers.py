@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from compclip.report import report_page
+from compclip.report.first_screen import ComparedTable
+from compclip.report.report_page import ReportPage
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
@@ -57,8 +60,14 @@ def _draw(method: str, seed: int, column: str, points: float, items: int, spread
     return Items(tuple(map(str, range(items))), (difficulty_I < ability + noise_I).astype(float))
 
 
-def build_page(gains: Gains, reference: str = "finetune", notice: str = "", kindred=None, **shape):
+def build_page(gains: Gains, reference: str = "finetune", notice: str = "", kindred=None, **shape) -> ReportPage:
     """Build the page of such runs."""
     runs = make_runs(gains, **shape)
     benchmarks = list(runs[0].results)
     return made_page.build_page(runs, benchmarks, reference=reference, notice=notice, kindred=kindred or {})
+
+
+def compare(page: ReportPage) -> ComparedTable:
+    """Return a page's only table as the first screen compares it."""
+    (compared,) = report_page.compare_tables(page)
+    return compared
