@@ -225,9 +225,7 @@ def judge_inequality(
     return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
 
 
-def _list_supports(
-    inequality: Inequality, verdict: str, column: Column, pairs: Sequence[tables.RunPair]
-) -> list[str]:
+def _list_supports(inequality: Inequality, verdict: str, column: Column, pairs: Sequence[tables.RunPair]) -> list[str]:
     """List the benchmarks of Comp without which the verdict is another (`composition_rule`)."""
     supports = []
     for benchmark, part in composition_rule.leave_out_each(column).items():

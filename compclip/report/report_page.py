@@ -107,8 +107,9 @@ class PageTables:
 
     `headline` is `main` with the benchmarks that Comp is the mean of, `left_out` has Comp without each of them.
     `contrasts` are the main tables as differences to the reference, `text_contrasts` those of methods that train the
-    text tower alone to its plain fine-tuning; the others of contrasts likewise. `whole` has, of a split, the means over whole benchmarks, as papers print
-    them. `blind` are comparisons of the main tables with rows that see no picture, by the table's name.
+    text tower alone to its plain fine-tuning; the others of contrasts likewise. `whole` has, of a split, the means over
+    whole benchmarks, as papers print them. `blind` are comparisons of the main tables with rows that see no picture, by
+    the table's name.
     """
 
     headline: tuple[ResultTable, ...]
@@ -243,7 +244,7 @@ def _mark_tables(
 ) -> tuple[ResultTable, ...]:
     """Return tables with the marks of rows, and the ranks that are decided after the correction.
 
-    The best at composition is that of `contrasts`, the same tables as differences to the reference, where there are any.
+    The best at composition is that of `contrasts`, the tables as differences to the reference, where there are any.
     """
     compared = {table.name: table for table in contrasts if table.rows}
     marked = []

@@ -88,8 +88,8 @@ class SvgPlot:
 
     def keep_percent(self) -> None:
         """Let no axis pass 0 or 100, whatever intervals reach there."""
-        for limits, set_limits in ((self.axes.get_xlim(), self.axes.set_xlim), (self.axes.get_ylim(), self.axes.set_ylim)):
-            set_limits(max(limits[0], 0.0), min(limits[1], 100.0))
+        self.axes.set_xlim(*np.clip(self.axes.get_xlim(), 0.0, 100.0))
+        self.axes.set_ylim(*np.clip(self.axes.get_ylim(), 0.0, 100.0))
 
     def to_svg(self) -> Markup:
         """Return the figure as an element of a page."""

@@ -22,8 +22,8 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic, be
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
-    "difference", "low", "high", "over", "items", "verdict", "rests_on", "scored", "records", "model", "weights", "split",
-    "tuned_on", "checkpoint", "search",
+    "difference", "low", "high", "over", "items", "verdict", "rests_on", "scored", "records", "model", "weights",
+    "split", "tuned_on", "checkpoint", "search",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",

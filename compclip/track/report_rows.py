@@ -115,7 +115,7 @@ def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> st
     return (
         f"**{method}** on {backbone}, {data}: {count}. A metric is the mean, `std/…` the deviation, `low/…` and "
         f"`high/…` the 95 % interval of the difference to {to_code(reference)}, `verdict/…` is 1 better, -1 worse, 0 "
-        f"undecided; a tag `rests_on/…` names the benchmarks without which it would be another. All metrics are shares; the other columns are in `{TABLE}`."
+        f"undecided. All metrics are shares; the other columns are in `{TABLE}`."
     )
 
 

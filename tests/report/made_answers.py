@@ -41,7 +41,9 @@ def _make_run(
     results = {}
     for name in (*benchmarks, *GENERAL):
         metrics = GENERAL.get(name, ("accuracy",))
-        outcomes = {metric: _draw(method, seed, f"{name}/{metric}", points.get(name, 0.0), items, spread) for metric in metrics}
+        outcomes = {
+            metric: _draw(method, seed, f"{name}/{metric}", points.get(name, 0.0), items, spread) for metric in metrics
+        }
         means = {metric: float(of.values.mean()) for metric, of in outcomes.items()}
         counts = {"records": items, "scored": items}
         kind = KINDS.get(name, COMPOSITION)

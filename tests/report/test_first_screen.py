@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from compclip.report import __main__ as report_command
 from compclip.report import composition_rule, first_screen, report_figures
 from compclip.report.statistics import BOTH, ITEMS_ALONE, Interval
 from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
@@ -196,3 +197,11 @@ def test_a_planted_win_by_one_benchmark_is_not_best_and_one_by_four_of_five_is()
     assert find_verdict({"aro": 20.0}).startswith("No method is better at composition than finetune for certain")
     four = dict.fromkeys(made_answers.FIVE[:4], 5.0)
     assert find_verdict(four).startswith("Best at composition: planted, +4.")
+
+
+def test_a_benchmark_of_the_method_s_paper_or_family_is_its_kindred():
+    """By the names of their modules, and by what ARO's says; other kinds of benchmarks are not asked."""
+    runs = made_answers.make_runs({"hard_positives": {}, "negclip.swapped": {}, "clic": {}}, seeds=1, items=20)
+    assert report_command.find_kindred_benchmarks(runs) == {
+        "hard_positives": {"hard_positives"}, "negclip.swapped": {"aro"},
+    }  # fmt: skip
