@@ -5,12 +5,13 @@ left out. Its difference left - right - margin has one 95 % interval over seeds 
 the seeds that both methods have; the pretrained model is one model, the same under every seed. Where a column keeps no
 items the interval is over the seeds alone, and where there is one seed over the items alone.
 
-The rule. An inequality of Comp must be decided without each of its benchmarks too (`composition_rule`). One holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
+The rule. An inequality holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
 side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality
 is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities
 do, and is undecided where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of
 its inequalities must hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of
-grids. `report.correction` corrects for the number of inequalities of a table.
+grids. `report.correction` corrects for the number of inequalities of a table. One of Comp is undecided where it would
+be another without one of its benchmarks (`composition_rule`).
 """
 
 from __future__ import annotations

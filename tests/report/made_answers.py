@@ -28,9 +28,9 @@ Gains = Mapping[str, Mapping[str, float]]  # method -> benchmark -> points
 def make_runs(
     gains: Gains, seeds: int = 3, benchmarks: tuple[str, ...] = FIVE, items: int = 1000, spread: float = 0.3
 ) -> list[FinishedRun]:
-    """Make the runs of the pretrained model and of methods, whose seeds deviate by `spread` points."""
-    runs = [_make_run("pretrained", 0, {}, benchmarks, items, 0.0)]
-    for method, points in gains.items():
+    """Make the runs of the pretrained model, the same under every seed, and of methods, which deviate by `spread`."""
+    runs = []
+    for method, points in {"pretrained": {}, **gains}.items():
         runs += [_make_run(method, seed, points, benchmarks, items, spread) for seed in range(seeds)]
     return runs
 
@@ -54,7 +54,9 @@ def _make_run(
 
 
 def _draw(method: str, seed: int, column: str, points: float, items: int, spread: float) -> Items:
-    """Draw outcomes: an item's difficulty is the same for all, a method moves what it can do."""
+    """Draw outcomes: an item's difficulty is the same for all, a method moves what it can do by `points`."""
+    if method == "pretrained":
+        seed, spread = 0, 0.0
     difficulty_I = np.random.default_rng(zlib.crc32(column.encode())).random(items)
     generator = np.random.default_rng(zlib.crc32(f"{method} {seed} {column}".encode()))
     ability = BASE + points / 100 + spread / 100 * generator.standard_normal()

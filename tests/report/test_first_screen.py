@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compclip.report import __main__ as report_command
-from compclip.report import composition_rule, first_screen, report_figures
+from compclip.report import claims, composition_rule, first_screen, report_figures
 from compclip.report.statistics import BOTH, ITEMS_ALONE, Interval
 from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
@@ -197,6 +197,21 @@ def test_a_planted_win_by_one_benchmark_is_not_best_and_one_by_four_of_five_is()
     assert find_verdict({"aro": 20.0}).startswith("No method is better at composition than finetune for certain")
     four = dict.fromkeys(made_answers.FIVE[:4], 5.0)
     assert find_verdict(four).startswith("Best at composition: planted, +4.")
+
+
+@pytest.mark.parametrize(
+    ("gains", "judged"),
+    [
+        ({"aro": 20.0}, (claims.UNDECIDED, "not decided without aro")),
+        (dict.fromkeys(made_answers.FIVE[:4], 5.0), (claims.HOLDS, "")),
+    ],
+)
+def test_claims_and_studies_judge_comp_by_the_rule(gains, judged):
+    """An interval above 0 alone does not hold."""
+    (group,) = made_answers.build_page({"finetune": {}, "planted": gains}, items=600).tables.headline
+    inequality = claims.parse_inequality("planted > finetune on summary/Comp", "here")
+    evidence = claims.judge_inequality(inequality, group.runs_by_seed, group.summaries["Comp"])
+    assert (evidence.verdict, evidence.why) == judged and evidence.interval.low > 0
 
 
 def test_a_benchmark_of_the_method_s_paper_or_family_is_its_kindred():

@@ -156,6 +156,28 @@ def test_the_files_say_what_the_page_says(made):
             assert not line["rests_on"] or line["rests_on"].split() == rests_on
 
 
+def test_the_numbers_of_comp_are_those_of_the_items(made):
+    """Its mean, its difference to finetune, and that without each benchmark, from the outcomes alone."""
+    name, _, page = made
+    runs = made_answers.make_runs(**{key: value for key, value in PAGES[name].items() if key != "notice"})
+    benchmarks = PAGES[name].get("benchmarks", made_answers.FIVE)
+    scores = {}
+    for run in runs:
+        of_run = [run.results[b].items["accuracy"].values.mean() for b in benchmarks]
+        scores.setdefault(run.cell.method, []).append(of_run)
+    mean_B = {method: 100 * np.mean(of_method, axis=0) for method, of_method in scores.items()}
+    for method, title in page.titles.items():
+        gap_B = mean_B[method] - mean_B["finetune"]
+        assert float(re.search(r": ([\d.]+) %", title)[1]) == pytest.approx(mean_B[method].mean(), abs=1e-3)
+        said = {b: v for v, b in re.findall(r"; ([+−]?[\d.]+) \[[^]]*\][a-z ]* without (\w+)", title)}
+        if method != "finetune":
+            said[""] = re.search(r"; ([+−]?[\d.]+) to finetune", title)[1]
+        for benchmark, value in said.items():
+            others = [gap for b, gap in zip(benchmarks, gap_B, strict=True) if b != benchmark]
+            assert float(value.replace("−", "-")) == pytest.approx(np.mean(others), abs=0.0501), (method, benchmark)
+        assert len(said) == (0 if method == "finetune" else 1 + len(benchmarks) * (len(benchmarks) > 1))
+
+
 def test_the_pages_have_what_they_are_made_for(made):
     """A best row, one that rests on a benchmark, a decided cost, a small test, many sentences."""
     name, folder, page = made
