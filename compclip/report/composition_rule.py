@@ -13,14 +13,13 @@ their intervals are over items alone, and say nothing of another seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compclip.config.cell import PRETRAINED
 from compclip.config.columns import SUMMARY
-from compclip.report import tables
 from compclip.report.statistics import Interval
-from compclip.report.tables import Column, ResultTable, RunsBySeed, Statistic
+from compclip.report.tables import Column, ResultTable, Statistic
 
 COMP = "Comp"
 ABILITIES = ("General", "ZS", "I2T", "T2I")  # what the pretrained model could do before
@@ -62,15 +61,11 @@ def decide_table(table: ResultTable) -> ResultTable:
     return table.with_statistics(numbers)
 
 
-def compare_runs(column: Column, left: RunsBySeed, right: RunsBySeed) -> Statistic | None:
-    """Compare two methods' runs in a column by the rule; None where no training of both has it."""
-    statistic = tables.compute_difference(column, left, right)
-    without = {}
-    for benchmark, part in leave_out_each(column).items():
-        difference = tables.compute_difference(part, left, right)
-        if difference:
-            without[benchmark] = difference
-    return statistic and decide(statistic, without)
+def compare_methods(column: Column, compare: Callable[[Column], Statistic | None]) -> Statistic | None:
+    """Return two methods' difference in a column by the rule; `compare` gives it of each column that this needs."""
+    statistic = compare(column)
+    parts = {benchmark: compare(part) for benchmark, part in leave_out_each(column).items()}
+    return statistic and decide(statistic, {benchmark: part for benchmark, part in parts.items() if part})
 
 
 def list_intervals(statistic: Statistic) -> list[Interval]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -166,7 +167,8 @@ def list_decided(
     for column, order in orders.items():
         for rank, upper in enumerate(order[:2]):
             for lower in order[rank + 1 :]:
-                compared = composition_rule.compare_runs(column, runs[upper], runs[lower])
+                compare = partial(tables.compute_difference, left=runs[upper], right=runs[lower])
+                compared = composition_rule.compare_methods(column, compare)
                 if compared and compared.difference:
                     is_ordered = (compared.difference.estimate < 0) == column.lower  # over the seeds of both
                     pairs.append((column, upper, lower, is_ordered))
