@@ -52,6 +52,7 @@ MEANS = {"average": TASKS}
 METRICS = (*TASKS, *MEANS)
 HEADLINE = ("average",)
 RECOGNISES = {task: f"{task}.json" for task in TASKS}
+NEGATIVE_FAMILIES = ("negclip",)  # of the same paper, which trains on captions with exchanged words too
 BOX = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
 MIN_CASES = 25  # of a pair of attributes
 # `relation_name`s that the authors' notebook leaves out: those that hold both ways, and rare ones.

@@ -32,6 +32,7 @@ METRICS = tuple(
 )
 RECOGNISES = {name: f"{name}.*" for name in SETS}
 FILE_HEAD = r"\bhalf_truth\b"
+NEGATIVE_FAMILIES = ("cs_clip",)  # of the same paper, whose foils are wrong details too
 Kinds = Mapping[tuple[str, str], str]  # set and id -> what the detail is
 
 

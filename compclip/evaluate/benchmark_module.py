@@ -62,6 +62,9 @@ class BenchmarkModule:
         a mapping where `split` names which of them are read. Empty: it is taken by its name alone.
     file_head (`FILE_HEAD`): a regular expression that such a file must also fit, `.` any character: its first 64 KiB,
         of Parquet and Arrow a JSON list of the columns' names.
+
+    A module may also name NEGATIVE_FAMILIES, a tuple of methods, papers or rules that its wrong captions are made by:
+    the report says of which rows that train with them that is true. Its own name is always one.
     """
 
     metrics: tuple[str, ...]

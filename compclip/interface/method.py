@@ -37,6 +37,8 @@ class Method:
     module: ModuleType
     TRAINS: bool = True
     # False for a method that only gives a model: it needs neither `views` nor `loss`.
+    # A module may also name NEGATIVE_FAMILIES, a tuple of papers or rules whose negatives it trains with: the report
+    # names the benchmarks that say the same of theirs. Its own name is always one.
     Config: type[Any]
     # A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others.
     # Its plain `ClassVar`s are constants of the paper: run keys hold them, and nobody sets them.

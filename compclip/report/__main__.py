@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
-from compclip.base import messages
+from compclip.base import messages, plugins
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import check_output_folder
@@ -34,6 +35,7 @@ from compclip.report import (
 from compclip.report.escape import join_counts
 from compclip.report.run_details import MissingResult, collect_runs
 from compclip.runs import picture_splits
+from compclip.runs.item_outcomes import COMPOSITION
 from compclip.runs.result_files import FinishedRun
 
 # where they are, if there are any
@@ -80,6 +82,7 @@ def main(argv: list[str]) -> int:
         records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
         tuning=tuned_rows.read_tuned_methods(params, root),
+        kindred=find_kindred_benchmarks(runs),
         root=root,
     )
     literature = report_page.Literature(
@@ -119,6 +122,25 @@ def _parser() -> CommandParser:
     items_help = "how many won and lost items of each method the page shows with their pictures; 0: none"
     parser.add_argument("--items", type=int, default=report_page.ITEMS, help=items_help)
     return parser
+
+
+def find_kindred_benchmarks(runs: Sequence[FinishedRun]) -> dict[str, set[str]]:
+    """Find by method the composition benchmarks of its own paper, or that are made as its negatives are."""
+    kindred: dict[str, set[str]] = {}
+    for run in runs:
+        method = run.cell.method
+        families = list_families(plugins.METHODS, method.partition(".")[0])
+        for name, result in run.results.items():
+            is_composition = result.kind == COMPOSITION
+            if is_composition and families & list_families(plugins.BENCHMARKS, result.module):
+                kindred.setdefault(method, set()).add(name)
+    return kindred
+
+
+@cache
+def list_families(kind: str, name: str) -> frozenset[str]:
+    """List the families of negatives of a method or benchmark: its own name, and those that its module names."""
+    return frozenset({name, *getattr(plugins.load_plugin(kind, name), "NEGATIVE_FAMILIES", ())})
 
 
 def list_claim_methods(

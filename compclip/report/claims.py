@@ -10,7 +10,8 @@ side, and is undecided else, always so with fewer than 3 shared seeds. A claim d
 is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities
 do, and is undecided where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of
 its inequalities must hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of
-grids. `report.correction` corrects for the number of inequalities of a table.
+grids. `report.correction` corrects for the number of inequalities of a table. One of Comp is undecided where it would
+be another without one of its benchmarks (`composition_rule`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from compclip.base import yaml_text
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.messages import format_count
 from compclip.config.validation import RequiredText, load_section
-from compclip.report import decisions, escape, published_numbers, tables
+from compclip.report import composition_rule, decisions, escape, published_numbers, tables
 from compclip.report.statistics import LEVEL, NEITHER, Interval, mean_std
 from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column, ResultTable, RunsBySeed
@@ -216,9 +217,23 @@ def judge_inequality(
     enough = len(both) >= LEAST_SEEDS
     verdict = decide_verdict(inequality.sign, inequality.margin / column.scale, interval) if enough else UNDECIDED
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
-    if enough and verdict == UNDECIDED and interval:
+    rests_on = _list_supports(inequality, verdict, column, both) if verdict in (HOLDS, REFUTED) else []
+    if rests_on:
+        verdict = UNDECIDED
+        why = f"not decided without {' or without '.join(rests_on)}"
+    elif enough and verdict == UNDECIDED and interval:
         why = decisions.describe_seeds(interval, inequality.margin / column.scale, column)
     return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
+
+
+def _list_supports(inequality: Inequality, verdict: str, column: Column, pairs: Sequence[tables.RunPair]) -> list[str]:
+    """List the benchmarks of Comp without which the verdict is another (`composition_rule`)."""
+    supports = []
+    for benchmark, part in composition_rule.leave_out_each(column).items():
+        _, interval, _ = tables.compare_pairs(pairs, part)
+        if decide_verdict(inequality.sign, inequality.margin / column.scale, interval) != verdict:
+            supports.append(benchmark)
+    return supports
 
 
 def decide_verdict(sign: int, margin: float, interval: Interval | None) -> str:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 
 import numpy as np
 
 from compclip.config.sections import BENJAMINI_HOCHBERG, HOLM
-from compclip.report import tables
+from compclip.report import composition_rule, tables
 from compclip.report.statistics import LEVEL, Interval, Spread, student_quantile
-from compclip.report.tables import Column, ResultTable
+from compclip.report.tables import Column, ResultTable, Statistic
 
 POWER = 0.8  # how often a least difference is decided
 MOST_SEEDS = 100
@@ -28,6 +29,14 @@ def p_value(interval: Interval, margin: float = 0.0) -> float:
     if interval.spread is None:
         return float("nan")
     return interval.spread.p_value(interval.estimate - margin)
+
+
+def verdict_p_value(statistic: Statistic) -> float:
+    """Return the p value of a verdict: the largest of the intervals that must agree; 1 where two point apart."""
+    intervals = composition_rule.list_intervals(statistic)
+    if len({interval.estimate > 0 for interval in intervals}) > 1:
+        return 1.0
+    return max(map(p_value, intervals))
 
 
 def adjust(p_values: Sequence[float], method: str) -> np.ndarray:
@@ -69,7 +78,7 @@ def correct_table(table: ResultTable, method: str) -> ResultTable:
     for _, _, statistic in table.numbers():
         if statistic.difference:
             compared.append(statistic)
-            p_values.append(p_value(statistic.difference))
+            p_values.append(verdict_p_value(statistic))
     adjusted = adjust(p_values, method)
     undecided = {id(s) for s, p in zip(compared, adjusted, strict=True) if not p <= LEVEL}
     return table.change(lambda s: replace(s, verdict=0) if id(s) in undecided else s)
@@ -117,14 +126,18 @@ def describe_seeds(interval: Interval, margin: float, column: Column) -> str:
 # --- which order of a column's rows is decided
 
 
-def mark_order(table: ResultTable, correction: str = "") -> ResultTable:
+def mark_order(table: ResultTable, correction: str = "", best: str = "") -> ResultTable:
     """Return a table with the ranks that are decided; other rows name the best one that they may equal.
 
-    Over random weights none is better than another.
+    `best` at composition comes first in the order of Comp, whatever its mean. Over random weights none is better than
+    another.
     """
     if tables.has_random_weights(table):
         return table
     orders = {column: order_rows(table, column) for column in table.columns}
+    comp = table.summaries.get(composition_rule.COMP)
+    if comp and best in orders[comp]:
+        orders[comp].sort(key=lambda method: method != best)
     decided = list_decided(table, orders, correction)
     numbers = {row.method: dict(row.statistics) for row in table.rows}
     for column, order in orders.items():
@@ -154,12 +167,12 @@ def list_decided(
     for column, order in orders.items():
         for rank, upper in enumerate(order[:2]):
             for lower in order[rank + 1 :]:
-                difference = tables.compute_difference(column, runs[upper], runs[lower])
-                interval = difference.difference if difference else None
-                if interval:
-                    is_ordered = (interval.estimate < 0) == column.lower  # over the seeds of both
+                compare = partial(tables.compute_difference, left=runs[upper], right=runs[lower])
+                compared = composition_rule.compare_methods(column, compare)
+                if compared and compared.difference:
+                    is_ordered = (compared.difference.estimate < 0) == column.lower  # over the seeds of both
                     pairs.append((column, upper, lower, is_ordered))
-                    p_values.append(p_value(interval))
+                    p_values.append(verdict_p_value(compared))
     adjusted = adjust(p_values, correction)
     return {pair[:3] for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL and pair[3]}
 

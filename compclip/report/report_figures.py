@@ -97,6 +97,7 @@ def draw_tradeoff(
         if point.name != base and (point.dx or point.dy) and not is_crowded:
             plot.axes.errorbar(point.x, point.y, point.dy, point.dx, ecolor=RULE, elinewidth=1.5, fmt="none")
         _mark(plot, point, VERDICT_COLOURS[point.verdict], names.get(point.name, point.name), base)
+    plot.keep_percent()
     return plot.to_svg()
 
 
@@ -149,6 +150,8 @@ def _draw_interval(
     if gap:
         axes.plot([column.scale * gap.low, column.scale * gap.high], [place, place], color=colour, linewidth=2)
         title += f" {format_interval(gap, column)}"
+    for benchmark in statistic.rests_on:
+        title += f"; not decided without {benchmark}"
     style: dict[str, Any] = {"marker": "o", "markersize": 7, "color": colour, "gid": f"mark{len(titles)}"}
     axes.plot([column.scale * statistic.change], [place], linestyle="", **style)
     titles.append(title)
@@ -173,4 +176,5 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: s
             plot.mark(point.x, point.y, f"{point.name}: {point.x:.1f} / {point.y:.1f}", color=colour, markersize=4)
         _mark(plot, replace(way.points[-1], name=way.method), colour, way.method)
     _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), INK, PRETRAINED)
+    plot.keep_percent()
     return plot.to_svg()

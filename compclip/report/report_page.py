@@ -21,6 +21,7 @@ from compclip.prepare.record_writer import BenchmarkRecords
 from compclip.report import (
     blind_comparison,
     claims,
+    composition_rule,
     decisions,
     first_screen,
     published_numbers,
@@ -36,7 +37,7 @@ from compclip.report import (
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding
 from compclip.report.escape import format_name, to_markdown
-from compclip.report.first_screen import ComparedTable
+from compclip.report.first_screen import ComparedTable, SameNegatives
 from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_details import MissingResult
 from compclip.report.table_formats import layout_differences, layout_means, layout_scores
@@ -70,6 +71,7 @@ class GridResults:
     records: Mapping[str, BenchmarkRecords] = field(default_factory=dict)
     tuned: Mapping[RowName, str] = field(default_factory=dict)
     tuning: Sequence[tuned_rows.TunedMethod] = ()
+    kindred: SameNegatives = field(default_factory=dict)  # benchmarks that are made as a method's negatives are
     root: Path = Path()
 
 
@@ -103,11 +105,17 @@ class PageSettings:
 class PageTables:
     """The tables: `main` has summary and chosen columns, `subsets` groups of items, `other_metrics` the rest.
 
+    `headline` is `main` with the benchmarks that Comp is the mean of, `left_out` has Comp without each of them.
     `contrasts` are the main tables as differences to the reference, `text_contrasts` those of methods that train the
-    text tower alone to its plain fine-tuning. `whole` has, of a split, the means over whole benchmarks, as papers print
-    them. `blind` are comparisons of the main tables with rows that see no picture, by the table's name.
+    text tower alone to its plain fine-tuning; the others of contrasts likewise. `whole` has, of a split, the means over
+    whole benchmarks, as papers print them. `blind` are comparisons of the main tables with rows that see no picture, by
+    the table's name.
     """
 
+    headline: tuple[ResultTable, ...]
+    headline_contrasts: tuple[ResultTable, ...]
+    left_out: tuple[ResultTable, ...]
+    left_out_contrasts: tuple[ResultTable, ...]
     main: tuple[ResultTable, ...]
     subsets: tuple[ResultTable, ...]
     other_metrics: tuple[ResultTable, ...]
@@ -160,28 +168,37 @@ def build_page(results: GridResults, literature: Literature, settings: PageSetti
     tables.check_same_files(chain(runs, *results.blind.values()))
     selected = tables.select_columns(runs, settings.columns, results.benchmarks)
     main = (*tables.summary_columns(selected, runs), *selected)
+    comp = next((column for column in main if column.name == f"{SUMMARY}/{composition_rule.COMP}"), None)
+    headline = (*main, *(comp.members if comp else ()))
+    left_out = tuple(composition_rule.leave_out_each(comp).values())
     remaining = [c for c in tables.list_columns(runs, results.benchmarks) if c not in main]
     columns = {c.name: c for c in (*main, *remaining)}
     checkpoints = trajectories.describe_checkpoints(results.curves)
     leaks = trajectories.find_leaks(checkpoints, settings.split.name)
     notes = {table_heads.TUNED: {**leaks, **results.tuned}, table_heads.CHOSEN: checkpoints}
-    main_tables = _build_tables(results, settings, main)
-    notes[table_heads.SEARCHED] = tuned_rows.describe_searches(main_tables, results.tuning)
-    uncorrected = [replace(table, row_marks=notes) for table in main_tables]
+    built = _build_tables(results, settings, (*headline, *left_out))
+    notes[table_heads.SEARCHED] = tuned_rows.describe_searches(_select(built, main), results.tuning)
+    uncorrected = [replace(table, row_marks=notes) for table in built]
     subsets = _build_tables(results, settings, [c for c in remaining if "/" in c.metric])
     whole_set_tables = _build_tables(results, settings, [c for c in remaining if "/" not in c.metric])
     contrasts = tables.build_contrasts(uncorrected, reference)
+    headline_contrasts = _decide_tables(contrasts, headline, correction)
+    headlines = _mark_tables(_decide_tables(built, headline, correction), notes, correction, headline_contrasts)
     whole = []
     if settings.split.name != WHOLE:
         whole = tables.build_tables(results.whole_runs, tuple(columns.values()))
     page_tables = PageTables(
-        main=_mark_tables(main_tables, notes, correction),
-        subsets=_mark_tables(subsets, notes, correction),
-        other_metrics=_mark_tables(whole_set_tables, notes, correction),
-        contrasts=_correct_tables(contrasts, correction),
-        text_contrasts=_correct_tables(_build_text_contrasts(uncorrected, reference), correction),
+        headline=headlines,
+        headline_contrasts=headline_contrasts,
+        left_out=_select(built, left_out),
+        left_out_contrasts=_select(contrasts, left_out),
+        main=_select(headlines, main),
+        subsets=_mark_tables(_correct_tables(subsets, correction), notes, correction),
+        other_metrics=_mark_tables(_correct_tables(whole_set_tables, correction), notes, correction),
+        contrasts=_select(headline_contrasts, main),
+        text_contrasts=_decide_tables(_build_text_contrasts(uncorrected, reference), main, correction),
         whole=tuple(whole),
-        blind=_compare_blind(uncorrected, results.blind, correction),
+        blind=_compare_blind(uncorrected, main, results.blind, correction),
     )
     judged = claims.judge_claims(literature.claims, uncorrected, columns, literature.numbers, correction)
     return ReportPage(results, literature, settings, page_tables, tuple(judged))
@@ -204,38 +221,64 @@ def _build_text_contrasts(groups: Sequence[ResultTable], reference: str) -> list
     return contrasts
 
 
+def _select(group_tables: Sequence[ResultTable], columns: Sequence[Column]) -> tuple[ResultTable, ...]:
+    """Return tables with some of their columns alone; none without columns."""
+    return tuple(table.select(columns) for table in group_tables) if columns else ()
+
+
+def _decide_tables(
+    group_tables: Sequence[ResultTable], columns: Sequence[Column], correction: str
+) -> tuple[ResultTable, ...]:
+    """Return some columns of tables, Comp decided by the rule, with the verdicts that a correction leaves."""
+    decided = [composition_rule.decide_table(table) for table in group_tables]
+    return _correct_tables(_select(decided, columns), correction)
+
+
 def _correct_tables(group_tables: Sequence[ResultTable], correction: str) -> tuple[ResultTable, ...]:
     """Return tables with the verdicts that are decided after the correction, each table by itself."""
     return tuple(decisions.correct_table(table, correction) for table in group_tables)
 
 
-def _mark_tables(group_tables: Sequence[ResultTable], notes: RowMarks, correction: str) -> tuple[ResultTable, ...]:
-    """Return tables with the marks of rows, and the verdicts and ranks that are decided after the correction."""
-    marked = [replace(table, row_marks=notes) for table in _correct_tables(group_tables, correction)]
-    return tuple(decisions.mark_order(table, correction) for table in marked)
+def _mark_tables(
+    group_tables: Sequence[ResultTable], notes: RowMarks, correction: str, contrasts: Sequence[ResultTable] = ()
+) -> tuple[ResultTable, ...]:
+    """Return tables with the marks of rows, and the ranks that are decided after the correction.
+
+    The best at composition is that of `contrasts`, the tables as differences to the reference, where there are any.
+    """
+    compared = {table.name: table for table in contrasts if table.rows}
+    marked = []
+    for table in group_tables:
+        best = composition_rule.find_best(compared.get(table.name, table))
+        marked.append(decisions.mark_order(replace(table, row_marks=notes), correction, best))
+    return tuple(marked)
 
 
 def _compare_blind(
-    group_tables: Sequence[ResultTable], blind: Mapping[str, Sequence[FinishedRun]], correction: str
-) -> dict[str, BlindTable]:
+    group_tables: Sequence[ResultTable], columns: Sequence[Column], blind: Mapping[str, Sequence[FinishedRun]],
+    correction: str,
+) -> dict[str, BlindTable]:  # fmt: skip
     """Compare tables with blind rows, by name; their differences are those decided after the correction."""
     compared = {}
     for group in group_tables:
         table = blind_comparison.build_blind_table(group, blind.get(group.data, ()))
         if table:
-            compared[group.name] = replace(table, gains=decisions.correct_table(table.gains, correction))
+            shown = [column for column in columns if column in table.gains.columns]
+            (gains,) = _decide_tables([table.gains], shown, correction)
+            compared[group.name] = replace(table, sighted=table.sighted.select(shown), gains=gains)
     return compared
 
 
 def compare_tables(page: ReportPage) -> list[ComparedTable]:
     """Compare the rows of each main table with the report's reference."""
-    contrasts = {group.name: group for group in page.tables.contrasts}
-    reference = page.settings.reference
+    contrasts = {group.name: group for group in page.tables.headline_contrasts}
+    settings = page.settings
     compared = []
-    for group in page.tables.main:
-        table = first_screen.compare_rows(group, contrasts.get(group.name), reference)
+    for group in page.tables.headline:
+        table = first_screen.compare_rows(group, contrasts.get(group.name), settings.reference)
         if table:
-            compared.append(table)
+            is_chosen, is_drawn = bool(settings.columns), bool(settings.notice)
+            compared.append(replace(table, is_chosen=is_chosen, is_drawn=is_drawn, kindred=page.results.kindred))
     return compared
 
 
@@ -361,8 +404,9 @@ def write_report(page: ReportPage, out: Path) -> None:
     groups = page.tables.main
     reference = page.settings.reference
     blind = {group.name: page.blind_rows(group) for group in groups}
-    all_tables = (*groups, *page.tables.subsets, *page.tables.other_metrics)
-    contrasts = page.tables.contrasts
+    further_tables = (*page.tables.left_out, *page.tables.subsets, *page.tables.other_metrics)
+    all_tables = (*page.tables.headline, *further_tables)
+    contrasts = (*page.tables.headline_contrasts, *page.tables.left_out_contrasts)
     compared = compare_tables(page)
     files = {
         "report.md": _format_markdown(page, compared),
@@ -396,8 +440,9 @@ def _format_markdown(page: ReportPage, compared: Sequence[ComparedTable]) -> str
         lines = [f"- **{to_markdown(method)}**: {to_markdown(text)}" for method, text in table.sentences]
         sections.append("\n".join(lines))
         sections.append(f"![differences to {to_markdown(table.label)}]({quote(f'plots/{name_forest(table)}')})")
-        sections.append(table_formats.format_markdown_table(first_screen.select_headline(table.table)).rstrip())
+        sections.append(table_formats.format_markdown_table(first_screen.select_headline(table)).rstrip())
         sections.append(first_screen.LEGEND.format(to_markdown(table.label)))
+        sections += [f"{to_markdown(note)}." for note in first_screen.list_notes(table)]
         sections += [f"{SHARED} {to_markdown(note)}." for note in page.notes.get(table.table.name, ())]
         sections += [f"{to_markdown(note)}." for note in table_heads.describe_marks(table.table)]
     sections.append(decisions.describe_correction(page.settings.correction))

@@ -86,6 +86,11 @@ class SvgPlot:
             across = self.axes.get_yaxis_transform()
             self.axes.text(0.99, y, name, transform=across, ha="right", va="bottom", color=SOFT, fontsize=10)
 
+    def keep_percent(self) -> None:
+        """Let no axis pass 0 or 100, whatever intervals reach there."""
+        self.axes.set_xlim(*np.clip(self.axes.get_xlim(), 0.0, 100.0))
+        self.axes.set_ylim(*np.clip(self.axes.get_ylim(), 0.0, 100.0))
+
     def to_svg(self) -> Markup:
         """Return the figure as an element of a page."""
         with matplotlib.rc_context(STYLE):

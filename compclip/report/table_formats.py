@@ -22,12 +22,12 @@ from compclip.report.tables import Column, MethodRow, ResultTable, Statistic, be
 
 FIELDS = (
     "backbone", "data", "method", "benchmark", "metric", "better", "seeds", "mean", "std", "rank",
-    "difference", "low", "high", "over", "items", "verdict", "scored", "records", "model", "weights", "split",
-    "tuned_on", "checkpoint", "search",
+    "difference", "low", "high", "over", "items", "verdict", "rests_on", "scored", "records", "model", "weights",
+    "split", "tuned_on", "checkpoint", "search",
 )  # fmt: skip
 CONTRAST_FIELDS = (
     "backbone", "data", "method", "reference", "benchmark", "metric", "better", "seeds",
-    "difference", "low", "high", "over", "items", "verdict",
+    "difference", "low", "high", "over", "items", "verdict", "rests_on",
 )  # fmt: skip
 LATEX_PACKAGES = "% needs \\usepackage{booktabs,graphicx}\n"
 VERDICT = {1: "better", -1: "worse", 0: ""}
@@ -83,12 +83,14 @@ def layout_means(
     return table | {"seen": seen, "blind": blind_lines}
 
 
-def layout_headline(group: ResultTable, reference: str, shared: SharedPictures | None = None) -> dict[str, Any]:
+def layout_headline(
+    group: ResultTable, reference: str, shared: SharedPictures | None = None, notes: Sequence[str] = ()
+) -> dict[str, Any]:
     """Lay out the table that is read first: its cells say the rest when pointed at, and its notes what marks mean."""
-    notes = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
+    overlaps = [f"{SHARED} {note}" for note in table_heads.describe_overlaps(group, shared or {})]
     table = _layout_table(group, group.rows, functools.partial(_make_headline_cell, reference=reference))
     seen = dict.fromkeys(shared or {}, SHARED)
-    return table | {"seen": seen, "notes": notes + table_heads.describe_marks(group)}
+    return table | {"seen": seen, "notes": [*notes, *overlaps, *table_heads.describe_marks(group)]}
 
 
 def layout_scores(group: ResultTable) -> dict[str, Any]:
@@ -147,10 +149,14 @@ def _make_mean_cell(statistic: Statistic, column: Column) -> TableCell:
 def _make_headline_cell(statistic: Statistic, column: Column, reference: str) -> TableCell:
     value = f"{statistic.mean * column.scale:.{column.digits + 2}f}{'' if column.score else ' %'}"
     spread = "" if statistic.std is None else f" ± {format_number(statistic.std, column)}"
-    title = f"{column.name}: {value}{spread}, {format_count(statistic.seeds, 'seed')}"
+    members = f" ({', '.join(member.metric for member in column.members)})" if column.is_mean else ""
+    title = f"{column.name}{members}: {value}{spread}, {format_count(statistic.seeds, 'seed')}"
     if statistic.change is not None:
         change = format_number(statistic.change, column, sign=True)
         title += f"; {change} to {reference} {describe_interval(statistic, column)}".rstrip()
+    for benchmark, part in statistic.without:
+        interval = describe_interval(part, column)
+        title += f"; {format_number(part.change or 0.0, column, sign=True)} {interval} without {benchmark}"
     if statistic.equal_to:
         title += f"; cannot be told from {statistic.equal_to}"
     return _make_mean_cell(statistic, column)._replace(small="", title=title)
@@ -172,6 +178,13 @@ def span_benchmarks(columns: Sequence[Column]) -> list[tuple[str, int]]:
     return [(name, len(list(of_name))) for name, of_name in groupby(columns, lambda column: column.benchmark)]
 
 
+def name_column(column: Column) -> str:
+    """Return the head of a column by itself: a summary's name, a benchmark's where it is its one number."""
+    if column.benchmark == SUMMARY:
+        return column.metric
+    return column.benchmark if column.is_mean else column.name
+
+
 # Markdown
 
 
@@ -180,7 +193,7 @@ def format_markdown_table(group: ResultTable) -> str:
     marks = table_heads.column_marks(group)
     names = []
     for c in group.columns:
-        name = to_markdown(c.metric if c.benchmark == SUMMARY else c.name)
+        name = to_markdown(name_column(c))
         names.append(" ".join(filter(None, (name, c.arrow, marks[c]))))
     rows = []
     for row in group.rows:
@@ -218,7 +231,7 @@ def format_results_csv(groups: Sequence[ResultTable]) -> str:
             scored = (coverage.scored, coverage.records) if coverage else (None, None)
             lines.append((
                 group.backbone, group.data, row.method, c.benchmark, c.metric, BETTER[c.arrow], e.seeds,
-                e.mean, e.std, e.rank or None, *list_difference(e), *scored,
+                e.mean, e.std, e.rank or None, *list_difference(e), " ".join(e.rests_on), *scored,
                 *backbone_names, group.split.name,
                 *(group.get_note(mark, row.method) for mark in table_heads.ROW_MARKS),
             ))  # fmt: skip
@@ -231,7 +244,7 @@ def format_contrasts_csv(groups: Sequence[ResultTable], method: str) -> str:
     for group in groups:
         for row, c, e in group.numbers():
             head = (group.backbone, group.data, row.method, method, c.benchmark, c.metric, BETTER[c.arrow], e.seeds)
-            lines.append((*head, *list_difference(e)))
+            lines.append((*head, *list_difference(e), " ".join(e.rests_on)))
     return escape.format_csv([CONTRAST_FIELDS, *lines])
 
 

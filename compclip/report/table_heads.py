@@ -22,6 +22,7 @@ from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import REPLACED
 
 MANY = 8  # benchmarks that are all named
+SMALL_TEST = 200  # records: of fewer, each is half a point or more
 RANDOM = "random weights"  # stands where the pretrained model's name would
 OVERLAPS = Path("data/overlaps")
 SHARED = "†"  # the mark of a benchmark of which training has seen pictures
@@ -188,6 +189,16 @@ def describe_records(group: ResultTable) -> str:
         else:
             texts.append(f"{name} {coverage.text}{f' {PARTIAL}' if coverage.is_partial else ''}")
     return "; ".join(texts + ([f"all records of {complete} others"] if complete else []))
+
+
+def describe_small_tests(group: ResultTable, column: Column) -> list[str]:
+    """Say which benchmarks of a mean are small, and what a single item of theirs is worth."""
+    sentences = []
+    for name, coverage in benchmark_coverage(group.select(column.members)).items():
+        if 0 < coverage.scored < SMALL_TEST:
+            worth = f"one more or less is {100 / coverage.scored:.1f} points"
+            sentences.append(f"{name} is a small test of {format_count(coverage.scored, 'item')}: {worth}")
+    return sentences
 
 
 def list_warnings(group: ResultTable) -> list[str]:

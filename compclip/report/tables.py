@@ -27,6 +27,7 @@ from compclip.runs.result_files import FinishedRun, Result
 RowName = tuple[str, str, str]  # method, backbone, data
 RowMarks = Mapping[str, Mapping[RowName, str]]  # by mark the rows of all tables that bear it, and why
 Shown = TypeVar("Shown")  # a cell as an output has it
+MEAN = "mean"  # of a benchmark's headline: its one number
 GENERAL = ("ZS", "I2T", "T2I")  # what the pretrained model could do before
 RECALLS = {"I2T": "i2t_recall_at_1", "T2I": "t2i_recall_at_1"}
 
@@ -61,6 +62,11 @@ class Column:
         return f"{self.benchmark}/{self.metric}"
 
     @property
+    def is_mean(self) -> bool:
+        """Whether it is a benchmark's one number in Comp."""
+        return self.metric == MEAN and bool(self.members)
+
+    @property
     def scale(self) -> float:
         """What the number is multiplied by to be shown: shares are percentages."""
         return 1.0 if self.score else 100.0
@@ -92,6 +98,8 @@ class Statistic:
     verdict: int = 0  # +1 better than what it is compared with, -1 worse, 0 the interval holds 0
     basis: str = ""  # what `difference` is over: `statistics.compute_interval`
     equal_to: str = ""  # the best row, where this one cannot be told from it; of the best, the nearest such row
+    without: tuple[tuple[str, Statistic], ...] = ()  # of Comp: by benchmark, the difference without it
+    rests_on: tuple[str, ...] = ()  # of Comp: the benchmarks without which the difference is not decided
 
 
 @dataclass(frozen=True)
@@ -278,7 +286,7 @@ def summary_columns(columns: Sequence[Column], runs: Sequence[FinishedRun]) -> t
             shares.setdefault(column.benchmark, []).append(column)
     members: dict[str, list[Column]] = {name: [] for name in ("Comp", *GENERAL)}
     for benchmark, of_benchmark in shares.items():
-        members["Comp"].append(Column(benchmark, "mean", headline(benchmark, runs) or tuple(of_benchmark)))
+        members["Comp"].append(Column(benchmark, MEAN, headline(benchmark, runs) or tuple(of_benchmark)))
     for benchmark, kind in kinds.items():
         members["ZS"] += headline(benchmark, runs) if kind == CLASSIFICATION else ()
         retrieved = list_columns(runs, [benchmark]) if kind == RETRIEVAL else ()

@@ -88,6 +88,8 @@ def _make_row(
     for line in compared:
         if line["verdict"] and _metric(line) in options.headline_metrics:
             tags[f"verdict/{_metric(line)}"] = line["verdict"]
+        if line.get("rests_on"):
+            tags[f"rests_on/{_metric(line)}"] = line["rests_on"]
     note = (f"**{options.notice}** " if options.notice else "") + _describe_row(name, lines, reference)
     for tag, column in MARKS.items():
         mark = lines[0].get(column)

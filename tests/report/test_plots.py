@@ -47,3 +47,14 @@ def test_two_figures_of_a_page_share_no_id():
 def test_a_name_stays_text(name):
     svg = report_figures.draw_tradeoff([report_figures.TradeoffPoint(name, 1, 2)], "ZS")
     assert name.encode("utf-8", "replace").decode().replace("<", "&lt;").replace(">", "&gt;") in texts(svg)
+
+
+def test_no_axis_passes_0_or_100():
+    """Also where intervals reach further."""
+    points = [report_figures.TradeoffPoint("a", 99.0, 2.0, 6.0, 6.0), report_figures.TradeoffPoint("pretrained", 94, 1)]
+    ticks = [
+        float(text.replace("−", "-"))
+        for text in texts(report_figures.draw_tradeoff(points, "ZS"))
+        if text[-1].isdigit()
+    ]
+    assert len(ticks) > 4 and min(ticks) >= 0 and max(ticks) <= 100

@@ -82,6 +82,16 @@ def test_a_row_is_compared_with_the_report_s_reference(reported, uri):
     assert row.data.metrics["sugarcrepe/swap"] == 0.75
 
 
+def test_what_a_verdict_rests_on_is_a_tag(reported):
+    write_report(reported, reference="negclip")
+    file = reported / "reports" / "reference.csv"
+    head, line = file.read_text().splitlines()
+    file.write_text(f"{head},rests_on\n{line},aro winoground\n")
+    entries = report_rows.make_report_entries(reported, (), EntryOptions("e", frozenset(), "p", ()))
+    (row,) = [entry for entry in entries if entry.tags.get("method") == "clic"]
+    assert row.tags["rests_on/sugarcrepe/swap"] == "aro winoground"
+
+
 def test_seeds_stand_below_their_row(reported, uri):
     """Also where the row is logged anew, and where the runs were logged before there was a report."""
     (reported / "reports").rename(reported / "later")
