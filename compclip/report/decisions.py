@@ -149,12 +149,13 @@ def list_decided(
     Returns the pairs whose order is decided: column, upper and lower method.
     """
     runs = table.runs_by_seed
+    priors = tables.estimate_priors(table.columns, runs.values())
     pairs = []
     p_values = []
     for column, order in orders.items():
         for rank, upper in enumerate(order[:2]):
             for lower in order[rank + 1 :]:
-                difference = tables.compute_difference(column, runs[upper], runs[lower])
+                difference = tables.compute_difference(column, runs[upper], runs[lower], priors)
                 interval = difference.difference if difference else None
                 if interval:
                     is_ordered = (interval.estimate < 0) == column.lower  # over the seeds of both

@@ -2,14 +2,16 @@
 
 A column is a metric of a benchmark, or the mean of other columns (the summary columns Comp, ZS, I2T, T2I, General).
 A difference has the interval of the claims and of the reference table: over seeds and items together. The pretrained
-model is one model; its scores are compared with every seed of the other method.
+model is one model; its scores are compared with every seed of the other method. What a difference varies by over seeds
+is moderated by what the table's other trained rows vary by (`statistics.SeedPrior`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -19,7 +21,15 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import MEAN_OF_WAYS, SUMMARY
 from compclip.model import model_config
 from compclip.report import statistics
-from compclip.report.statistics import Interval, ItemDifferences, mean_std
+from compclip.report.statistics import (
+    LEAST_ROWS,
+    Interval,
+    ItemDifferences,
+    SeedPrior,
+    Variance,
+    estimate_prior,
+    mean_std,
+)
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
@@ -375,6 +385,54 @@ RunsBySeed = Mapping[int, FinishedRun]  # a method's runs
 RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
+@dataclass(frozen=True)
+class ColumnPriors:
+    """What a table's trained rows tell of variances over seeds in one column; None for fewer than three of them."""
+
+    row: SeedPrior | None = None  # of a row, beside a model that no seed changes
+    pair: SeedPrior | None = None  # of the difference of two rows
+
+    def select(self, pairs: Sequence[RunPair]) -> SeedPrior | None:
+        """Return the prior of the mean difference of these pairs."""
+        checkpoints = [{run.identity for run in side} for side in zip(*pairs, strict=True)]
+        return self.row if 1 in map(len, checkpoints) else self.pair
+
+
+Priors = Mapping[Column, ColumnPriors]
+NO_PRIORS: Priors = MappingProxyType({})
+
+
+def estimate_priors(columns: Iterable[Column], runs: Collection[RunsBySeed]) -> Priors:
+    """Estimate the priors of columns from the runs of a table's rows; rows of a single checkpoint tell nothing."""
+    return {column: _estimate_column(column, runs) for column in columns}
+
+
+def _estimate_column(column: Column, runs: Collection[RunsBySeed]) -> ColumnPriors:
+    """Estimate both priors of a column.
+
+    What a seed does to all rows alike is not in the difference of two. Their prior is therefore twice the variance of a
+    row about the rows' mean of each seed, over the seeds that all rows have.
+    """
+    rows = []
+    for by_seed in runs:
+        values = {seed: value for seed, run in by_seed.items() if (value := column_value(run, column)) is not None}
+        if len({by_seed[seed].identity for seed in values}) > 1:
+            rows.append(values)
+    if len(rows) < LEAST_ROWS:
+        return ColumnPriors()
+    row_prior = estimate_prior([_variance(list(values.values())) for values in rows])
+    seeds = set.intersection(*map(set, rows))
+    if len(seeds) < 2:
+        return ColumnPriors(row_prior)
+    value_MS = np.array([[values[seed] for seed in seeds] for values in rows])
+    centred = [_variance(value_S) for value_S in value_MS - value_MS.mean(axis=0)]
+    return ColumnPriors(row_prior, estimate_prior(centred, size=2 * len(rows) / (len(rows) - 1)))
+
+
+def _variance(values: Sequence[float]) -> Variance:
+    return Variance(float(np.var(values, ddof=1)), len(values) - 1)
+
+
 def build_tables(
     runs: Sequence[FinishedRun], columns: Sequence[Column], split: PictureSplit | None = None
 ) -> list[ResultTable]:
@@ -393,9 +451,10 @@ def _build_rows(table: ResultTable, runs: Sequence[FinishedRun]) -> tuple[Method
     for run in runs:
         if table.holds(run.cell) and run not in base:
             methods.setdefault(run.cell.method, []).append(run)
+    priors = estimate_priors(table.columns, [index_runs(of_row) for of_row in methods.values()])
     rows = []
     for method, of_row in methods.items():
-        numbers = compute_columns(table.columns, partial(compute_statistic, runs=of_row, base=base))
+        numbers = compute_columns(table.columns, partial(compute_statistic, runs=of_row, base=base, priors=priors))
         rows.append(MethodRow(method, tuple(of_row), numbers))
     return tuple(rows)
 
@@ -417,7 +476,9 @@ def unmark_random(group: ResultTable) -> ResultTable:
     return group.change(lambda statistic: replace(statistic, verdict=0)) if has_random_weights(group) else group
 
 
-def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun]) -> Statistic | None:
+def compute_statistic(
+    column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun], priors: Priors = NO_PRIORS
+) -> Statistic | None:
     """Compute mean and deviation over a method's checkpoints, and the difference to the pretrained model.
 
     None where no run has the metric.
@@ -432,11 +493,13 @@ def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequenc
     by_seed = index_runs(checkpoints.values())
     contrast = None
     if base and runs[0].cell.method != PRETRAINED:
-        contrast = compute_difference(column, by_seed, repeat_pretrained(base, by_seed))
+        contrast = compute_difference(column, by_seed, repeat_pretrained(base, by_seed), priors)
     return replace(contrast or Statistic(0, None, 0), mean=mean, std=std, seeds=len(checkpoints))
 
 
-def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> Statistic | None:
+def compute_difference(
+    column: Column, left: RunsBySeed, right: RunsBySeed, priors: Priors = NO_PRIORS
+) -> Statistic | None:
     """Compute the difference of two methods' runs with its interval; None where no training of both has the column.
 
     `mean` and `std` are those of `left`, over the trainings of both.
@@ -445,7 +508,7 @@ def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> S
     if not pairs:
         return None
     mean, std = mean_std([required_value(run, column) for run, _ in pairs])
-    gaps, interval, basis = compare_pairs(pairs, column)
+    gaps, interval, basis = compare_pairs(pairs, column, priors)
     verdict = 0  # of a column of which neither more nor less is better, or where the interval holds 0
     if interval and not column.score:
         verdict = -interval.sign if column.lower else interval.sign
@@ -468,10 +531,13 @@ def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column) -> list[RunPa
     return list(scored.values())
 
 
-def compare_pairs(pairs: Sequence[RunPair], column: Column) -> tuple[list[float], Interval | None, str]:
+def compare_pairs(
+    pairs: Sequence[RunPair], column: Column, priors: Priors = NO_PRIORS
+) -> tuple[list[float], Interval | None, str]:
     """Return left - right of each pair, as `pair_runs` has them, the interval of their mean, and what that is over."""
     gaps = [required_value(left, column) - required_value(right, column) for left, right in pairs]
-    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs))
+    prior = priors[column].select(pairs) if column in priors else None
+    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs), prior)
 
 
 def collect_item_differences(
@@ -517,12 +583,14 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
     for group in groups if method else ():
         base = group.by_method.get(method)
         right = index_runs(base.runs) if base else {}
+        priors = estimate_priors(group.columns, [index_runs(row.runs) for row in group.rows])
         rows = []
         for row in group.rows if base else ():
             if row is not base:
                 left = index_runs(row.runs)
                 shared = tuple(run for training, run in left.items() if training in right)
-                differences = compute_columns(group.columns, partial(compute_difference, left=left, right=right))
+                compare = partial(compute_difference, left=left, right=right, priors=priors)
+                differences = compute_columns(group.columns, compare)
                 rows.append(MethodRow(row.method, shared, differences))
         contrasts.append(unmark_random(replace(group, rows=tuple(rows))))
     return contrasts
