@@ -19,7 +19,7 @@ vary, `SeedPrior` is what they tell (Smyth, 2004), and a row's own variance is m
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import sqrt
@@ -165,7 +165,7 @@ def estimate_prior(variances: Sequence[Variance], size: float = 1.0) -> SeedPrio
 
     None for fewer than three rows, and where none varies.
     """
-    mean = float(np.mean([v.value for v in variances])) if variances else 0.0
+    mean = sum(v.value for v in variances) / max(len(variances), 1)
     if len(variances) < LEAST_ROWS or not mean:
         return None
     from scipy.special import digamma, polygamma
@@ -180,6 +180,35 @@ def estimate_prior(variances: Sequence[Variance], size: float = 1.0) -> SeedPrio
     half = _inverse_trigamma(excess)
     variance = float(np.exp(e_M.mean() + digamma(half) - np.log(half)))
     return SeedPrior(size * variance, PRIOR_SHARE * min(2 * half, most), len(variances))
+
+
+@dataclass(frozen=True)
+class ColumnPriors:
+    """The priors of a column; None where fewer than three rows vary."""
+
+    row: SeedPrior | None = None  # of a row, beside a model that no seed changes
+    pair: SeedPrior | None = None  # of the difference of two rows of the same seeds
+
+
+def estimate_column_priors(rows: Sequence[Mapping[int, float]]) -> ColumnPriors:
+    """Estimate a column's priors from the scores of each trained row, by seed; each row has two seeds or more.
+
+    What a seed does to all rows alike is not in the difference of two. The prior of pairs is therefore twice the
+    variance of a row about the rows' mean of each seed, over the seeds that all rows have.
+    """
+    if len(rows) < LEAST_ROWS:
+        return ColumnPriors()
+    row = estimate_prior([_variance(list(scores.values())) for scores in rows])
+    seeds = sorted(set.intersection(*map(set, rows)))
+    if len(seeds) < 2:
+        return ColumnPriors(row)
+    score_MS = np.array([[scores[seed] for seed in seeds] for scores in rows])
+    centred_MS = score_MS - score_MS.mean(axis=0)
+    return ColumnPriors(row, estimate_prior(list(map(_variance, centred_MS)), 2 * len(rows) / (len(rows) - 1)))
+
+
+def _variance(values: Sequence[float]) -> Variance:
+    return Variance(float(np.var(values, ddof=1)), len(values) - 1)
 
 
 def _inverse_trigamma(value: float) -> float:

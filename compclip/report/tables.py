@@ -21,15 +21,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import MEAN_OF_WAYS, SUMMARY
 from compclip.model import model_config
 from compclip.report import statistics
-from compclip.report.statistics import (
-    LEAST_ROWS,
-    Interval,
-    ItemDifferences,
-    SeedPrior,
-    Variance,
-    estimate_prior,
-    mean_std,
-)
+from compclip.report.statistics import ColumnPriors, Interval, ItemDifferences, SeedPrior, mean_std
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
@@ -385,52 +377,27 @@ RunsBySeed = Mapping[int, FinishedRun]  # a method's runs
 RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
-@dataclass(frozen=True)
-class ColumnPriors:
-    """What a table's trained rows tell of variances over seeds in one column; None for fewer than three of them."""
-
-    row: SeedPrior | None = None  # of a row, beside a model that no seed changes
-    pair: SeedPrior | None = None  # of the difference of two rows
-
-    def select(self, pairs: Sequence[RunPair]) -> SeedPrior | None:
-        """Return the prior of the mean difference of these pairs."""
-        checkpoints = [{run.identity for run in side} for side in zip(*pairs, strict=True)]
-        return self.row if 1 in map(len, checkpoints) else self.pair
-
-
 Priors = Mapping[Column, ColumnPriors]
 NO_PRIORS: Priors = MappingProxyType({})
 
 
 def estimate_priors(columns: Iterable[Column], runs: Collection[RunsBySeed]) -> Priors:
     """Estimate the priors of columns from the runs of a table's rows; rows of a single checkpoint tell nothing."""
-    return {column: _estimate_column(column, runs) for column in columns}
+    priors = {}
+    for column in columns:
+        rows = []
+        for by_seed in runs:
+            scores = {seed: score for seed, run in by_seed.items() if (score := column_value(run, column)) is not None}
+            if len({by_seed[seed].identity for seed in scores}) > 1:
+                rows.append(scores)
+        priors[column] = statistics.estimate_column_priors(rows)
+    return priors
 
 
-def _estimate_column(column: Column, runs: Collection[RunsBySeed]) -> ColumnPriors:
-    """Estimate both priors of a column.
-
-    What a seed does to all rows alike is not in the difference of two. Their prior is therefore twice the variance of a
-    row about the rows' mean of each seed, over the seeds that all rows have.
-    """
-    rows = []
-    for by_seed in runs:
-        values = {seed: value for seed, run in by_seed.items() if (value := column_value(run, column)) is not None}
-        if len({by_seed[seed].identity for seed in values}) > 1:
-            rows.append(values)
-    if len(rows) < LEAST_ROWS:
-        return ColumnPriors()
-    row_prior = estimate_prior([_variance(list(values.values())) for values in rows])
-    seeds = set.intersection(*map(set, rows))
-    if len(seeds) < 2:
-        return ColumnPriors(row_prior)
-    value_MS = np.array([[values[seed] for seed in seeds] for values in rows])
-    centred = [_variance(value_S) for value_S in value_MS - value_MS.mean(axis=0)]
-    return ColumnPriors(row_prior, estimate_prior(centred, size=2 * len(rows) / (len(rows) - 1)))
-
-
-def _variance(values: Sequence[float]) -> Variance:
-    return Variance(float(np.var(values, ddof=1)), len(values) - 1)
+def select_prior(priors: ColumnPriors, pairs: Sequence[RunPair]) -> SeedPrior | None:
+    """Return the prior of a mean over pairs: of a row alone where one side of them is a single checkpoint."""
+    checkpoints = [{run.identity for run in side} for side in zip(*pairs, strict=True)]
+    return priors.row if 1 in map(len, checkpoints) else priors.pair
 
 
 def build_tables(
@@ -536,7 +503,7 @@ def compare_pairs(
 ) -> tuple[list[float], Interval | None, str]:
     """Return left - right of each pair, as `pair_runs` has them, the interval of their mean, and what that is over."""
     gaps = [required_value(left, column) - required_value(right, column) for left, right in pairs]
-    prior = priors[column].select(pairs) if column in priors else None
+    prior = select_prior(priors[column], pairs) if column in priors else None
     return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs), prior)
 
 
