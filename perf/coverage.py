@@ -1,11 +1,16 @@
 """How often the 95 % intervals of a difference hold the truth, with each benchmark's real pictures.
 
     python -m perf.coverage [--samples 4000] [--seeds 3 5] [--columns sugarcrepe valse] [--by-item] [--files FOLDER]
+    python -m perf.coverage --tables [--samples 4000] [--seeds 2 3 5]
 
 Outcomes are made: right where a normal score is above 0. A method's score is its mean, its seed's shift, an item's
 difficulty that both methods share, a picture's effect on this method, and noise. The truth is known. How many items of
 which subset each picture has is that of the official files, from FOLDER with `--files`, else from cluster_sizes.json,
 which `--files FOLDER --write` makes. With `--by-item` intervals are made as if each item were a picture by itself.
+
+With `--tables` whole tables are made, and intervals by each row's own variance over seeds are compared with those that
+the table's other rows moderate (`statistics.SeedPrior`): of rows beside the pretrained model, and of their differences
+to a reference, one of the rows.
 """
 
 from __future__ import annotations
@@ -148,24 +153,168 @@ def _chance(mean: float, variance: float) -> float:
     return 0.5 * (1 + erf(mean / sqrt(2 * variance)))
 
 
+# --- made tables of rows whose seeds vary alike or not
+
+ROWS = (3, 6, 12, 40)
+SPREADS = {"alike": (1, 1), "twofold": (1, 2), "fivefold": (1, 5), "one wild": (1, 1)}  # of the rows' deviations
+WILD = 5.0  # the deviation of one diverging row
+ITEM_NUMBERS = (0, 400)
+POINTS = 0.15  # a seed's deviation on the scale of items' scores; about 2 points
+PICTURE_SD = 0.7
+MEASURES = ("row", "difference")  # beside the pretrained model, beside the reference
+PLANTED = np.repeat([0.0, 4.0], 5)  # means of 10 rows, in deviations of a seed; the first is the reference
+
+
+@dataclass(frozen=True)
+class MadeTable:
+    """Outcomes of trained rows, shape M x S x I, and of the pretrained model; true means and deviations over seeds."""
+
+    outcome_MSI: np.ndarray
+    pretrained_I: np.ndarray
+    deviation_M: np.ndarray
+    truth_M: np.ndarray  # of the difference to the pretrained model
+
+
+@dataclass(frozen=True)
+class MadeInterval:
+    """An interval of a made table, its truth, and whether it is of the row whose deviation is the largest."""
+
+    measure: str
+    interval: statistics.Interval
+    truth: float
+    deviation: float
+    is_widest: bool
+
+
+def draw_table(
+    rows: int, seeds: int, spread: str, items: int, rng: np.random.Generator, mean_M: np.ndarray | None = None
+) -> MadeTable:
+    """Draw a table, its rows in random order; without items an outcome is a seed's score."""
+    deviation_M = np.geomspace(*SPREADS[spread], rows)
+    if spread == "one wild":
+        deviation_M[-1] = WILD
+    deviation_M = rng.permutation(deviation_M)
+    mean_M = np.zeros(rows) if mean_M is None else mean_M
+    score_MS1 = (mean_M[:, None] + deviation_M[:, None] * rng.standard_normal((rows, seeds)))[:, :, None]
+    if not items:
+        return MadeTable(score_MS1, np.zeros(1), deviation_M, mean_M)
+    difficulty_I = rng.standard_normal(items)
+    effect_M1I = PICTURE_SD * rng.standard_normal((rows, 1, items))
+    score_MSI = POINTS * score_MS1 + difficulty_I + effect_M1I + rng.standard_normal((rows, seeds, items))
+    variance_M = 2 + PICTURE_SD**2 + (POINTS * deviation_M) ** 2
+    truth_M = np.array([_chance(POINTS * mean, v) - 0.5 for mean, v in zip(mean_M, variance_M, strict=True)])
+    pretrained_I = difficulty_I + rng.standard_normal(items) > 0
+    return MadeTable((score_MSI > 0).astype(float), pretrained_I, deviation_M, truth_M)
+
+
+def list_intervals(table: MadeTable, is_moderated: bool) -> Iterator[MadeInterval]:
+    """Yield the interval of each row beside the pretrained model, and of each but the first beside the first."""
+    outcome_MSI = table.outcome_MSI
+    scores = [dict(enumerate(score_S)) for score_S in outcome_MSI.mean(axis=2)]
+    priors = statistics.estimate_column_priors(scores) if is_moderated else statistics.ColumnPriors()
+    widest = table.deviation_M.argmax()
+    for row, outcome_SI in enumerate(outcome_MSI):
+        interval = _make_interval(outcome_SI - table.pretrained_I, priors.row)
+        yield MadeInterval("row", interval, table.truth_M[row], table.deviation_M[row], row == widest)
+        if row:
+            interval = _make_interval(outcome_SI - outcome_MSI[0], priors.pair)
+            truth = table.truth_M[row] - table.truth_M[0]
+            deviation = np.hypot(table.deviation_M[row], table.deviation_M[0])
+            yield MadeInterval("difference", interval, truth, deviation, widest in (0, row))
+
+
+def _make_interval(gap_SI: np.ndarray, prior: statistics.SeedPrior | None) -> statistics.Interval:
+    ids = tuple(map(str, range(gap_SI.shape[1])))
+    differences = [ItemDifferences("b", 1.0, ids, gap_SI, ids)] if len(ids) > 1 else None
+    interval, _ = statistics.compute_interval(gap_SI.mean(axis=1).tolist(), differences, prior)
+    assert interval
+    return interval
+
+
+def measure_tables(rows: int, seeds: int, spread: str, items: int, samples: int) -> dict[str, list[float]]:
+    """Measure intervals before and after, of the same tables.
+
+    By measure: shares that hold the truth and median half widths, in deviations or with items in points, before and
+    after; then the share after of those that the widest row is in.
+    """
+    results: dict[str, list[float]] = {measure: [] for measure in MEASURES}
+    for is_moderated in (False, True):
+        rng = np.random.default_rng((rows, seeds, items, *map(ord, spread)))
+        made: dict[str, list[MadeInterval]] = {measure: [] for measure in MEASURES}
+        for _ in range(max(samples // rows, 50)):
+            for m in list_intervals(draw_table(rows, seeds, spread, items, rng), is_moderated):
+                made[m.measure].append(m)
+        for measure, intervals in made.items():
+            widths = [50 * (m.interval.high - m.interval.low) / (1 if items else 100 * m.deviation) for m in intervals]
+            results[measure] += [_share_true(intervals), float(np.median(widths))]
+            if is_moderated:
+                results[measure].append(_share_true([m for m in intervals if m.is_widest]))
+    return results
+
+
+def _share_true(intervals: Sequence[MadeInterval]) -> float:
+    """Return the percentage of intervals that hold the truth."""
+    return 100 * float(np.mean([m.interval.low <= m.truth <= m.interval.high for m in intervals]))
+
+
+def count_decided(seeds: int, spread: str, items: int, tables: int, is_moderated: bool) -> tuple[float, float]:
+    """Count the decided differences of planted tables of 10 rows, and those that are false, as means over tables."""
+    rng = np.random.default_rng((seeds, items, *map(ord, spread)))
+    decided, false = 0, 0
+    for _ in range(tables):
+        table = draw_table(len(PLANTED), seeds, spread, items, rng, PLANTED)
+        for made in list_intervals(table, is_moderated):
+            if made.measure == "difference" and made.interval.sign:
+                decided += 1
+                false += made.interval.sign != np.sign(made.truth)
+    return decided / tables, false / tables
+
+
+def print_tables(seed_numbers: Sequence[int], samples: int) -> int:
+    """Print coverage and half widths of made tables; return how many shares are outside of 94 to 98 %."""
+    outside = 0
+    print("              items  seeds  rows  spread    holds, width: before    after    holds for the widest row")
+    for items in ITEM_NUMBERS:
+        for seeds in seed_numbers:
+            for rows in ROWS:
+                for spread in SPREADS:
+                    for measure, numbers in measure_tables(rows, seeds, spread, items, samples).items():
+                        outside += not 94 <= numbers[2] <= 98
+                        line = "{:>8.1f} {:>6.2f} {:>8.1f} {:>6.2f} {:>8.1f}".format(*numbers)
+                        print(f"{measure:<12} {items:>6} {seeds:>6} {rows:>5}  {spread:<9} {line}", flush=True)
+    print("decided of 9 differences of 10 rows, 5 of them true; false ones: before, after")
+    for items in ITEM_NUMBERS:
+        for seeds in seed_numbers:
+            for spread in SPREADS:
+                counts = [count_decided(seeds, spread, items, samples // 10, after) for after in (False, True)]
+                line = "   ".join("{:.2f} {:.3f}".format(*count) for count in counts)
+                print(f"{items:>6} {seeds:>6}  {spread:<9} {line}", flush=True)
+    return outside
+
+
 def main(argv: Sequence[str]) -> int:
     """Print a line for each column, condition and number of seeds; return 1 where one is outside of 94 to 98 %."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=4000, help="made tables of outcomes for each line")
     parser.add_argument("--by-item", action="store_true", help="count each item as a picture by itself")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5], help="numbers of seeds")
+    parser.add_argument("--seeds", type=int, nargs="+", help="numbers of seeds; 3 and 5, of tables also 2")
+    parser.add_argument("--tables", action="store_true", help="make tables, with and without the rows' prior")
     parser.add_argument("--columns", nargs="+", default=[""], help="beginnings of the names of columns")
     parser.add_argument("--files", type=Path, help="folder of official files, by benchmark")
     parser.add_argument("--write", action="store_true", help=f"write {SIZES.name} from them")
     args = parser.parse_args(argv)
     if args.files and args.write:
         write_sizes(args.files)
+    if args.tables:
+        outside = print_tables(args.seeds or [2, 3, 5], args.samples)
+        print(f"{outside} lines outside of 94 to 98 %")
+        return int(outside > 0)
     outside = 0
     print(f"{'column':<28} {'items':>6} {'pictures':>8} {'seeds':>5} {'picture sd':>10} {'seed sd':>8}  holds")
     for name, structure in read_structures().items():
         if not name.startswith(tuple(args.columns)):
             continue
-        for seeds in args.seeds:
+        for seeds in args.seeds or [3, 5]:
             for condition in CONDITIONS:
                 rng = np.random.default_rng((seeds, *map(ord, name)))
                 held = measure_coverage(structure, seeds, *condition, args.samples, rng, args.by_item)

@@ -31,7 +31,7 @@ from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import benchmark_module
 from compclip.report import decisions, statistics, tables
-from compclip.report.statistics import LEVEL, ItemDifferences, Spread, Variance
+from compclip.report.statistics import LEVEL, ItemDifferences, Spread, Variance, limit_prior
 from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun, Result, make_items
 from compclip.runs.run_folder import Trained
@@ -51,7 +51,7 @@ class Assumptions:
         """Describe them in a line."""
         return (
             f"Assumed, not measured: two models disagree on {self.discordance:.0%} of items, disagreements on one "
-            f"picture correlate by {self.correlation:g}, seeds of a method differ by {POINTS * self.seed_std:g} points"
+            f"picture correlate by {self.correlation:g}, a method's seeds differ by {POINTS * self.seed_std:g} points"
         )
 
 
@@ -103,8 +103,10 @@ def _plan_result(name: str, params: Params) -> Result:
     )  # fmt: skip
 
 
-def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: Assumptions) -> Spread:
-    """Return the spread of the difference of two trained methods, by assumption; of two models where there is one seed.
+def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: Assumptions, rows: int = 2) -> Spread:
+    """Return the spread of the difference of two of `rows` trained methods, whose seeds vary alike, by assumption.
+
+    Of one seed it is that of two models.
 
     With w an item's weight, the variance over pictures is discordance x ((1 - correlation) sum w^2 + correlation x sum
     over pictures (sum w)^2).
@@ -119,8 +121,10 @@ def assume_spread(differences: Sequence[ItemDifferences], seeds: int, assumed: A
         together = float(weight_U @ weight_U)
         share = (1 - assumed.correlation) * independent + assumed.correlation * together
         by_unit.append(Variance(assumed.discordance * share, max(len(weight_U) - 1, 1)))
-    seed = Variance(2 * assumed.seed_std**2 / seeds, seeds - 1) if seeds > 1 else None
-    return Spread(seeds, seed, tuple(by_unit))
+    if seeds == 1:
+        return Spread(seeds, None, tuple(by_unit))
+    freedom = seeds - 1 + limit_prior(rows, seeds - 1)
+    return Spread(seeds, Variance(2 * assumed.seed_std**2 / seeds, freedom), tuple(by_unit))
 
 
 def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) -> list[ColumnPower]:
@@ -141,7 +145,7 @@ def compute_power(params: Params, seeds: Sequence[int], assumed: Assumptions) ->
                 items += len(d.ids)
             least = {}
             for n in seeds:
-                least[n] = float(decisions.least_difference(assume_spread(differences, n, assumed), level))
+                least[n] = float(decisions.least_difference(assume_spread(differences, n, assumed, rows), level))
             powers.append(ColumnPower(column, items, len(units), least))
     return powers
 

@@ -20,7 +20,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.report import run_details, tables
 from compclip.report.escape import format_csv
 from compclip.report.table_formats import list_difference
-from compclip.report.tables import Column, MethodRow, ResultTable, RunsBySeed, Statistic
+from compclip.report.tables import NO_PRIORS, Column, MethodRow, Priors, ResultTable, RunsBySeed, Statistic
 from compclip.runs import run_folder
 from compclip.runs.picture_splits import PictureSplit, select_items
 from compclip.runs.result_files import FinishedRun
@@ -72,11 +72,14 @@ def build_blind_table(group: ResultTable, blind: Sequence[FinishedRun]) -> Blind
         return None
     sighted_runs = {row.method: [select_sighted(run, blind) for run in row.runs] for row in group.rows}
     base = sighted_runs.get(PRETRAINED, [])
+    priors = tables.estimate_priors(columns, [tables.index_runs(runs) for runs in sighted_runs.values()])
     scores = {}
     gains = {}
     for method, runs in sighted_runs.items():
-        scores[method] = tables.compute_columns(columns, partial(compute_score, runs=tables.index_runs(runs)))
-        gains[method] = tables.compute_columns(columns, partial(tables.compute_statistic, runs=runs, base=base))
+        score = partial(compute_score, runs=tables.index_runs(runs), priors=priors)
+        scores[method] = tables.compute_columns(columns, score)
+        gain = partial(tables.compute_statistic, runs=runs, base=base, priors=priors)
+        gains[method] = tables.compute_columns(columns, gain)
     compared = replace(group, columns=columns)
     return BlindTable(compared.with_statistics(scores), tables.unmark_random(compared.with_statistics(gains)))
 
@@ -99,12 +102,12 @@ def is_compared(column: Column, blind: Sequence[FinishedRun]) -> bool:
     return not (column.score or column.lower) and any(tables.column_value(run, column) is not None for run in blind)
 
 
-def compute_score(column: Column, runs: RunsBySeed) -> Statistic | None:
+def compute_score(column: Column, runs: RunsBySeed, priors: Priors = NO_PRIORS) -> Statistic | None:
     """Compute a method's own number with its interval: its difference to a row that gets nothing right.
 
     The interval of a share ends at 0 and 1.
     """
-    score = tables.compute_difference(column, runs, tables.index_runs(map(_get_nothing, runs.values())))
+    score = tables.compute_difference(column, runs, tables.index_runs(map(_get_nothing, runs.values())), priors)
     if score is None or score.difference is None or column.score:
         return score
     interval = replace(score.difference, low=max(score.difference.low, 0.0), high=min(score.difference.high, 1.0))
@@ -132,12 +135,12 @@ def select_sighted(run: FinishedRun, blind: Sequence[FinishedRun]) -> FinishedRu
 
 
 def _get_nothing(run: FinishedRun) -> FinishedRun:
-    """Return the same items, all wrong."""
+    """Return the same items, all wrong, as a model that is the same under every seed."""
     results = {}
     for name, result in run.results.items():
         items = {metric: replace(i, values=np.zeros(len(i.ids))) for metric, i in result.items.items()}
         results[name] = replace(result, metrics=dict.fromkeys(result.metrics, 0.0), items=items)
-    return replace(run, results=results)
+    return replace(run, cell=run.cell._replace(method=PRETRAINED), results=results)
 
 
 # --- as text --------------------------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ the seeds that both methods have; the pretrained model is one model, the same un
 items the interval is over the seeds alone, and where there is one seed over the items alone.
 
 The rule. An inequality holds if the interval lies wholly on its side of 0, is refuted if it lies wholly on the other
-side, and is undecided else, always so with fewer than 3 shared seeds. A claim does not hold as soon as one inequality
-is refuted; else it is not in this grid where a method or a column is missing; else it holds if all of its inequalities
-do, and is undecided where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of
-its inequalities must hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of
-grids. `report.correction` corrects for the number of inequalities of a table. One of Comp is undecided where it would
-be another without one of its benchmarks (`composition_rule`).
+side, and is undecided else; always so with one shared seed, and with two where the table has fewer than three trained
+rows, which give no prior of what seeds vary by. A claim does not hold as soon as one inequality is refuted; else it is
+not in this grid where a method or a column is missing; else it holds if all of its inequalities do, and is undecided
+where one is. Intervals are not simultaneous. A claim that holds needs no correction, since all of its inequalities must
+hold; one of k inequalities that are barely true is refuted by luck in up to k times 2.5 % of grids. `report.correction`
+corrects for the number of inequalities of a table. One of Comp is undecided where it would be another without
+one of its benchmarks (`composition_rule`).
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def correct_evidence(evidence: Sequence[Evidence], correction: str) -> list[Evid
         return list(evidence)
     p_values = {}
     for index, e in enumerate(evidence):
-        if e.interval and e.seeds >= LEAST_SEEDS:
+        if e.interval and has_enough_seeds(e.seeds, e.interval):
             p_values[index] = decisions.p_value(e.interval, e.inequality.margin / e.column.scale)
     adjusted = decisions.adjust(list(p_values.values()), correction)
     corrected = list(evidence)
@@ -212,12 +213,14 @@ def judge_inequality(
         missing += () if is_measured else (inequality.column,)
         why = f"no {', '.join(missing)}" if missing else f"no seed of both methods has {inequality.column}"
         return Evidence(inequality, ABSENT, column, printed=printed, missing=missing or (inequality.column,), why=why)
-    gaps, interval, basis = tables.compare_pairs(both, column)
+    columns = [column, *composition_rule.leave_out_each(column).values()]
+    priors = tables.estimate_priors(columns, runs.values())
+    gaps, interval, basis = tables.compare_pairs(both, column, priors)
     mean, std = mean_std(gaps)
-    enough = len(both) >= LEAST_SEEDS
+    enough = has_enough_seeds(len(both), interval)
     verdict = decide_verdict(inequality.sign, inequality.margin / column.scale, interval) if enough else UNDECIDED
     why = "" if enough else f"{len(both)} of {LEAST_SEEDS} seeds"
-    rests_on = _list_supports(inequality, verdict, column, both) if verdict in (HOLDS, REFUTED) else []
+    rests_on = _list_supports(inequality, verdict, column, both, priors) if verdict in (HOLDS, REFUTED) else []
     if rests_on:
         verdict = UNDECIDED
         why = f"not decided without {' or without '.join(rests_on)}"
@@ -226,14 +229,22 @@ def judge_inequality(
     return Evidence(inequality, verdict, column, mean, len(both), std, interval, basis, printed, why=why)
 
 
-def _list_supports(inequality: Inequality, verdict: str, column: Column, pairs: Sequence[tables.RunPair]) -> list[str]:
+def _list_supports(
+    inequality: Inequality, verdict: str, column: Column, pairs: Sequence[tables.RunPair], priors: tables.Priors
+) -> list[str]:
     """List the benchmarks of Comp without which the verdict is another (`composition_rule`)."""
     supports = []
     for benchmark, part in composition_rule.leave_out_each(column).items():
-        _, interval, _ = tables.compare_pairs(pairs, part)
+        _, interval, _ = tables.compare_pairs(pairs, part, priors)
         if decide_verdict(inequality.sign, inequality.margin / column.scale, interval) != verdict:
             supports.append(benchmark)
     return supports
+
+
+def has_enough_seeds(seeds: int, interval: Interval | None) -> bool:
+    """Return whether so many seeds may decide: two where the table's other rows tell of the seeds' variance."""
+    spread = interval.spread if interval else None
+    return seeds >= LEAST_SEEDS or bool(spread and spread.prior_freedom)
 
 
 def decide_verdict(sign: int, margin: float, interval: Interval | None) -> str:
@@ -298,12 +309,13 @@ def build_sections(findings: Sequence[Finding]) -> list[GroupClaims]:
 
 def _describe_shortage(judged: Sequence[Finding]) -> str:
     """Say why no claim can be decided; empty where some have seeds enough, or where there is none."""
-    most = max((e.seeds for finding in judged for e in finding.evidence), default=LEAST_SEEDS)
-    if most >= LEAST_SEEDS:
+    evidence = [e for finding in judged for e in finding.evidence]
+    if not evidence or any(has_enough_seeds(e.seeds, e.interval) for e in evidence):
         return ""
+    most = max(e.seeds for e in evidence)
     return (
         f"No table: the methods of {format_count(len(judged), 'claim')} share {format_count(most, 'seed')}, "
-        f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run `compclip repro`; "
+        f"and fewer than {LEAST_SEEDS} decide nothing. Give grid.seeds {LEAST_SEEDS} or more and run dvc repro; "
         "finished runs are not trained again. claims.csv has the differences so far"
     )
 

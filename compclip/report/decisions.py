@@ -162,12 +162,16 @@ def list_decided(
     Returns the pairs whose order is decided: column, upper and lower method.
     """
     runs = table.runs_by_seed
+    columns = list(table.columns)
+    for column in table.columns:
+        columns += composition_rule.leave_out_each(column).values()
+    priors = tables.estimate_priors(columns, runs.values())
     pairs = []
     p_values = []
     for column, order in orders.items():
         for rank, upper in enumerate(order[:2]):
             for lower in order[rank + 1 :]:
-                compare = partial(tables.compute_difference, left=runs[upper], right=runs[lower])
+                compare = partial(tables.compute_difference, left=runs[upper], right=runs[lower], priors=priors)
                 compared = composition_rule.compare_methods(column, compare)
                 if compared and compared.difference:
                     is_ordered = (compared.difference.estimate < 0) == column.lower  # over the seeds of both

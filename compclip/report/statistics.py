@@ -11,12 +11,15 @@ spread too little by 1 / S.) The variances that remain are independent, and thei
 and 1961): the square of its half width is the sum of each variance times the square of its own Student's factor. With
 Satterthwaite's degrees of freedom (1946) for their sum, 92 to 98 of 100 intervals of three seeds held the truth. How
 often these do, with all benchmarks' pictures, is in perf/coverage.py.
+
+Rows of one table train alike, so that each one's variance over seeds tells of the others'. Where three or more rows
+vary, `SeedPrior` is what they tell (Smyth, 2004), and a row's own variance is moderated by it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import sqrt
@@ -91,12 +94,18 @@ class Spread:
         return float(np.exp(np.interp(gap**2, square_K, np.log(LEVELS_K))))
 
     def with_seeds(self, seeds: int) -> Spread:
-        """Return what the spread of so many seeds would be, by the variances of these; two or more."""
+        """Return what the spread of so many seeds would be, by the variances of these and their prior; two or more."""
         noise = self.noise * self.seeds / seeds
         present = self.unit.value
         scale = max(present - self.noise + noise, 0.0) / present if present else 1.0
         scaled = tuple(Variance(variance.value * scale, variance.freedom) for variance in self.by_unit)
-        return Spread(seeds, Variance(self.shift / seeds + noise, seeds - 1), scaled, noise)
+        freedom = seeds - 1 + self.prior_freedom
+        return Spread(seeds, Variance(self.shift / seeds + noise, freedom), scaled, noise)
+
+    @property
+    def prior_freedom(self) -> float:
+        """The degrees of freedom that the table's other rows add to those of the seeds; 0 without a prior."""
+        return self.seed.freedom - (self.seeds - 1) if self.seed else 0.0
 
 
 def student_quantile(freedom: float, level: float = LEVEL) -> float:
@@ -109,7 +118,9 @@ def student_quantile(freedom: float, level: float = LEVEL) -> float:
 @lru_cache(maxsize=TABLES)
 def student_quantiles(freedom: float) -> np.ndarray:
     """Return the quantile of each level of `LEVELS_K`, in rising order."""
-    return np.array([student_quantile(freedom, level) for level in LEVELS_K])
+    from scipy.special import stdtrit
+
+    return -stdtrit(freedom, LEVELS_K / 2)
 
 
 def _satterthwaite(terms: Sequence[Variance]) -> float:
@@ -117,6 +128,103 @@ def _satterthwaite(terms: Sequence[Variance]) -> float:
     squares = sum(term.value**2 / term.freedom for term in terms)
     total = sum(term.value for term in terms)
     return float(f"{total**2 / squares:.4g}") if squares else np.inf
+
+
+# --- what the rows of a table tell of each other's variances over seeds
+
+LEAST_ROWS = 3
+# Of Smyth's degrees of freedom, and of those of all rows but two, so much is used. By perf/coverage.py --tables 94 to 97
+# of 100 intervals then hold the truth for 3 to 40 rows and 2 to 5 seeds, alike or spread fivefold; with all, 89 to 95.
+PRIOR_SHARE = 0.45
+LEAST_SHARE = 0.003  # of the rows' mean variance; two seeds with equal scores have a variance of 0, and no logarithm
+
+
+@dataclass(frozen=True)
+class SeedPrior:
+    """What the `rows` of a column tell of one more row's variance over seeds: the variance of a single training."""
+
+    variance: float
+    freedom: float
+    rows: int
+
+    def moderate(self, variance: Variance) -> Variance:
+        """Return a row's variance with the prior's (Smyth, 2004, Sec. 4: the posterior variance).
+
+        The prior counts less for a row that varies more than the wildest of so many rows would (Phipson et al., 2016).
+        """
+        from scipy.special import fdtrc
+
+        tail = float(fdtrc(variance.freedom, self.freedom, variance.value / self.variance))
+        freedom = self.freedom * min(1.0, self.rows * tail)
+        total = freedom + variance.freedom
+        return Variance((freedom * self.variance + variance.freedom * variance.value) / total, total)
+
+
+def estimate_prior(variances: Sequence[Variance], size: float = 1.0) -> SeedPrior | None:
+    """Estimate the prior of `size` times a row's variance from the moments of their logarithms (Smyth, 2004, Sec. 6.2).
+
+    None for fewer than three rows, and where none varies.
+    """
+    mean = sum(v.value for v in variances) / max(len(variances), 1)
+    if len(variances) < LEAST_ROWS or not mean:
+        return None
+    from scipy.special import digamma, polygamma
+
+    value_M = np.maximum([v.value for v in variances], LEAST_SHARE * mean)
+    half_M = np.array([v.freedom for v in variances]) / 2
+    e_M = np.log(value_M) - digamma(half_M) + np.log(half_M)
+    excess = float(e_M.var(ddof=1) - polygamma(1, half_M).mean())
+    most = limit_prior(len(variances), 2 * float(half_M.mean()))
+    if excess <= 0:
+        return SeedPrior(size * mean, most, len(variances))
+    half = _inverse_trigamma(excess)
+    variance = float(np.exp(e_M.mean() + digamma(half) - np.log(half)))
+    return SeedPrior(size * variance, min(PRIOR_SHARE * 2 * half, most), len(variances))
+
+
+def limit_prior(rows: int, freedom: float) -> float:
+    """Return the degrees of freedom of a prior of rows that vary alike, each by so many of its own."""
+    return PRIOR_SHARE * freedom * max(rows - 2, 0)
+
+
+@dataclass(frozen=True)
+class ColumnPriors:
+    """The priors of a column; None where fewer than three rows vary."""
+
+    row: SeedPrior | None = None  # of a row, beside a model that no seed changes
+    pair: SeedPrior | None = None  # of the difference of two rows of the same seeds
+
+
+def estimate_column_priors(rows: Sequence[Mapping[int, float]]) -> ColumnPriors:
+    """Estimate a column's priors from the scores of each trained row, by seed; each row has two seeds or more.
+
+    What a seed does to all rows alike is not in the difference of two. The prior of pairs is therefore twice the
+    variance of a row about the rows' mean of each seed, over the seeds that all rows have.
+    """
+    if len(rows) < LEAST_ROWS:
+        return ColumnPriors()
+    row = estimate_prior([_variance(list(scores.values())) for scores in rows])
+    seeds = sorted(set.intersection(*map(set, rows)))
+    if len(seeds) < 2:
+        return ColumnPriors(row)
+    score_MS = np.array([[scores[seed] for seed in seeds] for scores in rows])
+    centred_MS = score_MS - score_MS.mean(axis=0)
+    return ColumnPriors(row, estimate_prior(list(map(_variance, centred_MS)), 2 * len(rows) / (len(rows) - 1)))
+
+
+def _variance(values: Sequence[float]) -> Variance:
+    return Variance(float(np.var(values, ddof=1)), len(values) - 1)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return y with trigamma(y) = value, by Newton's method on 1 / trigamma (Smyth, 2004, Appendix)."""
+    from scipy.special import polygamma
+
+    y = 0.5 + 1 / value
+    for _ in range(20):  # from this start it rises to y, and each step doubles the digits
+        trigamma = polygamma(1, y)
+        y += float(trigamma * (1 - trigamma / value) / polygamma(2, y))
+    return y
 
 
 # --- means, ranks and intervals
@@ -212,8 +320,10 @@ class ItemDifferences:
     units: Units
 
 
-def estimate_spread(gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None) -> Spread:
-    """Estimate what the mean of the seeds' differences varies by."""
+def estimate_spread(
+    gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None, prior: SeedPrior | None = None
+) -> Spread:
+    """Estimate what the mean of the seeds' differences varies by; `prior` is of the variance of one of them."""
     seeds = len(gap_S)
     _, std = mean_std(gap_S)
     by_unit = []
@@ -223,12 +333,16 @@ def estimate_spread(gap_S: Sequence[float], differences: Sequence[ItemDifference
         mean_U = error_SU.mean(axis=0)
         by_unit.append(Variance(float(mean_U @ mean_U), error_SU.shape[1] - 1))
         noise += float(((error_SU - mean_U) ** 2).sum()) / (seeds * max(seeds - 1, 1))
-    seed = None if std is None else Variance(std**2 / seeds, seeds - 1)
-    return Spread(seeds, seed, tuple(by_unit), noise)
+    if std is None:
+        return Spread(seeds, None, tuple(by_unit), noise)
+    variance = Variance(std**2, seeds - 1)
+    if prior:
+        variance = prior.moderate(variance)
+    return Spread(seeds, replace(variance, value=variance.value / seeds), tuple(by_unit), noise)
 
 
 def compute_interval(
-    gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None
+    gap_S: Sequence[float], differences: Sequence[ItemDifferences] | None, prior: SeedPrior | None = None
 ) -> tuple[Interval | None, str]:
     """Compute the interval of the mean of the seeds' differences, and what it is over.
 
@@ -236,7 +350,7 @@ def compute_interval(
     not of their methods; with one seed and no items there is none.
     """
     mean = mean_std(gap_S)[0]
-    spread = estimate_spread(gap_S, differences)
+    spread = estimate_spread(gap_S, differences, prior)
     if not (spread.seed or spread.by_unit):
         return None, NEITHER
     basis = SEEDS_ALONE if not spread.by_unit else BOTH if spread.seed else ITEMS_ALONE

@@ -116,7 +116,20 @@ def layout_differences(group: ResultTable) -> dict[str, Any]:
     table = _layout_table(group, list(compared.values()), show)
     least = decisions.list_least(group) if compared else {}
     texts = [f"±{format_number(least[column], column)}" if column in least else "" for column in group.columns]
-    return table | {"basis": basis, "least": texts if least else []}
+    return table | {"basis": basis, "least": texts if least else [], "prior": describe_prior(group)}
+
+
+def describe_prior(group: ResultTable) -> str:
+    """Say what a row's interval takes from the seeds of the table's other rows; empty where it takes nothing."""
+    freedoms = []
+    for _, _, statistic in group.numbers():
+        spread = statistic.difference.spread if statistic.difference else None
+        if spread and spread.prior_freedom:
+            freedoms.append(f"{spread.prior_freedom:.2g}")
+    if not freedoms:
+        return ""
+    ends = " to ".join(dict.fromkeys((min(freedoms, key=float), max(freedoms, key=float))))
+    return f"What seeds vary by has a prior from the table's trained rows, of {ends} degrees of freedom"
 
 
 def _layout_table(
@@ -133,6 +146,7 @@ def _layout_table(
         "rows": lines,
         "labels": {row.method: table_heads.row_label(row, group) for row in rows},
         "notes": [],
+        "prior": "",
         "blind": [],
         "seen": {},
         "basis": "",

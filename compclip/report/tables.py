@@ -2,14 +2,16 @@
 
 A column is a metric of a benchmark, or the mean of other columns (the summary columns Comp, ZS, I2T, T2I, General).
 A difference has the interval of the claims and of the reference table: over seeds and items together. The pretrained
-model is one model; its scores are compared with every seed of the other method.
+model is one model; its scores are compared with every seed of the other method. What a difference varies by over seeds
+is moderated by what the table's other trained rows vary by (`statistics.SeedPrior`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -19,7 +21,7 @@ from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import MEAN_OF_WAYS, SUMMARY
 from compclip.model import model_config
 from compclip.report import statistics
-from compclip.report.statistics import Interval, ItemDifferences, mean_std
+from compclip.report.statistics import ColumnPriors, Interval, ItemDifferences, SeedPrior, mean_std
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.picture_splits import PictureSplit
 from compclip.runs.result_files import FinishedRun, Result
@@ -383,6 +385,29 @@ RunsBySeed = Mapping[int, FinishedRun]  # a method's runs
 RunPair = tuple[FinishedRun, FinishedRun]  # of one seed
 
 
+Priors = Mapping[Column, ColumnPriors]
+NO_PRIORS: Priors = MappingProxyType({})
+
+
+def estimate_priors(columns: Iterable[Column], runs: Collection[RunsBySeed]) -> Priors:
+    """Estimate the priors of columns from the runs of a table's rows; rows of a single checkpoint tell nothing."""
+    priors = {}
+    for column in columns:
+        rows = []
+        for by_seed in runs:
+            scores = {seed: score for seed, run in by_seed.items() if (score := column_value(run, column)) is not None}
+            if len({by_seed[seed].identity for seed in scores}) > 1:
+                rows.append(scores)
+        priors[column] = statistics.estimate_column_priors(rows)
+    return priors
+
+
+def select_prior(priors: ColumnPriors, pairs: Sequence[RunPair]) -> SeedPrior | None:
+    """Return the prior of a mean over pairs: of a row alone where one side of them is a single checkpoint."""
+    checkpoints = [{run.identity for run in side} for side in zip(*pairs, strict=True)]
+    return priors.row if 1 in map(len, checkpoints) else priors.pair
+
+
 def build_tables(
     runs: Sequence[FinishedRun], columns: Sequence[Column], split: PictureSplit | None = None
 ) -> list[ResultTable]:
@@ -401,9 +426,10 @@ def _build_rows(table: ResultTable, runs: Sequence[FinishedRun]) -> tuple[Method
     for run in runs:
         if table.holds(run.cell) and run not in base:
             methods.setdefault(run.cell.method, []).append(run)
+    priors = estimate_priors(table.columns, [index_runs(of_row) for of_row in methods.values()])
     rows = []
     for method, of_row in methods.items():
-        numbers = compute_columns(table.columns, partial(compute_statistic, runs=of_row, base=base))
+        numbers = compute_columns(table.columns, partial(compute_statistic, runs=of_row, base=base, priors=priors))
         rows.append(MethodRow(method, tuple(of_row), numbers))
     return tuple(rows)
 
@@ -425,7 +451,9 @@ def unmark_random(group: ResultTable) -> ResultTable:
     return group.change(lambda statistic: replace(statistic, verdict=0)) if has_random_weights(group) else group
 
 
-def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun]) -> Statistic | None:
+def compute_statistic(
+    column: Column, runs: Sequence[FinishedRun], base: Sequence[FinishedRun], priors: Priors = NO_PRIORS
+) -> Statistic | None:
     """Compute mean and deviation over a method's checkpoints, and the difference to the pretrained model.
 
     None where no run has the metric.
@@ -440,11 +468,13 @@ def compute_statistic(column: Column, runs: Sequence[FinishedRun], base: Sequenc
     by_seed = index_runs(checkpoints.values())
     contrast = None
     if base and runs[0].cell.method != PRETRAINED:
-        contrast = compute_difference(column, by_seed, repeat_pretrained(base, by_seed))
+        contrast = compute_difference(column, by_seed, repeat_pretrained(base, by_seed), priors)
     return replace(contrast or Statistic(0, None, 0), mean=mean, std=std, seeds=len(checkpoints))
 
 
-def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> Statistic | None:
+def compute_difference(
+    column: Column, left: RunsBySeed, right: RunsBySeed, priors: Priors = NO_PRIORS
+) -> Statistic | None:
     """Compute the difference of two methods' runs with its interval; None where no training of both has the column.
 
     `mean` and `std` are those of `left`, over the trainings of both.
@@ -453,7 +483,7 @@ def compute_difference(column: Column, left: RunsBySeed, right: RunsBySeed) -> S
     if not pairs:
         return None
     mean, std = mean_std([required_value(run, column) for run, _ in pairs])
-    gaps, interval, basis = compare_pairs(pairs, column)
+    gaps, interval, basis = compare_pairs(pairs, column, priors)
     verdict = 0  # of a column of which neither more nor less is better, or where the interval holds 0
     if interval and not column.score:
         verdict = -interval.sign if column.lower else interval.sign
@@ -476,10 +506,13 @@ def pair_runs(left: RunsBySeed, right: RunsBySeed, column: Column) -> list[RunPa
     return list(scored.values())
 
 
-def compare_pairs(pairs: Sequence[RunPair], column: Column) -> tuple[list[float], Interval | None, str]:
+def compare_pairs(
+    pairs: Sequence[RunPair], column: Column, priors: Priors = NO_PRIORS
+) -> tuple[list[float], Interval | None, str]:
     """Return left - right of each pair, as `pair_runs` has them, the interval of their mean, and what that is over."""
     gaps = [required_value(left, column) - required_value(right, column) for left, right in pairs]
-    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs))
+    prior = select_prior(priors[column], pairs) if column in priors else None
+    return gaps, *statistics.compute_interval(gaps, collect_item_differences(column, pairs), prior)
 
 
 def collect_item_differences(
@@ -525,12 +558,14 @@ def build_contrasts(groups: Sequence[ResultTable], method: str) -> list[ResultTa
     for group in groups if method else ():
         base = group.by_method.get(method)
         right = index_runs(base.runs) if base else {}
+        priors = estimate_priors(group.columns, [index_runs(row.runs) for row in group.rows])
         rows = []
         for row in group.rows if base else ():
             if row is not base:
                 left = index_runs(row.runs)
                 shared = tuple(run for training, run in left.items() if training in right)
-                differences = compute_columns(group.columns, partial(compute_difference, left=left, right=right))
+                compare = partial(compute_difference, left=left, right=right, priors=priors)
+                differences = compute_columns(group.columns, compare)
                 rows.append(MethodRow(row.method, shared, differences))
         contrasts.append(unmark_random(replace(group, rows=tuple(rows))))
     return contrasts
