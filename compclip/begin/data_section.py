@@ -120,23 +120,24 @@ def _names_picture(value: Any) -> bool:
 
 
 def _find_images(section: dict[str, Any]) -> str:
-    """Return the folder at which the names of pictures begin, below the one that the section has.
+    """Return the folder at which the names of pictures begin: the one that the section has, or one below it.
 
-    Raises UserError where there is none.
+    A table never chooses a folder above its own. Raises UserError where no picture is there.
     """
     root = section["images"]
     samples = list(itertools.islice(_read_samples(section, Counter()), PICTURES))
-    folders = [os.path.dirname(os.path.abspath(s.image)) for s in samples if s.length or os.path.exists(s.image)]
-    if folders:
-        common = os.path.commonpath(folders)
-        return root if Path(common).is_relative_to(root) else common
-    names = {os.path.basename(sample.image): os.path.relpath(sample.image, root) for sample in samples}
-    for folder, _, files in itertools.islice(os.walk(root), FOLDERS):
+    folder = ImageFolder(root)
+    inside = [sample for sample in samples if folder.contains(sample.image)]
+    if any(sample.length or os.path.exists(sample.image) for sample in inside):
+        return root
+    names = {os.path.basename(sample.image): os.path.relpath(sample.image, root) for sample in inside}
+    for parent, _, files in itertools.islice(os.walk(root), FOLDERS):
         name = next(filter(names.__contains__, files), "")
-        if name:  # without the folders that stand in the picture's name as well
-            return folder.removesuffix(os.path.dirname(names[name])).rstrip("/")
-    name = next(iter(names), "")
-    raise UserError(f"{section['path']}: picture {name!r} is nowhere below {root}; give its folder with --images")
+        start = parent.removesuffix(os.path.dirname(names[name])).rstrip("/") if name else ""
+        if start and Path(start).is_relative_to(root):  # without the folders that stand in the picture's name as well
+            return start
+    name = next(iter(names), "") or next((sample.image for sample in samples), "")
+    raise UserError(f"{section['path']}: picture {name!a} is nowhere below {root}; give its folder with --images")
 
 
 def _read_samples(section: dict[str, Any], counts: Counter) -> Iterator[Sample]:
@@ -158,21 +159,23 @@ def describe(section: dict[str, Any]) -> tuple[int, list[str]]:
     samples = list(itertools.islice(_read_samples(section, counts), PICTURES))
     finder = PictureFinder(section["images"])
     folder = ImageFolder(section["images"])
-    missing = []
+    faults: dict[str, list[str]] = {"missing pictures": [], f"pictures outside of {section['images']}": []}
+    missing, outside = faults.values()
     for sample in samples:
         file = sample.image if sample.length else finder.find(sample.image)
-        is_there = sample.length or os.path.isfile(file)
-        if not is_there or not folder.contains(file):
+        if not folder.contains(file):
+            outside.append(file)
+        elif not sample.length and not os.path.isfile(file):
             missing.append(file)
-    if len(missing) == len(samples):
-        example = f", as {missing[0]}" if missing else ""
+    pictures = len(samples) - len(missing) - len(outside)
+    if not pictures:
+        example = "".join(f", as {file!a}" for file in (missing + outside)[:1])
         where = f"below {section['images']}{example}"
         raise UserError(f"{section['path']}: no picture is {where}; give their folder with --images")
     first = "the first " if len(samples) == PICTURES else ""
     captions = format_count(len(list_captions(samples)), "caption")
     lines = [f"{first}{format_count(len(samples), 'picture')}, {captions}"]
     lines += [f"  {sample.id}: {next(iter(sample.captions), '(no caption)'):.90}" for sample in samples[:SHOWN]]
-    if missing:
-        lines.append(f"  missing pictures: {len(missing)}, the first {missing[0]}")
+    lines += [f"  {fault}: {len(files)}, the first {files[0]!a}" for fault, files in faults.items() if files]
     lines += [f"  {reason}: {count}" for reason, count in counts.items() if count and reason != "images"]
-    return len(samples) - len(missing), lines
+    return pictures, lines

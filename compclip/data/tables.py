@@ -460,7 +460,7 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
 def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[int]:
     """Return where the values of a mapped column begin in its file."""
     _, starts, data = content.buffers()
-    if data is None:
+    if not data:  # no row has bytes
         return [0] * len(content)
     first = data.address - base
     if not 0 <= first <= os.path.getsize(path):

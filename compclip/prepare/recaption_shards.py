@@ -108,7 +108,6 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     A file is named after its content: a running task goes on reading the samples that it was sent for.
     """
     samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
-    image_folder = sample_cleaning.ImageFolder(cfg.images, cfg.path)
     image_hashes = array("Q")
     finder = PictureFinder(cfg.images, cfg.path)
     while named := list(itertools.islice(samples, shard_writer.ROWS)):
@@ -116,13 +115,11 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
         for sample in named:
             image = finder.find(sample.image)
             counts["images_named_otherwise"] += image != sample.image
-            if not cfg.images_outside:
-                image_folder.check(sample.id, image)
             image_hashes.frombytes(hashlib.blake2b(image.encode(), digest_size=8).digest())
             block.append(replace(sample, image=image))
         for line in finder.find_shared().values():
             raise UserError(line)
-        shard_writer.save_samples(folder / NEW_BLOCK, block)
+        shard_writer.save_samples(folder / NEW_BLOCK, list(sample_cleaning.check_samples(block, cfg)))
         content = fingerprint(folder / NEW_BLOCK)
         path = os.path.join(folder, f"{content[:32]}.arrow")
         os.replace(folder / NEW_BLOCK, path)
@@ -150,7 +147,7 @@ def open_captioner(cfg: Data, options: Any) -> Iterator[WriteShard]:
             samples: Iterable[Sample]
             if source_part.own:
                 records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
-                samples = sample_cleaning.clean_captions(records, counts)
+                samples = sample_cleaning.check_samples(sample_cleaning.clean_captions(records, counts), cfg)
             else:
                 samples = shard_writer.load_samples(Path(source_part.path))
             if caption_list:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from compclip.base.errors import UserError
 from compclip.base.files import has_lone, replace_lone
 from compclip.base.path_lists import expand_paths
-from compclip.data import images
+from compclip.config.sections import Data
+from compclip.data import images, parquet_cells
 from compclip.data.sample import ImageLocation, Sample
 from compclip.text.caption_cleaning import clean_caption
 
@@ -108,6 +109,7 @@ class ImageFolder:
 
     def contains(self, path: str) -> bool:
         """Return whether a picture is below the folder, or has a name that no file can have: it will be missing."""
+        path = parquet_cells.file_of(path)
         parent, name = os.path.split(path)
         try:
             if parent not in self._parents:
@@ -120,6 +122,20 @@ class ImageFolder:
 
     def _resolves_below(self, path: str) -> bool:
         return os.path.join(os.path.realpath(path), "").startswith(self._roots)
+
+
+def check_samples(samples: Iterable[Sample], cfg: Data) -> Iterator[Sample]:
+    """Give the samples of a section, of whatever source, before their pictures are opened.
+
+    Raises UserError for a picture outside of `cfg.images`, unless the section allows it.
+    """
+    folder = ImageFolder(cfg.images, cfg.path)
+    checked = ""
+    for sample in samples:
+        if sample.image != checked and not cfg.images_outside:  # pictures of one archive follow each other
+            folder.check(sample.id, sample.image)
+            checked = sample.image
+        yield sample
 
 
 def check_images(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:

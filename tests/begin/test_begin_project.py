@@ -123,6 +123,24 @@ def test_a_project_keeps_what_it_has(folder):
         begin(folder, folder / "shots")
 
 
+@pytest.mark.parametrize("name", ["{}/private.png", "../private.png", "shots/../../private.png"])
+def test_a_table_does_not_choose_the_folder_of_its_pictures(folder, capsys, name):
+    """A name that leads out leaves the table's own folder, and is counted; alone it is refused."""
+    reading.put(folder.parent / "private.png", tar_files.picture())
+    row = f"{name.format(folder.parent)},A secret.\n"
+    data, _ = begin(folder, write_table("my.csv", USUAL + row)(folder))
+    assert data["my"].images == str(folder)
+    assert f"pictures outside of {folder}: 1, the first" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"private\.png' is nowhere below .*--images"):
+        begin(folder, write_table("other.csv", "filepath,title\n" + row)(folder))
+
+
+def test_a_name_does_not_move_the_folder_above_the_tables(folder):
+    """The table's own folder stands in the picture's name."""
+    with pytest.raises(UserError, match="'0.jpg' is nowhere below"):
+        begin(folder, write_table("my.csv", "filepath,title\nmine/shots/0.jpg,A dog.\n")(folder))
+
+
 @pytest.mark.parametrize(("write", "options", "fault"), [
     (write_table("my.csv", "image,caption\n9.jpg,A dog.\n"), [], r"picture '9\.jpg' is nowhere below"),
     (write_table("my.csv", USUAL), ["--images", "elsewhere"], "give their folder with --images"),

@@ -1,5 +1,7 @@
 """The same pictures and captions as tables, Hugging Face's data sets and folders: equal samples, whichever way."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +68,45 @@ def test_rows_of_a_picture_are_one_sample_wherever_they_are(pictures):
     assert [(s.id, s.captions) for s in samples] == [("07", ("A cat.", "It sleeps.", "Again.")), ("1e5", ("A train.",))]
     assert counts["rows_of_other_splits"] == counts["images_named_otherwise"] == 1
     assert counts["no_picture (first: t.csv: line 4)"] == counts["damaged_lists (first: t.csv: line 7)"] == 1
+
+
+def write_whole_parts(folder, form, row):
+    """A data set whose pictures are inside its tables, the last row apart."""
+    content = sets.make_inside(folder / "images", TEXTS)
+    row_kind = sets.PICTURE if isinstance(row, dict) else pa.string()
+    last = pa.table({"image": pa.array([row], row_kind), "caption": [["A secret."]]})
+    if form == "table":
+        pq.write_table(pa.concat_tables([content, last]), folder / "set" / "train.parquet")
+    elif form == "saved":
+        sets.write_stream(folder / "set" / "0.arrow", pa.concat_tables([content, last]))
+        (folder / "set" / "state.json").write_text('{"_data_files": [{"filename": "0.arrow"}]}')
+    else:  # a later shard, whose pictures may be names
+        for number, shard in enumerate((content, last)):
+            pq.write_table(shard, folder / "set" / f"train-{number}.parquet")
+
+
+@pytest.mark.parametrize("name", ["{}/private.png", "../private.png", "link.png"])
+@pytest.mark.parametrize("form", ["table", "saved", "later rows", "later texts"])
+def test_a_picture_outside_is_refused_in_a_shard_of_its_own(tmp_path, pictures, monkeypatch, form, name):
+    """Before it is opened, beside pictures inside a table, unless the section says that it may be there."""
+    secret = tmp_path / "private.png"
+    secret.write_bytes((pictures / "a.png").read_bytes())
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "link.png").symlink_to(secret)
+    path = name.format(tmp_path)
+    write_whole_parts(tmp_path, form, path if form == "later texts" else {"bytes": None, "path": path})
+    cfg = Data(path=str(tmp_path / "set"), images=str(tmp_path / "set"))
+    source = table if form == "table" else huggingface
+    opened = list[str]()
+    read_bytes = images.read_bytes
+    monkeypatch.setattr(
+        images, "read_bytes", lambda place, *count: opened.append(str(place)) or read_bytes(place, *count)
+    )
+    with pytest.raises(UserError, match="record .*lies outside of images="):
+        read_source(source, cfg)
+    assert not [place for place in opened if "@" not in place]
+    samples, _ = read_source(source, replace(cfg, images_outside=True))
+    assert len(samples) == 4
 
 
 def test_a_table_lies_beside_its_pictures_or_the_command(pictures, monkeypatch):
