@@ -18,7 +18,7 @@ from compclip.config.sections import Data
 from compclip.config.validation import load_section
 from compclip.data import tables
 from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample, list_captions
-from compclip.prepare.sample_cleaning import ImageFolder
+from compclip.prepare.image_folder import ImageFolder
 
 FILES = 20_000  # of a folder whose names are looked at
 FOLDERS = 1_000  # in which pictures are looked for

@@ -28,7 +28,7 @@ from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data.sample import PictureFinder, Sample, list_captions
-from compclip.prepare import caption_join, region_lists, sample_cleaning, shard_writer, stored_lists
+from compclip.prepare import caption_join, image_folder, region_lists, sample_cleaning, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
@@ -93,7 +93,7 @@ def _source_files(source: Any, cfg: Data, paths: list[str]) -> Iterator[tuple[So
     """Give the source's own files, as many as hold `cfg.limit` samples, the last one in part."""
     remaining = cfg.limit
     if not cfg.images_outside:
-        sample_cleaning.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
+        image_folder.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
     for path in paths:
         if not cfg.limit:
             yield SourcePart(path, own=True), _hash_stamps([path])
@@ -119,7 +119,7 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
             block.append(replace(sample, image=image))
         for line in finder.find_shared().values():
             raise UserError(line)
-        shard_writer.save_samples(folder / NEW_BLOCK, list(sample_cleaning.check_samples(block, cfg)))
+        shard_writer.save_samples(folder / NEW_BLOCK, list(image_folder.check_samples(block, cfg)))
         content = fingerprint(folder / NEW_BLOCK)
         path = os.path.join(folder, f"{content[:32]}.arrow")
         os.replace(folder / NEW_BLOCK, path)
@@ -147,7 +147,7 @@ def open_captioner(cfg: Data, options: Any) -> Iterator[WriteShard]:
             samples: Iterable[Sample]
             if source_part.own:
                 records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
-                samples = sample_cleaning.check_samples(sample_cleaning.clean_captions(records, counts), cfg)
+                samples = image_folder.check_samples(sample_cleaning.clean_captions(records, counts), cfg)
             else:
                 samples = shard_writer.load_samples(Path(source_part.path))
             if caption_list:

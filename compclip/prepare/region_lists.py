@@ -24,6 +24,7 @@ from compclip.config.released_lists import Regions
 from compclip.data import tables
 from compclip.data.sample import Region, Sample
 from compclip.prepare import caption_join
+from compclip.prepare.image_folder import ImageFolder
 from compclip.text.caption_cleaning import clean_caption
 
 JoinRegions = Callable[[Sequence[Sample], Counter], list[Sample]]
@@ -159,7 +160,10 @@ def _read_records(name: str) -> Iterator[Any]:
     files = sorted(p for p in path.iterdir() if p.suffix in READERS) if path.is_dir() else [path]
     if not files or not path.exists() or any(file.suffix not in READERS for file in files):
         raise UserError(f"{name}: no list of regions: a file of {', '.join(READERS)}, or a folder of them; correct it")
+    folder = ImageFolder(name)
     for file in files:
+        if not folder.contains(str(file)):
+            raise UserError(f"{file}: is a link out of {name}; copy the file there")
         yield from READERS[file.suffix](Path(check_regular(file)))
 
 

@@ -33,6 +33,7 @@ from compclip.data.caption_files import MERGED
 from compclip.data.sample import ENDINGS, ImageLocation, Sample
 from compclip.data.tables import RowFaults, TableForm, TablePicture
 from compclip.prepare import caption_join
+from compclip.prepare.image_folder import check_files
 
 FIRST_ROWS = 100  # that say whether pictures are inside a table
 LARGE_GROUP = 4 << 20  # bytes of a row group whose decoding takes longer than a picture's
@@ -97,7 +98,11 @@ def list_parts(paths: Sequence[Path], config: Config) -> list[str]:
 def read_samples(
     cfg: Data, config: Config, paths: Sequence[Path], counts: Counter, is_part: bool = False
 ) -> Iterator[Sample]:
-    """Give the samples of some tables; of a part pictures are inside, and rows of one picture follow each other."""
+    """Give the samples of some tables; of a part pictures are inside, and rows of one picture follow each other.
+
+    Raises UserError for a table of the section's folder that lies elsewhere.
+    """
+    check_files(paths, cfg)
     scattered = {} if is_part else _find_scattered(cfg, config, paths)
     folders = [*expand_paths(cfg.images), ""]
     prefixes = [os.path.join(folder, "") for folder in folders if folder]
