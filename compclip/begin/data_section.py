@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import plugins
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json
 from compclip.base.messages import format_count
 from compclip.config.sections import Data
@@ -175,7 +175,8 @@ def describe(section: dict[str, Any]) -> tuple[int, list[str]]:
     first = "the first " if len(samples) == PICTURES else ""
     captions = format_count(len(list_captions(samples)), "caption")
     lines = [f"{first}{format_count(len(samples), 'picture')}, {captions}"]
-    lines += [f"  {sample.id}: {next(iter(sample.captions), '(no caption)'):.90}" for sample in samples[:SHOWN]]
-    lines += [f"  {fault}: {len(files)}, the first {files[0]!a}" for fault, files in faults.items() if files]
-    lines += [f"  {reason}: {count}" for reason, count in counts.items() if count and reason != "images"]
-    return pictures, lines
+    for sample in samples[:SHOWN]:
+        lines.append(one_line(f"{sample.id}: {next(iter(sample.captions), '(no caption)'):.90}"))
+    lines += [f"{fault}: {len(files)}, the first {files[0]!a}" for fault, files in faults.items() if files]
+    lines += [one_line(f"{reason}: {count}") for reason, count in counts.items() if count and reason != "images"]
+    return pictures, lines[:1] + [f"  {line}" for line in lines[1:]]

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base import files
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
 from compclip.base.files import check_regular, read_bytes, read_mapping, remove_leftovers, temporary_path, write_json
 from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import BY_CAPTION, Captions
@@ -161,7 +161,7 @@ def list_files(name: str) -> list[Path]:
 
 def _clean_texts(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
     """Return the different texts without those of `cfg.skip`; with `cfg.sentences` as one text."""
-    cleaned = dict.fromkeys(map(one_line, texts))
+    cleaned = dict.fromkeys(" ".join(text.split()) for text in texts)
     for unwanted in ("", *cfg.skip):
         cleaned.pop(unwanted, None)
     if not cfg.sentences or not cleaned:
