@@ -89,7 +89,7 @@ def _find_columns(path: Path) -> dict[str, Any]:
     pictures = [*inside, *_list_usual(names, tables.PICTURE_COLUMNS)]
     lengths = dict[str, int]()  # of columns of texts
     for name in names:
-        values = [row[name] for row in rows]
+        values = [row.get(name) for row in rows]
         if all(map(_names_picture, values)):
             pictures.append(name)
         elif name not in inside and not {str, list}.isdisjoint(map(type, values)):

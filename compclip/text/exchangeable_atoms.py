@@ -9,6 +9,7 @@ the attributes of one thing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -59,15 +60,22 @@ def draw_exchanges(a: Annotation, rng: np.random.Generator) -> Iterator[Exchange
             attributes.append(element.root)
     for kind in rng.permutation(2):
         tokens = (things, attributes)[kind]
-        firsts, seconds = np.triu_indices(len(tokens), 1)
-        for number in rng.permutation(len(firsts))[:MOST_PAIRS]:
-            x, y = tokens[firsts[number]], tokens[seconds[number]]
+        for number in rng.permutation(math.comb(len(tokens), 2))[:MOST_PAIRS].tolist():
+            first, second = _choose_pair(number, len(tokens))
+            x, y = tokens[first], tokens[second]
             if not kind:
                 exchange = _exchange_things(a, x, y)
             else:
                 exchange = _exchange_words(a, x, y) if _are_exchangeable(a, x, y, attributes) else None
             if exchange is not None:
                 yield exchange
+
+
+def _choose_pair(number: int, count: int) -> tuple[int, int]:
+    """Return the pair at a place of `itertools.combinations(range(count), 2)`, of which a long caption has millions."""
+    from_end = math.comb(count, 2) - 1 - number
+    row = (math.isqrt(8 * from_end + 1) - 1) // 2
+    return count - 2 - row, count - 1 - (from_end - math.comb(row + 1, 2))
 
 
 def _exchange_words(a: Annotation, x: int, y: int) -> Exchange:
