@@ -13,6 +13,7 @@ UTF-8 or UTF-16. A row that cannot be used is left out and counted by reason, wi
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import itertools
 import json
@@ -47,6 +48,7 @@ PICTURE_COLUMNS = ("filepath", "image", "file_name", "image_path", "filename", "
 CAPTION_COLUMNS = ("title", "caption", "text", "captions", "texts", "txt", "sentence", "sentences")
 BATCH_ROWS = 64  # decoded at once: a row may hold two large photographs
 DECODED_BYTES = 1 << 27  # that they are to have at most, where a single row has no more
+HASHED = 1 << 14  # bytes at either end of a picture that tell it from others of its name
 MAX_GROWTH = 200  # times what a column has in the file
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
@@ -67,9 +69,10 @@ class TableForm:
 
 @dataclass(frozen=True, slots=True)
 class TablePicture(ImageLocation):
-    """A picture whose bytes are in a table, and the name that the table has for it."""
+    """A picture whose bytes are in a table, the name that the table has for it, and a hash of its content."""
 
     name: str = ""
+    content: bytes = b""
 
 
 class TableRow(NamedTuple):
@@ -486,8 +489,19 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
     else:
         offsets = list(range(start, start + len(column)))
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
-    cells = zip(paths, offsets, lengths, strict=True)
-    return [TablePicture(path, offset, length, name or "") if length else name for name, offset, length in cells]
+    cells = []
+    for name, offset, length, value in zip(paths, offsets, lengths, content, strict=True):
+        cells.append(TablePicture(path, offset, length, name or "", _hash_ends(value)) if length else name)
+    return cells
+
+
+def _hash_ends(value: pa.LargeBinaryScalar) -> bytes:
+    """Return a hash of a picture's length, its first and its last bytes; Arrow's file need not be read whole for it."""
+    content = memoryview(value.as_buffer())
+    digest = hashlib.blake2b(b"%d " % len(content), digest_size=16)
+    digest.update(content[:HASHED])
+    digest.update(content[-HASHED:])
+    return digest.digest()
 
 
 def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[int]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.config.grid import source_config
@@ -107,6 +108,22 @@ def test_a_picture_outside_is_refused_in_a_shard_of_its_own(tmp_path, pictures, 
     assert not [place for place in opened if "@" not in place]
     samples, _ = read_source(source, replace(cfg, images_outside=True))
     assert len(samples) == 4
+
+
+@pytest.mark.parametrize("form", ["t.parquet", "t.arrow"])
+def test_pictures_inside_are_known_by_their_content(tmp_path, form):
+    """As many sets of the hub have it: one name in every row, and bitmaps of equal size; a picture twice is one."""
+    pictures = []
+    for number in (0, 1, 2, 2, 3):
+        Image.new("RGB", (64, 64), (number, 0, 0)).save(tmp_path / "x.bmp")
+        pictures.append({"bytes": (tmp_path / "x.bmp").read_bytes(), "path": "image.jpg"})
+    content = pa.table({"image": pa.array(pictures, sets.PICTURE), "caption": [f"Text {n}." for n in range(5)]})
+    if form == "t.arrow":
+        sets.write_stream(tmp_path / form, content)
+    else:
+        pq.write_table(content, tmp_path / form)
+    samples, _ = read_source(table, Data(path=str(tmp_path / form), images=str(tmp_path)))
+    assert [s.captions for s in samples] == [("Text 0.",), ("Text 1.",), ("Text 2.", "Text 3."), ("Text 4.",)]
 
 
 def test_a_table_lies_beside_its_pictures_or_the_command(pictures, monkeypatch):

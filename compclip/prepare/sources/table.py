@@ -5,7 +5,7 @@
     images: data/images       a picture's path begins here, or where the table lies, or where the command runs
     layout: {picture: filepath, captions: [title]}      what the columns are called; the usual names are found
 
-Rows of one picture are one sample, wherever they are in the table. Pictures inside a table are trained from where they
+Rows of one picture are one sample, wherever they are in the table: those of one name, and inside a table of one content. Pictures inside a table are trained from where they
 lie: each such table is a shard, and `images` is its folder.
 """
 
@@ -62,7 +62,7 @@ class PictureRow(NamedTuple):
     def key(self) -> str:
         """A text that is equal for rows of one picture."""
         picture = self.picture
-        return f"{self.name}\n{picture if isinstance(picture, str) else picture.length}"
+        return f"{self.name}\n{picture if isinstance(picture, str) else picture.content.hex()}"
 
 
 def parts(cfg: Data) -> list[str]:
