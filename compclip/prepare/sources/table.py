@@ -5,8 +5,9 @@
     images: data/images       a picture's path begins here, or where the table lies, or where the command runs
     layout: {picture: filepath, captions: [title]}      what the columns are called; the usual names are found
 
-Rows of one picture are one sample, wherever they are in the table: those of one name, and inside a table of one content. Pictures inside a table are trained from where they
-lie: each such table is a shard, and `images` is its folder.
+Rows of one picture are one sample, wherever they are in the table: those of one name, and of pictures inside those of
+one content as well. Pictures inside a table are trained from where they lie: each such table is a shard, and `images`
+is its folder.
 """
 
 from __future__ import annotations
