@@ -146,7 +146,7 @@ def _check_instructions(stream: IO[bytes], size: int) -> None:
     for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
         if number > MAX_INSTRUCTIONS:
             raise weight_archives.UnsafePickle(f"has more than {MAX_INSTRUCTIONS:,} instructions")
-        if opcode.name.endswith("PUT") and int(argument) > size:
+        if opcode.name.endswith("PUT") and int(argument or 0) > size:
             raise weight_archives.UnsafePickle(f"its objects name a memo of {argument:,} places")
 
 
