@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.data.prepared_dataset import PreparedDataset
@@ -226,7 +226,7 @@ def format_audit(audit: Audit) -> str:
         )
         samples += ["", name]
         for caption, text in rule.samples:
-            samples += [f"  {caption}", f"    {text}"]
+            samples += [f"  {one_line(caption)}", f"    {one_line(text)}"]
     lines += [*samples, "", f"{audit.data}: {audit.looked_at} of {audit.samples} pictures' captions"]
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import io
 import json
 import os
 import re
@@ -43,7 +44,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(shorten(redact_secrets(message), LONGEST))
+        super().__init__(shorten(one_line(redact_secrets(message)), LONGEST))
 
 
 def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> UserError:
@@ -68,7 +69,6 @@ def report_failure(what: str, fix: str, *kinds: type[Exception]) -> Iterator[Non
         if isinstance(error, UserError) or not isinstance(error, kinds or Exception):
             raise
         why = one_line(str(error))[:160] or type(error).__name__
-        why = why if why.isprintable() else repr(why)[1:-1]  # it may quote a stranger's file
         raise UserError(f"{what}: {why}; {fix}") from error
 
 
@@ -92,13 +92,15 @@ def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
     A UserError, and an OSError that the user can repair, become one line on stderr and exit code 2. Tracebacks of other
-    errors are printed without secrets.
+    errors are printed without secrets. What the terminal's encoding lacks is printed as an escape.
     """
     sys.excepthook = _print_traceback
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return main(take_options(sys.argv[1:]))
     except UserError as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -121,7 +123,8 @@ def _print_traceback(kind: type[BaseException], error: BaseException, trace: Tra
     """Print the whole traceback without secrets; stands in for `sys.excepthook`."""
     import traceback
 
-    print(redact_secrets("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
+    text = "".join(traceback.format_exception(kind, error, trace))
+    print(hide_controls(redact_secrets(text)), end="", file=sys.stderr)
 
 
 def shorten(text: str, longest: int) -> str:
@@ -130,8 +133,15 @@ def shorten(text: str, longest: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return `text` with every run of white space, line breaks included, as one space."""
-    return " ".join(text.split())
+    """Return `text` as it may be shown: on one line, without control characters, runs of white space as one space."""
+    return " ".join(hide_controls(text).split())
+
+
+def hide_controls(text: str) -> str:
+    """Return `text` with spaces for what is invisible: escape sequences, marks of direction; line ends stay."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return type(text)("".join(c if c.isprintable() or c == "\n" else " " for c in text))  # jinja's Markup stays it
 
 
 # --- secrets are not shown ------------------------------------------------------------------------------------------

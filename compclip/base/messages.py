@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.errors import LEVEL_VARIABLE, unknown
+from compclip.base.errors import LEVEL_VARIABLE, one_line, unknown
 
 if TYPE_CHECKING:
     from logging import Handler, Logger, LogRecord
@@ -62,7 +62,7 @@ def _make_handler() -> Handler:
 
         def emit(self, record: LogRecord) -> None:
             """Write a line."""
-            print(f"{NAMES[record.levelname]}: {record.getMessage()}", file=sys.stderr, flush=True)
+            print(f"{NAMES[record.levelname]}: {one_line(record.getMessage())}", file=sys.stderr, flush=True)
 
     return Stderr()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import path_lists, plugins
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_json
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
@@ -20,7 +20,7 @@ from compclip.config.sections import Data
 from compclip.config.validation import load_section
 from compclip.data import tables
 from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, PictureFinder, Sample
-from compclip.prepare.sample_cleaning import ImageFolder
+from compclip.prepare.image_folder import ImageFolder
 
 FILES = 20_000  # of a folder whose names are looked at
 FOLDERS = 1_000  # in which pictures are looked for
@@ -126,7 +126,7 @@ def find_columns(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
     pictures = [*inside, *list_usual(names, tables.PICTURE_COLUMNS)]
     lengths = dict[str, int]()  # of columns of texts
     for name in names:
-        values = [row[name] for row in rows]
+        values = [row.get(name) for row in rows]
         if all(map(_names_picture, values)):
             pictures.append(name)
         elif name not in inside and not {str, list}.isdisjoint(map(type, values)):
@@ -158,22 +158,21 @@ def _names_picture(value: Any) -> bool:
 
 
 def _find_images(section: dict[str, Any]) -> str:
-    """Return the folder at which the names of pictures begin, below the one that the section has.
+    """Return the folder at which the names of pictures begin: the one that the section has, or one below it.
 
-    Raises UserError where there is none.
+    A table never chooses a folder above its own. Raises UserError where no picture is there.
     """
     root = section["images"]
     samples = list(itertools.islice(read_samples(section, Counter()), PICTURES))
-    folders = [os.path.dirname(os.path.abspath(s.image)) for s in samples if s.length or os.path.exists(s.image)]
-    if folders:
-        common = os.path.commonpath(folders)
-        return root if Path(common).is_relative_to(root) else common
-    names = [os.path.relpath(sample.image, root) for sample in samples]
-    folder = search_pictures(root, names)
-    if folder:
-        return folder
-    name = os.path.basename(next(iter(names), ""))
-    raise UserError(f"{section['path']}: picture {name!r} is nowhere below {root}; give its folder with --images")
+    folder = ImageFolder(root)
+    inside = [sample for sample in samples if folder.contains(sample.image)]
+    if any(sample.length or os.path.exists(sample.image) for sample in inside):
+        return root
+    images = search_pictures(root, [os.path.relpath(sample.image, root) for sample in inside])
+    if images:
+        return images
+    name = os.path.basename(inside[0].image) if inside else next((sample.image for sample in samples), "")
+    raise UserError(f"{section['path']}: picture {name!a} is nowhere below {root}; give its folder with --images")
 
 
 def search_pictures(root: str, names: Sequence[str]) -> str:
@@ -181,8 +180,9 @@ def search_pictures(root: str, names: Sequence[str]) -> str:
     path_of = {os.path.basename(name): name for name in names}
     for folder, _, files in itertools.islice(os.walk(root), FOLDERS):
         name = next(filter(path_of.__contains__, files), "")
-        if name:  # without the folders that stand in the picture's name as well
-            return folder.removesuffix(os.path.dirname(path_of[name])).rstrip("/")
+        start = folder.removesuffix(os.path.dirname(path_of[name])).rstrip("/") if name else ""
+        if start and Path(start).is_relative_to(root):  # without the folders that stand in the picture's name as well
+            return start
     return ""
 
 
@@ -203,24 +203,25 @@ class DataSurvey:
 
     pictures: int = 0
     captions: int = 0
-    missing: int = 0
-    first_missing: str = ""
+    missing: list[str] = field(default_factory=list)  # files that are not there
+    outside: list[str] = field(default_factory=list)  # files outside of the folder of pictures
     examples: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)  # what the source drops, by reason
 
     @property
     def usable(self) -> int:
         """The pictures that are there."""
-        return self.pictures - self.missing
+        return self.pictures - len(self.missing) - len(self.outside)
 
     def describe(self) -> list[str]:
         """Return lines: how many pictures and captions, the first ones, what is missing or damaged."""
         first = "the first " if self.pictures == LOOKED else ""
         lines = [f"{first}{format_count(self.pictures, 'picture')}, {format_count(self.captions, 'caption')}"]
         lines += [f"  {example}" for example in self.examples]
-        faults = {f"missing pictures (first: {self.first_missing})": self.missing, **self.counts}
-        dropped = [f"{reason}: {count}" for reason, count in faults.items() if count and reason != "images"]
-        return [*lines, *([f"  {', '.join(dropped)}"] if dropped else [])]
+        for fault, files in (("missing pictures", self.missing), ("pictures outside of the folder", self.outside)):
+            lines += [f"  {fault}: {len(files)}, the first {files[0]!a}"] if files else []
+        dropped = [f"{reason}: {count}" for reason, count in self.counts.items() if count and reason != "images"]
+        return [*lines, *([one_line(f"  {', '.join(dropped)}")] if dropped else [])]
 
 
 def survey_data(section: Mapping[str, Any], take: Callable[[Sample], None]) -> DataSurvey:
@@ -235,15 +236,16 @@ def survey_data(section: Mapping[str, Any], take: Callable[[Sample], None]) -> D
         survey.pictures += 1
         survey.captions += len(sample.captions)
         if len(survey.examples) < SHOWN:
-            survey.examples.append(f"{sample.id}: {next(iter(sample.captions), '(no caption)'):.90}")
+            survey.examples.append(one_line(f"{sample.id}: {next(iter(sample.captions), '(no caption)'):.90}"))
         file = sample.image if sample.length else finder.find(sample.image)
-        if folder.contains(file) and (sample.length or os.path.isfile(file)):
+        if not folder.contains(file):
+            survey.outside.append(file)
+        elif sample.length or os.path.isfile(file):
             take(replace(sample, image=file))
         else:
-            survey.missing += 1
-            survey.first_missing = survey.first_missing or file
+            survey.missing.append(file)
     if not survey.usable:
-        example = f", as {survey.first_missing}" if survey.missing else ""
+        example = "".join(f", as {file!a}" for file in (survey.missing + survey.outside)[:1])
         where = f"below {section['images']}{example}"
         raise UserError(f"{section['path']}: no picture is {where}; give their folder with --images")
     return survey

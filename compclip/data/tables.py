@@ -13,6 +13,7 @@ UTF-8 or UTF-16. A row that cannot be used is left out and counted by reason, wi
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import itertools
 import json
@@ -46,6 +47,9 @@ COMPRESSED = (".gz", ".bz2", ".zst")
 PICTURE_COLUMNS = ("filepath", "image", "file_name", "image_path", "filename", "img_path", "path", "jpg", "img")
 CAPTION_COLUMNS = ("title", "caption", "text", "captions", "texts", "txt", "sentence", "sentences")
 BATCH_ROWS = 64  # decoded at once: a row may hold two large photographs
+DECODED_BYTES = 1 << 27  # that they are to have at most, where a single row has no more
+HASHED = 1 << 14  # bytes at either end of a picture that tell it from others of its name
+MAX_GROWTH = 200  # times what a column has in the file
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
 OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
@@ -65,9 +69,10 @@ class TableForm:
 
 @dataclass(frozen=True, slots=True)
 class TablePicture(ImageLocation):
-    """A picture whose bytes are in a table, and the name that the table has for it."""
+    """A picture whose bytes are in a table, the name that the table has for it, and a hash of its content."""
 
     name: str = ""
+    content: bytes = b""
 
 
 class TableRow(NamedTuple):
@@ -335,12 +340,20 @@ def _to_texts(value: Any) -> Any:
 
 
 def read_schema(path: Path) -> pa.Schema:
-    """Return the columns of a Parquet or Arrow file with their types. Raises UserError where it is damaged."""
+    """Return the columns of a Parquet or Arrow file with their types.
+
+    Raises UserError where it is damaged, or two columns have one name.
+    """
     with _damage_named(path):
         if format_suffix(path) in PARQUET:
-            return pq.read_schema(files.check_regular(path))
-        with pa.memory_map(files.check_regular(path)) as source:
-            return _open_arrow(source).schema
+            schema = pq.read_schema(files.check_regular(path))
+        else:
+            with pa.memory_map(files.check_regular(path)) as source:
+                schema = _open_arrow(source).schema
+    for name, count in Counter(schema.names).items():
+        if count > 1:
+            raise UserError(f"{path}: {count} columns are called {name!a}; rename them")
+    return schema
 
 
 def list_picture_columns(path: Path) -> list[str]:
@@ -361,7 +374,7 @@ def _holds_pictures(kind: pa.DataType) -> bool:
 def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ValueError, KeyError, OverflowError) as error:  # as dates beyond 9999
         kind = format_suffix(path).removeprefix(".")
         raise UserError(f"{path}: cannot be read as {kind} ({one_line(str(error))[:200]}); fetch it again") from error
 
@@ -375,8 +388,11 @@ def _read_arrays(path: Path, columns: Sequence[str], faults: RowFaults) -> Itera
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """Give every row of a Parquet or Arrow file by column, its values as they are, and of pictures their places."""
-    names = read_schema(path).names
+    """Give every row of a Parquet or Arrow file by column, its values as they are, and of pictures their places.
+
+    Dates are left out: Python has none beyond the year 9999, and nobody's captions are dates.
+    """
+    names = [field.name for field in read_schema(path) if not pa.types.is_temporal(field.type)]
     for values in _iterate_values(path, names, is_checked=True):
         yield dict(zip(names, values, strict=True))
 
@@ -408,7 +424,9 @@ def _iterate_batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Re
     """Give batches, and of Arrow the address at which the file is mapped (0 of Parquet)."""
     if format_suffix(path) in PARQUET:
         with pq.ParquetFile(files.check_regular(path), pre_buffer=False) as table:  # a buffer would hold whole columns
-            for batch in table.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(columns)), use_threads=False):
+            for batch in table.iter_batches(
+                _count_rows(table, columns, path), columns=list(dict.fromkeys(columns)), use_threads=False
+            ):
                 yield batch, 0
         return
     with pa.memory_map(files.check_regular(path)) as source:
@@ -420,6 +438,24 @@ def _iterate_batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[pa.Re
             chosen = batch.select(list(dict.fromkeys(columns)))
             chosen.validate(full=True)  # a damaged file may say that a text is anywhere in memory
             yield chosen, base
+
+
+def _count_rows(table: pq.ParquetFile, columns: Sequence[str], path: Path) -> int:
+    """Return how many rows to decode at once, by the largest mean size of a cell in any group of rows.
+
+    Raises UserError for a column that grows as no texts and pictures do: its pages are decoded whole.
+    """
+    largest = 1
+    for group in map(table.metadata.row_group, range(table.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            name = chunk.path_in_schema.partition(".")[0]
+            if name not in columns:
+                continue
+            if chunk.total_uncompressed_size > max(DECODED_BYTES, MAX_GROWTH * chunk.total_compressed_size):
+                size = chunk.total_uncompressed_size >> 20
+                raise UserError(f"{path}: column {name!a} grows to {size} MiB when it is read; leave it out")
+            largest = max(largest, chunk.total_uncompressed_size // max(1, group.num_rows))
+    return max(1, min(BATCH_ROWS, DECODED_BYTES // largest))
 
 
 def _open_arrow(source: pa.NativeFile) -> Any:
@@ -453,14 +489,25 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
     else:
         offsets = list(range(start, start + len(column)))
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
-    cells = zip(paths, offsets, lengths, strict=True)
-    return [TablePicture(path, offset, length, name or "") if length else name for name, offset, length in cells]
+    cells = []
+    for name, offset, length, value in zip(paths, offsets, lengths, content, strict=True):
+        cells.append(TablePicture(path, offset, length, name or "", _hash_ends(value)) if length else name)
+    return cells
+
+
+def _hash_ends(value: pa.LargeBinaryScalar) -> bytes:
+    """Return a hash of a picture's length, its first and its last bytes; Arrow's file need not be read whole for it."""
+    content = memoryview(value.as_buffer())
+    digest = hashlib.blake2b(b"%d " % len(content), digest_size=16)
+    digest.update(content[:HASHED])
+    digest.update(content[-HASHED:])
+    return digest.digest()
 
 
 def _find_offsets(content: pa.LargeBinaryArray, path: str, base: int) -> list[int]:
     """Return where the values of a mapped column begin in its file."""
     _, starts, data = content.buffers()
-    if data is None:
+    if not data:  # no row has bytes
         return [0] * len(content)
     first = data.address - base
     if not 0 <= first <= os.path.getsize(path):

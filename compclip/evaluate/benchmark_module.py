@@ -31,7 +31,7 @@ from compclip.data.sample import ImageLocation, PictureFinder
 from compclip.evaluate.benchmark import Benchmark, Outcomes, file_of, ids, parse_reference, with_box
 from compclip.evaluate.embeddings import Embeddings, number_keys
 from compclip.evaluate.metrics import Ranks
-from compclip.prepare import sample_cleaning
+from compclip.prepare import image_folder
 from compclip.runs.item_outcomes import RETRIEVED, SPECIAL_TOKENS
 from compclip.text.caption_cleaning import has_special_token
 
@@ -157,7 +157,7 @@ def _check_pictures_and_ids(benchmark: Benchmark, section: Section) -> None:
                 place = file_of(parse_reference(image)[0])
                 if parquet_cells.file_of(place) not in tables:
                     pictures.append((f"{record.subset}/{record.id}", place))
-        sample_cleaning.check_images(pictures, section.images, section.path)
+        image_folder.check_images(pictures, section.images, section.path)
     for key in chain(ids(benchmark.records), *benchmark.groups.values()):
         if files.has_lone(key):
             raise UserError(f"{section.path}: id {key!a}: holds half a surrogate pair, no character; rename it")

@@ -35,7 +35,7 @@ from compclip.field.published_field import (
 )
 from compclip.report import claims, published_numbers
 from compclip.report.claims import Claim, Inequality
-from compclip.report.escape import format_csv, format_name
+from compclip.report.escape import format_csv, format_name, hide_in_page
 from compclip.report.published_numbers import RELEASED, TOLERANCE, PublishedNumber
 from compclip.report.svg_plots import DPI, PAPER, SOFT, STYLE, boxes_overlap, export_svg, name_box
 
@@ -177,7 +177,9 @@ def render_page(results: FieldResults) -> str:
     """Render the page: one file without network or scripts."""
     folders = [Path(__file__).parent, Path(report.__file__).parent]  # the report's style sheet
     loader = FileSystemLoader(folders)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=True, finalize=hide_in_page, undefined=StrictUndefined, trim_blocks=True
+    )
     functions: tuple[Callable, ...] = (
         draw_pictures, describe_panels, describe_axes, tabulate_benchmarks, summarize_claims, count_lone_claims,
         list_legend, render_panel, format_name,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, unknown
+from compclip.base.errors import UserError, entry, one_line, unknown
 
 if TYPE_CHECKING:
     from compclip.config.sections import Params
@@ -52,7 +52,7 @@ def main(argv: Sequence[str], root: Path = Path(".")) -> int:
         "means": means | {"difference": float(difference_I.mean())}, "tried": search.tried,
         "left_out": search.left_out, "slices": [asdict(s) for s in search.slices], **sides,
     }  # fmt: skip
-    print(json.dumps(document, indent=1, ensure_ascii=False) if args.json else format_table(document))
+    print(json.dumps(document, indent=1) if args.json else format_table(document))
     return 0
 
 
@@ -136,8 +136,8 @@ def format_table(document: dict[str, Any]) -> str:
     for title, name in ((f"{ours} wins", "won"), (f"{ours} loses", "lost")):
         lines += ["", f"{title}:"] if document[name] else []
         for item in document[name]:
-            lines.append(f"  {item['item']}  {100 * item['ours']:.0f} against {100 * item['theirs']:.0f}")
-            lines += [f"    {text[:WIDTH]}" for text in item["texts"]]
+            lines.append(f"  {one_line(item['item'])}  {100 * item['ours']:.0f} against {100 * item['theirs']:.0f}")
+            lines += [f"    {one_line(text)[:WIDTH]}" for text in item["texts"]]
             for method, captions in item["retrieved"].items():
                 lines.append(f"    {method} retrieves:")
                 for c in captions:

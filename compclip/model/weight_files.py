@@ -10,13 +10,14 @@ import functools
 import io
 import math
 import pickle
+import pickletools
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ LAYOUT = "give a file of tensors by name, as state_dict() has them"
 UNREADABLE = "not a readable weights file"
 ANEW = "fetch it again"
 POINTER = b"version https://git-lfs.github.com/spec/"
+MAX_INSTRUCTIONS = 1 << 22  # of a pickle; each may make an object of some dozen bytes
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 POSITIONS = "visual.positional_embedding"
 DOWN_FACTOR = "lora_A"
@@ -119,6 +121,8 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
                 return select({name: torch.from_numpy(array) for name, array in arrays.items()})
     else:
         with path.open("rb") as stream:
+            _check_instructions(stream, path.stat().st_size)
+            stream.seek(0)
             content = _PlainUnpickler(stream).load()  # torch.save's older files begin with a number
         if isinstance(content, dict):
             state = select(content)
@@ -132,6 +136,18 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
         if not is_zip:
             raise pickle.UnpicklingError("holds objects of other classes than tensors") from None
         return weight_archives.read_saved(path, select)
+
+
+def _check_instructions(stream: IO[bytes], size: int) -> None:
+    """Raise UnsafePickle for a pickle that would take far more memory than its file has bytes, before it is loaded.
+
+    Python's own reader makes a table up to the largest index that an instruction names.
+    """
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if number > MAX_INSTRUCTIONS:
+            raise weight_archives.UnsafePickle(f"has more than {MAX_INSTRUCTIONS:,} instructions")
+        if opcode.name.endswith("PUT") and int(argument or 0) > size:
+            raise weight_archives.UnsafePickle(f"its objects name a memo of {argument:,} places")
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -24,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base import files
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
 from compclip.base.files import check_regular, read_bytes, read_mapping, remove_leftovers, temporary_path, write_json
 from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import BY_CAPTION, Captions
 from compclip.data import tables
 from compclip.data.sample import Sample, list_captions
 from compclip.data.tables import TableForm
+from compclip.prepare.image_folder import ImageFolder
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
 
@@ -111,10 +112,15 @@ def read_rows(cfg: Captions, counts: Counter) -> Iterator[tuple[str, tuple[str, 
     """Give key and captions of every usable row, in the order of the list.
 
     Counted: `captions_rows`, and of those that are left out `captions_damaged` (no row of this list's form),
-    `captions_not_utf8`, `captions_without_key`, `captions_empty`. Raises UserError for a list that is missing, of an
+    `captions_not_utf8`, `captions_without_key`, `captions_empty`; and `captions_outside`, files of a folder that are
+    links out of it. Raises UserError for a list that is missing, of an
     unknown format, or has no such column.
     """
+    folder = ImageFolder(cfg.file)
     for path in list_files(cfg.file):
+        if not folder.contains(str(path)):
+            counts["captions_outside"] += 1
+            continue
         for key, texts in READERS[path.suffix](path, cfg, counts):
             if cfg.on == BY_CAPTION:  # as `recaption` leaves captions
                 key = sentences.clean(clean_caption(key))
@@ -155,7 +161,7 @@ def list_files(name: str) -> list[Path]:
 
 def _clean_texts(texts: Sequence[str], cfg: Captions) -> tuple[str, ...]:
     """Return the different texts without those of `cfg.skip`; with `cfg.sentences` as one text."""
-    cleaned = dict.fromkeys(map(one_line, texts))
+    cleaned = dict.fromkeys(" ".join(text.split()) for text in texts)
     for unwanted in ("", *cfg.skip):
         cleaned.pop(unwanted, None)
     if not cfg.sentences or not cleaned:

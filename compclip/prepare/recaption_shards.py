@@ -28,7 +28,7 @@ from compclip.config import released_lists
 from compclip.config.sections import Data
 from compclip.config.servers import Server
 from compclip.data.sample import PictureFinder, Sample, list_captions
-from compclip.prepare import caption_join, region_lists, sample_cleaning, shard_writer, stored_lists
+from compclip.prepare import caption_join, image_folder, region_lists, sample_cleaning, shard_writer, stored_lists
 from compclip.prepare.shard_writer import ShardResult, ShardTask, WriteShard
 from compclip.text import sentences
 from compclip.text.caption_cleaning import clean_caption
@@ -93,7 +93,7 @@ def _source_files(source: Any, cfg: Data, paths: list[str]) -> Iterator[tuple[So
     """Give the source's own files, as many as hold `cfg.limit` samples, the last one in part."""
     remaining = cfg.limit
     if not cfg.images_outside:
-        sample_cleaning.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
+        image_folder.check_images(((Path(path).name, path) for path in paths), cfg.images, cfg.path)
     for path in paths:
         if not cfg.limit:
             yield SourcePart(path, own=True), _hash_stamps([path])
@@ -108,7 +108,6 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
     A file is named after its content: a running task goes on reading the samples that it was sent for.
     """
     samples = sample_cleaning.clean_captions(itertools.islice(source.records(cfg, counts), cfg.limit or None), counts)
-    image_folder = sample_cleaning.ImageFolder(cfg.images, cfg.path)
     image_hashes = array("Q")
     finder = PictureFinder(cfg.images, cfg.path)
     while named := list(itertools.islice(samples, shard_writer.ROWS)):
@@ -116,13 +115,11 @@ def _copy_blocks(source: Any, cfg: Data, folder: Path, counts: Counter) -> Itera
         for sample in named:
             image = finder.find(sample.image)
             counts["images_named_otherwise"] += image != sample.image
-            if not cfg.images_outside:
-                image_folder.check(sample.id, image)
             image_hashes.frombytes(hashlib.blake2b(image.encode(), digest_size=8).digest())
             block.append(replace(sample, image=image))
         for line in finder.find_shared().values():
             raise UserError(line)
-        shard_writer.save_samples(folder / NEW_BLOCK, block)
+        shard_writer.save_samples(folder / NEW_BLOCK, list(image_folder.check_samples(block, cfg)))
         content = fingerprint(folder / NEW_BLOCK)
         path = os.path.join(folder, f"{content[:32]}.arrow")
         os.replace(folder / NEW_BLOCK, path)
@@ -150,7 +147,7 @@ def open_captioner(cfg: Data, options: Any) -> Iterator[WriteShard]:
             samples: Iterable[Sample]
             if source_part.own:
                 records = itertools.islice(source.records(cfg, counts, source_part.path), source_part.limit or None)
-                samples = sample_cleaning.clean_captions(records, counts)
+                samples = image_folder.check_samples(sample_cleaning.clean_captions(records, counts), cfg)
             else:
                 samples = shard_writer.load_samples(Path(source_part.path))
             if caption_list:

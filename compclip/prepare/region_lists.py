@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ijson
 import numpy as np
@@ -24,11 +24,16 @@ from compclip.config.released_lists import Regions
 from compclip.data import tables
 from compclip.data.sample import Region, Sample
 from compclip.prepare import caption_join
+from compclip.prepare.image_folder import ImageFolder
 from compclip.text.caption_cleaning import clean_caption
 
 JoinRegions = Callable[[Sequence[Sample], Counter], list[Sample]]
 Record = Mapping[str, Any]
 LARGEST = 1e9  # number of a box
+DEEPEST = 100  # open brackets of a list in JSON
+BRACKETS = np.zeros(256, np.int8)  # what each byte adds to how many are open
+BRACKETS[list(b"[{")] = 1
+BRACKETS[list(b"]}")] = -1
 WrittenRegion = tuple[list[float], list[str], list[str]]  # box as the list has it, captions, negatives
 
 
@@ -159,7 +164,10 @@ def _read_records(name: str) -> Iterator[Any]:
     files = sorted(p for p in path.iterdir() if p.suffix in READERS) if path.is_dir() else [path]
     if not files or not path.exists() or any(file.suffix not in READERS for file in files):
         raise UserError(f"{name}: no list of regions: a file of {', '.join(READERS)}, or a folder of them; correct it")
+    folder = ImageFolder(name)
     for file in files:
+        if not folder.contains(str(file)):
+            raise UserError(f"{file}: is a link out of {name}; copy the file there")
         yield from READERS[file.suffix](Path(check_regular(file)))
 
 
@@ -169,9 +177,34 @@ def _read_json(path: Path) -> Iterator[Any]:
         if not file.peek().lstrip().startswith(b"["):
             raise UserError(f"{path}: holds no list of rows; write one, or a line of JSON for each row as .jsonl")
         try:
-            yield from ijson.items(file, "item", use_float=True)
+            yield from ijson.items(_ShallowFile(file, path), "item", use_float=True)
         except (ijson.JSONError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: not JSON: {one_line(str(error))[:100]}; {FETCH}") from error
+
+
+class _ShallowFile:
+    """A file of JSON that is read in blocks, for ijson, which keeps a text for each bracket that is open."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self._path = path
+        self._depth = 0
+        self._in_text = False
+        self._escape = b""  # a backslash at the end of a block
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes. Raises UserError where brackets nest too deeply."""
+        block = self._file.read(size)
+        plain = (self._escape + block).replace(rb"\\", b"").replace(rb"\"", b"")
+        self._escape = plain[-1:] if plain.endswith(b"\\") else b""
+        segments = plain.split(b'"')
+        outside = np.frombuffer(b"".join(segments[self._in_text :: 2]), np.uint8)
+        self._in_text ^= len(segments) % 2 == 0
+        depths = self._depth + np.cumsum(BRACKETS[outside], dtype=np.int64)
+        self._depth = int(depths[-1]) if len(depths) else self._depth
+        if len(depths) and depths.max() > DEEPEST:
+            raise UserError(f"{self._path}: more than {DEEPEST} brackets are open at once; {FETCH}")
+        return block
 
 
 def _read_json_lines(path: Path) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from compclip.base import files
-from compclip.base.errors import UserError, one_line
+from compclip.base.errors import UserError
 from compclip.base.files import check_regular, read_field, read_json
 from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import (
@@ -213,7 +213,7 @@ def load_rewrites(path: Path) -> dict[str, Rewrites]:
 
 def build_prompt(name: str, caption: str) -> str:
     """Return a prompt with this caption as its example."""
-    return PROMPTS[name].replace("{example}", one_line(caption))
+    return PROMPTS[name].replace("{example}", " ".join(caption.split()))
 
 
 def can_swap(caption: str) -> bool:

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from compclip.base.errors import UserError
 from compclip.base.files import has_lone, replace_lone
-from compclip.base.path_lists import expand_paths
 from compclip.data import images
 from compclip.data.sample import ImageLocation, Sample
 from compclip.text.caption_cleaning import clean_caption
@@ -84,46 +82,3 @@ def read_image_header(location: ImageLocation) -> tuple[int, int, int]:
 def checksum(length: int, head: bytes) -> int:
     """Return a hash of a picture's length and its first `HEAD` bytes."""
     return int.from_bytes(hashlib.blake2b(b"%d " % length + head, digest_size=8).digest(), "little")
-
-
-# --- pictures stay below their folder: a list from elsewhere may name any file, and links lead anywhere --------
-
-
-class ImageFolder:
-    """The folder `images` of a section, or several; `file` is named in errors. Its links are resolved once."""
-
-    def __init__(self, images: str, file: str = "") -> None:
-        self._images = images
-        self._file = file
-        self._roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in expand_paths(images))
-        self._parents: dict[str, bool] = {}
-
-    def check(self, record: str, path: str) -> None:
-        """Raise UserError where the picture of a record lies outside of the folder, links resolved."""
-        if not self.contains(path):
-            raise UserError(
-                f"{self._file}: record {record[:200]!a}: picture {path!a} lies outside of images={self._images}; "
-                "correct its name, or say images_outside: true in this section if you trust the file"
-            )
-
-    def contains(self, path: str) -> bool:
-        """Return whether a picture is below the folder, or has a name that no file can have: it will be missing."""
-        parent, name = os.path.split(path)
-        try:
-            if parent not in self._parents:
-                self._parents[parent] = self._resolves_below(parent)
-            if name != ".." and self._parents[parent] and not os.path.islink(path):
-                return True
-            return self._resolves_below(path)
-        except ValueError:
-            return True
-
-    def _resolves_below(self, path: str) -> bool:
-        return os.path.join(os.path.realpath(path), "").startswith(self._roots)
-
-
-def check_images(pictures: Iterable[tuple[str, str]], images: str, file: str) -> None:
-    """Raise UserError for the first of (record, picture's path) that lies outside of the folder `images`."""
-    folder = ImageFolder(images, file)
-    for record, path in pictures:
-        folder.check(record, path)

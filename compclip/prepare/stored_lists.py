@@ -20,7 +20,7 @@ from compclip.base.path_lists import iterate_files
 from compclip.config.released_lists import VARIATION, MemberText, NegativeImages, Texts, TextSection
 from compclip.data import images
 from compclip.data.sample import NO_IMAGE, ImageLocation, NegativeImage, Sample
-from compclip.prepare import caption_join, sample_cleaning
+from compclip.prepare import caption_join, image_folder, sample_cleaning
 from compclip.text.annotation import SEPARATOR
 from compclip.text.caption_cleaning import clean_caption
 
@@ -165,7 +165,7 @@ def _find_listed(
 ) -> list[list[NegativeImage]]:
     keys_of_sample = [caption_join.sample_keys(sample, cfg.on) for sample in samples]
     names_of_key = iter(image_list.find(itertools.chain.from_iterable(keys_of_sample)))
-    folder = sample_cleaning.ImageFolder(cfg.images, cfg.file)
+    folder = image_folder.ImageFolder(cfg.images, cfg.file)
     groups = []
     for sample, keys in zip(samples, keys_of_sample, strict=True):
         names = itertools.chain.from_iterable(itertools.islice(names_of_key, len(keys)))

@@ -6,6 +6,9 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from compclip.base.errors import hide_controls, one_line
 
 LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "&": r"\&", "%": r"\%",
@@ -20,13 +23,13 @@ FORMULA = tuple("=+-@\t\n＝＋－＠")  # what a spreadsheet takes for the begi
 
 def to_latex(text: str) -> str:
     """Return `text` as LaTeX. After a line's end a bracket or star would be an option of it."""
-    escaped = _to_one_line(text).translate(LATEX)
+    escaped = one_line(text).translate(LATEX)
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
 
 
 def to_markdown(text: str) -> str:
     """Return `text` for a line or a table of Markdown."""
-    return _to_one_line(text).translate(MARKDOWN)
+    return one_line(text).translate(MARKDOWN)
 
 
 def layout_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> str:
@@ -37,7 +40,7 @@ def layout_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], numbers:
 
 def to_code(text: str) -> str:
     """Return `text` as code for a line or a table of Markdown, where only a table's bar can be escaped."""
-    return f"`{_to_one_line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+    return f"`{one_line(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
 def format_csv(rows: Iterable[Sequence[object]]) -> str:
@@ -65,9 +68,9 @@ def _cell(value: object) -> object:
     return f"'{text}" if text.startswith(FORMULA) and not is_number else text
 
 
-def _to_one_line(text: str) -> str:
-    """Return `text` on one line, without invisible characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def hide_in_page(value: Any) -> Any:
+    """Return a value of a page's template, a text without invisible characters: one may turn the line's direction."""
+    return hide_controls(value) if isinstance(value, str) else value
 
 
 def join_counts(counts: Mapping[str, int], skip_zero: bool = True) -> str:

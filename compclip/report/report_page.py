@@ -36,7 +36,7 @@ from compclip.report import (
 )
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding
-from compclip.report.escape import format_name, to_markdown
+from compclip.report.escape import format_name, hide_in_page, to_markdown
 from compclip.report.first_screen import ComparedTable, SameNegatives
 from compclip.report.published_numbers import OfficialBenchmarks, PaperComparison, PublishedNumber
 from compclip.report.run_details import MissingResult
@@ -284,7 +284,9 @@ def compare_tables(page: ReportPage) -> list[ComparedTable]:
 
 def render_page(page: ReportPage, out: Path = Path("reports")) -> str:
     """Render the HTML of a page in the folder `out`, the same bytes for the same run files."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, finalize=hide_in_page, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.loader = FileSystemLoader(Path(__file__).parent)
     for module in TEMPLATE_MODULES:
         environment.globals[module.__name__.rpartition(".")[2]] = module

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import write_atomic
 from compclip.base.messages import format_count
 from compclip.runs import inventory, progress, run_store, run_table, status
@@ -163,7 +163,7 @@ def _remove_entries(runs: Sequence[RunRow], dry: bool) -> int:
     removed = []
     faults = []
     for run in runs:
-        name = run_table.cell_name(run.folder)
+        name = one_line(run_table.cell_name(run.folder))
         try:
             if not dry:
                 inventory.remove(run.folder)
@@ -184,10 +184,10 @@ def check(drop: bool, root: Path) -> int:
     damages = []
     for damage in inventory.find_damage(root):
         damages.append(damage)
-        print(f"damaged: {damage.path}: {damage.fault}; {damage.remedy}", flush=True)
+        print(one_line(f"damaged: {damage.path}: {damage.fault}; {damage.remedy}"), flush=True)
     removed = inventory.drop_damaged(damages, root) if drop else []
     for path in removed:
-        print(f"removed {path}")
+        print(one_line(f"removed {path}"))
     summary = f"{len(damages)} damaged" if damages else "nothing is damaged"
     print(f"{format_count(len(run_table.list_store(root)), 'run')} in {run_store.store_folder(root)}; {summary}")
     return 1 if damages else 0

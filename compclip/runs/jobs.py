@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from compclip.base import environment_variables, worker_processes
 from compclip.base.errors import UserError
 from compclip.base.files import read_mapping, write_atomic, write_json
-from compclip.base.shared_folders import open_plain
+from compclip.base.shared_folders import open_plain, read_user
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import read
 from compclip.config.grid import parse_cell
@@ -91,11 +91,11 @@ class LocalJob:
         """SIGTERM: the trainer saves between two steps and leaves. Raises UserError for another user's process."""
         if self.state() != RUNNING:
             return
-        try:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.record["pid"], signal.SIGTERM)
-        except PermissionError as error:
-            raise UserError(f"{self.label()}: belongs to another user of the store; ask them to stop it") from error
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            owner = os.stat(f"/proc/{self.record['pid']}").st_uid
+            if owner != os.getuid():  # an operator could end everybody's
+                raise UserError(f"{self.label()}: belongs to {read_user(owner)}; ask them to stop it")
+            os.kill(self.record["pid"], signal.SIGTERM)
 
 
 @dataclass
@@ -145,8 +145,13 @@ class SlurmJob:
         return f"job {self.id}" if user == cluster.current_user() else f"job {self.id} of {user}"
 
     def cancel(self) -> None:
-        """scancel: SIGTERM first, so that the trainer saves and leaves. Raises UserError where SLURM refuses."""
-        fault = cluster.cancel(self.identity)
+        """scancel: SIGTERM first, so that the trainer saves and leaves.
+
+        Raises UserError for another user's job, which SLURM lets an operator end, and where SLURM refuses.
+        """
+        user = self.identity.user
+        fault = f"belongs to {user}; ask them to stop it" if user != cluster.current_user() else ""
+        fault = fault or cluster.cancel(self.identity)
         if fault:
             raise UserError(f"job {self.id}: {fault}")
 

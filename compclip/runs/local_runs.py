@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compclip.base.errors import UserError
+from compclip.base.errors import UserError, one_line
 from compclip.runs import cluster, gpus, jobs
 from compclip.runs.progress import Follower, describe_faults
 from compclip.runs.run_store import StoredRun
@@ -184,7 +184,7 @@ class LocalRunDriver:
         if not failure:
             print(f"{count} {run.cell.name}: done{describe_faults(run.folder)}", flush=True)
             return
-        print(f"{count} failed: {run.cell.name}: {failure}", flush=True)
+        print(f"{count} failed: {run.cell.name}: {one_line(failure)}", flush=True)
         self.failed[run.cell.name] = failure
         self.on_failed(run, failure)
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, one_line
+from compclip.base.errors import UserError, entry, hide_controls, one_line
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.runs import cluster, jobs, lock, progress, run_table, shard_tasks
@@ -162,7 +162,7 @@ def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: i
     for index, column in enumerate(zip(header, *rows, strict=True)):
         if index < least or any(column[1:]):
             longest = max(map(len, column))
-            columns.append([text.ljust(longest) for text in column])
+            columns.append([hide_controls(text).replace("\n", " ").ljust(longest) for text in column])
     lines = []
     for row in zip(*columns, strict=True):
         line = "  ".join(row).rstrip()

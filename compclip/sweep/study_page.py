@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from compclip.base.files import read_mapping, write_atomic
-from compclip.report.escape import format_tick
+from compclip.report.escape import format_tick, hide_in_page
 from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.svg_plots import COLOURS, PAPER, SvgPlot
 from compclip.sweep.confirmation import VERDICTS
@@ -50,7 +50,7 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
     """Return the HTML of a study; `study_json` as in trials.json, `confirmed` as in confirmation.json."""
     study = scale_values(study_json)
     complete = list_complete(study["trials"])
-    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    environment = Environment(autoescape=True, finalize=hide_in_page, trim_blocks=True, undefined=StrictUndefined)
     slices = []
     for i, dimension in itertools.product(range(len(study["objectives"])), study["space"]):
         slices.append(draw_slice(study, complete, dimension, i))

@@ -15,6 +15,7 @@ import ftfy
 
 from compclip.base.files import replace_lone
 
+LONGEST = 1 << 14  # characters, some 2,700 words: time and memory of rules grow faster than a text's length
 ROUNDS = 4  # of repairs that uncover others, as `&amp;quot;` does
 JOINERS = "\u200c\u200d"  # invisible, but parts of scripts and emoji
 # The marks of CLIP's, T5's, Gemma's and BERT's tokenizers.
@@ -28,13 +29,14 @@ _MARK = re.compile(
 def clean_caption(text: str, counts: Counter | None = None) -> str:
     """Return a caption on one line as a tokenizer of CLIP reads it, without characters that nobody sees.
 
-    Counted in `counts`: `cleaned_captions`, that were written otherwise, and `special_tokens`, that spelt a mark of a
-    tokenizer, whose words stay.
+    Counted in `counts`: `cut_captions`, of more than `LONGEST` characters, `cleaned_captions`, that were written
+    otherwise, and `special_tokens`, that spelt a mark of a tokenizer, whose words stay.
     """
-    line = " ".join(text.split())
+    line = " ".join(text[:LONGEST].split())
     repaired = line if _is_plain(line) else _repair(line)
     harmless = " ".join(_MARK.sub(_spell_mark, repaired).split())
     if counts is not None:
+        counts["cut_captions"] += len(text) > LONGEST
         counts["cleaned_captions"] += repaired != line
         counts["special_tokens"] += harmless != repaired
     return harmless

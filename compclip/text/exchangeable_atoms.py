@@ -9,7 +9,7 @@ the attributes of one thing.
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +19,7 @@ from compclip.text.annotation import Annotation, Span
 from compclip.text.word_edits import Edit, word_set
 
 _LISTS = lexicon.TABLES["exchangeable_atoms"]
+MOST_PAIRS = 256  # that are tried: a caption of hundreds of equal nouns has as many pairs as their square
 Exchange = tuple[Edit, ...]  # in the order of the text
 PLURALS = ("NNS", "NNPS")
 DETERMINERS = ("det", "poss", "nummod", "predet")
@@ -58,15 +59,23 @@ def draw_exchanges(a: Annotation, rng: np.random.Generator) -> Iterator[Exchange
         elif element.kind == scene_graph.ATTRIBUTE and _is_attribute(a, element.root):
             attributes.append(element.root)
     for kind in rng.permutation(2):
-        pairs = list(itertools.combinations((things, attributes)[kind], 2))
-        for number in rng.permutation(len(pairs)):
-            x, y = pairs[number]
+        tokens = (things, attributes)[kind]
+        for number in rng.permutation(math.comb(len(tokens), 2))[:MOST_PAIRS].tolist():
+            first, second = _choose_pair(number, len(tokens))
+            x, y = tokens[first], tokens[second]
             if not kind:
                 exchange = _exchange_things(a, x, y)
             else:
                 exchange = _exchange_words(a, x, y) if _are_exchangeable(a, x, y, attributes) else None
             if exchange is not None:
                 yield exchange
+
+
+def _choose_pair(number: int, count: int) -> tuple[int, int]:
+    """Return the pair at a place of `itertools.combinations(range(count), 2)`, of which a long caption has millions."""
+    from_end = math.comb(count, 2) - 1 - number
+    row = (math.isqrt(8 * from_end + 1) - 1) // 2
+    return count - 2 - row, count - 1 - (from_end - math.comb(row + 1, 2))
 
 
 def _exchange_words(a: Annotation, x: int, y: int) -> Exchange:
@@ -107,8 +116,10 @@ def _is_activity_or_colour(lemma: str) -> bool:
 
 def _exchange_things(a: Annotation, x: int, y: int) -> Exchange | None:
     """Return the exchange of two nouns; None where one does not fit, or all stays true."""
+    if a.lemma[x].lower() == a.lemma[y].lower():
+        return None
     are_modified = a.dependents(x, *MODIFIERS) or a.dependents(y, *MODIFIERS)
-    if a.lemma[x].lower() == a.lemma[y].lower() or (not are_modified and _are_joined(a, x, y)):
+    if not are_modified and _are_joined(a, x, y):
         return None
     of_x = a.dependents(x, *DETERMINERS, stop=x)
     of_y = a.dependents(y, *DETERMINERS, stop=y)

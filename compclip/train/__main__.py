@@ -21,7 +21,7 @@ from pathlib import Path
 
 from compclip.base import messages, safe_names, worker_processes
 from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry
+from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
@@ -77,7 +77,7 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
     same = " (equal cells share one)" if count > len(cells) else ""
     print(f"{method}: {format_count(count, 'cell')}, {format_count(len(cells), 'run')}{same}: {counts}", flush=True)
     for name, reason in (failed | lost).items():
-        print(f"error: {name}: {reason}", file=sys.stderr)
+        print(f"error: {name}: {one_line(reason)}", file=sys.stderr)
     run_store.write_trained(method, (run for equal_runs in cells.values() for run in equal_runs), root)
     return 1 if failed or lost else 0
 

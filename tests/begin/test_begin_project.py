@@ -169,6 +169,24 @@ def test_a_project_keeps_what_it_has(folder):
         begin(folder, "--data", folder / "shots")
 
 
+@pytest.mark.parametrize("name", ["{}/private.png", "../private.png", "shots/../../private.png"])
+def test_a_table_does_not_choose_the_folder_of_its_pictures(folder, capsys, name):
+    """A name that leads out leaves the table's own folder, and is counted; alone it is refused."""
+    reading.put(folder.parent / "private.png", tar_files.picture())
+    row = f"{name.format(folder.parent)},A secret.\n"
+    params = begin(folder, "--data", write_table("my.csv", USUAL + row)(folder))
+    assert params.data["my"].images == str(folder)
+    assert "pictures outside of the folder: 1, the first" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"private\.png' is nowhere below .*--images"):
+        begin(folder, "--data", write_table("other.csv", "filepath,title\n" + row)(folder))
+
+
+def test_a_name_does_not_move_the_folder_above_the_tables(folder):
+    """The table's own folder stands in the picture's name."""
+    with pytest.raises(UserError, match="'0.jpg' is nowhere below"):
+        begin(folder, "--data", write_table("my.csv", "filepath,title\nmine/shots/0.jpg,A dog.\n")(folder))
+
+
 @pytest.mark.parametrize(("write", "options", "fault"), [
     (write_table("my.csv", "image,caption\n9.jpg,A dog.\n"), [], r"picture '9\.jpg' is nowhere below"),
     (write_table("my.csv", USUAL), ["--images", "elsewhere"], "give their folder with --images"),
@@ -195,7 +213,7 @@ def test_a_data_set_is_called_as_its_file(text, name):
 def test_what_is_dropped_is_counted(folder):
     section = data_section.find_section(str(write_nested(folder)), "")
     survey = data_section.survey_data(section, lambda sample: None)
-    assert (survey.missing, survey.usable) == (1, 1)
+    assert (len(survey.missing), survey.usable) == (1, 1)
     assert "9.jpg" in "\n".join(survey.describe())
     survey.counts = Counter(damaged_rows=3, images=2)
     assert "damaged_rows: 3" in survey.describe()[-1]

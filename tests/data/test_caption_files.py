@@ -150,6 +150,6 @@ def test_captions_that_are_no_files(tmp_path):
     (tmp_path / "none").mkdir()
     samples, counts = reading.read_source(img2dataset, Data("img2dataset", str(tmp_path), str(tmp_path)))
     assert [s.id for s in samples] == ["0/1"]
-    assert counts["unreadable_captions"] == 4
+    assert (counts["unreadable_captions"], counts["captions_outside"]) == (3, 1)
     with pytest.raises(UserError, match="no picture has a .txt or .json beside it"):
         reading.read_source(img2dataset, Data("img2dataset", str(tmp_path / "none"), str(tmp_path / "none")))

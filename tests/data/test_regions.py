@@ -1,6 +1,7 @@
 """Regions: read from lists in others' forms, joined, placed in shares of the picture, counted, and shown by training."""
 
 import json
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +168,25 @@ def test_a_json_list_is_read_a_row_at_a_time(tmp_path):
     assert next(rows) == ("0.png", ['[[0, 0, 1, 1.5], ["a"], []]'] * 100)
     with pytest.raises(UserError, match="not JSON"):
         list(rows)
+
+
+TEXT = '{"a": "[[[\\\\", "b": "\\"[[["}, '
+
+
+@pytest.mark.parametrize(("text", "is_refused"), [
+    ("[" * 40_000, True), ('[{"a":' * 101, True), ("[" + TEXT * 50_000, False), ("[" + TEXT * 50_000 + "[" * 101, True),
+    ("[" + "[], " * 50_000, False), ("[" + "[" * 90 + "]" * 90 + ", " + "[" * 99 + "]" * 99, False),
+])  # fmt: skip
+def test_a_list_of_nested_brackets_takes_no_memory(tmp_path, text, is_refused):
+    """Those within texts count for nothing, wherever a block ends; every text here ends before its list does."""
+    (tmp_path / "nested.json").write_text(text)
+    tracemalloc.start()
+    with pytest.raises(UserError, match="more than 100 brackets" if is_refused else "not JSON"):
+        for _ in region_lists._read_json(tmp_path / "nested.json"):
+            pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
 
 
 def test_the_whole_way_to_a_view(photos):

@@ -1,8 +1,11 @@
 """The same pictures and captions as tables, Hugging Face's data sets and folders: equal samples, whichever way."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from compclip.base.errors import UserError
 from compclip.config.grid import source_config
@@ -66,6 +69,61 @@ def test_rows_of_a_picture_are_one_sample_wherever_they_are(pictures):
     assert [(s.id, s.captions) for s in samples] == [("07", ("A cat.", "It sleeps.", "Again.")), ("1e5", ("A train.",))]
     assert counts["rows_of_other_splits"] == counts["images_named_otherwise"] == 1
     assert counts["no_picture (first: t.csv: line 4)"] == counts["damaged_lists (first: t.csv: line 7)"] == 1
+
+
+def write_whole_parts(folder, form, row):
+    """A data set whose pictures are inside its tables, the last row apart."""
+    content = sets.make_inside(folder / "images", TEXTS)
+    row_kind = sets.PICTURE if isinstance(row, dict) else pa.string()
+    last = pa.table({"image": pa.array([row], row_kind), "caption": [["A secret."]]})
+    if form == "table":
+        pq.write_table(pa.concat_tables([content, last]), folder / "set" / "train.parquet")
+    elif form == "saved":
+        sets.write_stream(folder / "set" / "0.arrow", pa.concat_tables([content, last]))
+        (folder / "set" / "state.json").write_text('{"_data_files": [{"filename": "0.arrow"}]}')
+    else:  # a later shard, whose pictures may be names
+        for number, shard in enumerate((content, last)):
+            pq.write_table(shard, folder / "set" / f"train-{number}.parquet")
+
+
+@pytest.mark.parametrize("name", ["{}/private.png", "../private.png", "link.png"])
+@pytest.mark.parametrize("form", ["table", "saved", "later rows", "later texts"])
+def test_a_picture_outside_is_refused_in_a_shard_of_its_own(tmp_path, pictures, monkeypatch, form, name):
+    """Before it is opened, beside pictures inside a table, unless the section says that it may be there."""
+    secret = tmp_path / "private.png"
+    secret.write_bytes((pictures / "a.png").read_bytes())
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "link.png").symlink_to(secret)
+    path = name.format(tmp_path)
+    write_whole_parts(tmp_path, form, path if form == "later texts" else {"bytes": None, "path": path})
+    cfg = Data(path=str(tmp_path / "set"), images=str(tmp_path / "set"))
+    source = table if form == "table" else huggingface
+    opened = list[str]()
+    read_bytes = images.read_bytes
+    monkeypatch.setattr(
+        images, "read_bytes", lambda place, *count: opened.append(str(place)) or read_bytes(place, *count)
+    )
+    with pytest.raises(UserError, match="record .*lies outside of images="):
+        read_source(source, cfg)
+    assert not [place for place in opened if "@" not in place]
+    samples, _ = read_source(source, replace(cfg, images_outside=True))
+    assert len(samples) == 4
+
+
+@pytest.mark.parametrize("form", ["t.parquet", "t.arrow"])
+def test_pictures_inside_are_known_by_their_content(tmp_path, form):
+    """As many sets of the hub have it: one name in every row, and bitmaps of equal size; a picture twice is one."""
+    pictures = []
+    for number in (0, 1, 2, 2, 3):
+        Image.new("RGB", (64, 64), (number, 0, 0)).save(tmp_path / "x.bmp")
+        pictures.append({"bytes": (tmp_path / "x.bmp").read_bytes(), "path": "image.jpg"})
+    content = pa.table({"image": pa.array(pictures, sets.PICTURE), "caption": [f"Text {n}." for n in range(5)]})
+    if form == "t.arrow":
+        sets.write_stream(tmp_path / form, content)
+    else:
+        pq.write_table(content, tmp_path / form)
+    samples, _ = read_source(table, Data(path=str(tmp_path / form), images=str(tmp_path)))
+    assert [s.captions for s in samples] == [("Text 0.",), ("Text 1.",), ("Text 2.", "Text 3."), ("Text 4.",)]
 
 
 def test_a_table_lies_beside_its_pictures_or_the_command(pictures, monkeypatch):

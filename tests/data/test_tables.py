@@ -4,6 +4,7 @@ import gzip
 import json
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -174,3 +175,47 @@ def test_files_folders_and_patterns(tmp_path):
     for name, line in {"none.csv": "none.csv: no", "c/notes.md": "notes.md: no", "d": "several formats"}.items():
         with pytest.raises(UserError, match=line):
             tables.list_tables(str(tmp_path / name))
+
+
+def write_parquet(folder, **columns):
+    pq.write_table(pa.table(columns), folder / "t.parquet", compression="zstd")
+    return folder / "t.parquet"
+
+
+@pytest.mark.parametrize("columns", [["image", "caption"], ["image", "caption", "junk"]])
+def test_a_small_file_whose_cells_are_huge_takes_no_memory(tmp_path, columns):
+    """A column that nobody named is not read at all."""
+    huge = ["a" * (1 << 26), "b" * (1 << 26), "c" * (1 << 26)]
+    names = dict.fromkeys(columns, ["x"] * 3) | {columns[-1]: huge}
+    path = write_parquet(tmp_path, **names)
+    assert path.stat().st_size < 100_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(UserError, match=f"column '{columns[-1]}' grows to 192 MiB when it is read; leave it out"):
+        list(tables.read_rows(path, columns, Counter()))
+    assert pa.total_allocated_bytes() == before
+    if "junk" in columns:
+        assert len(list(tables.read_rows(path, columns[:2], Counter()))) == 3
+
+
+def test_large_cells_are_decoded_a_few_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "DECODED_BYTES", 20_000)
+    rng = np.random.default_rng(0)
+    path = write_parquet(tmp_path, image=[rng.bytes(5_000) for _ in range(20)], caption=["x"] * 20)
+    sizes = [len(batch) for batch, _ in tables._iterate_batches(path, ["image", "caption"])]
+    assert max(sizes) < 5 and sum(sizes) == 20
+    assert len(list(tables.read_rows(path, ["image", "caption"], Counter()))) == 20
+
+
+def test_what_python_cannot_hold_is_a_line(tmp_path):
+    """A date beyond the year 9999, two columns of one name."""
+    days = pa.array([3_000_000], pa.date32())
+    path = write_parquet(tmp_path, image=["a.jpg"], caption=["A dog."], taken=days)
+    assert list(tables.read_records(path)) == [{"image": "a.jpg", "caption": "A dog."}]
+    pair = pa.table([["a"], ["b"], ["c"]], names=["image", "caption", "caption"])
+    pq.write_table(pair, tmp_path / "two.parquet")
+    with pytest.raises(UserError, match="two.parquet: 2 columns are called 'caption'; rename them"):
+        tables.read_columns(tmp_path / "two.parquet")
+    struct = pa.StructArray.from_arrays([pa.array([b"x"]), pa.array([b"y"])], names=["bytes", "bytes"])
+    pq.write_table(pa.table({"image": struct, "caption": ["A"]}), tmp_path / "fields.parquet")
+    with pytest.raises(UserError, match="fields.parquet"):
+        list(tables.read_records(tmp_path / "fields.parquet"))

@@ -53,11 +53,13 @@ def test_the_hub_s_layout(tmp_path):
     """pixparse/cc12m-wds: cc12m-train-0000.tar, a png among jpgs, capitals in a suffix, a caption in the JSON alone."""
     members = [("a.JPG", picture()), ("a.txt", b"A dog."), ("d/b.c.png", picture(kind="PNG")), ("d/b.txt", b"other")]
     members += [("e.png", picture(kind="PNG")), ("e.json", b'{"caption": "A fox."}')]
+    members += [("f.png", picture(kind="PNG")), ("f.json", b'{"caption": ["A cow.", "It eats.", 7]}')]
     write(tmp_path / "cc12m-train-0000.tar", members)
     samples, counts = read_folder(tmp_path)
     assert [(s.id, s.captions) for s in samples] == [
         ("cc12m-train-0000/a", ("A dog.",)),
         ("cc12m-train-0000/e", ("A fox.",)),
+        ("cc12m-train-0000/f", ("A cow.", "It eats.")),  # as a folder reads it
     ]
     assert counts["no_picture"] == 1  # b.c.png is of the suffix "c.png", as webdataset's own reader has it
 

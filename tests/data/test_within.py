@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compclip.prepare import sample_cleaning
+from compclip.prepare import image_folder
 
 
 @pytest.fixture
@@ -43,15 +43,15 @@ def test_names(link_root, monkeypatch, name):
     """With an absolute folder and with one as params.yaml has it."""
     monkeypatch.chdir(link_root)
     for folder in (str(link_root / "images"), "images", "disk", "./images/"):
-        assert sample_cleaning.ImageFolder(folder).contains(os.path.join(folder, name)) is (name not in OUTSIDE)
+        assert image_folder.ImageFolder(folder).contains(os.path.join(folder, name)) is (name not in OUTSIDE)
 
 
 def test_the_root_and_the_working_directory_are_folders(link_root, monkeypatch):
     monkeypatch.chdir(link_root)
-    assert sample_cleaning.ImageFolder("/").contains("/etc/passwd")
-    assert sample_cleaning.ImageFolder(".").contains("x.png")
-    assert not sample_cleaning.ImageFolder(".").contains("../x.png")
-    assert not sample_cleaning.ImageFolder(".").contains("/x.png")
+    assert image_folder.ImageFolder("/").contains("/etc/passwd")
+    assert image_folder.ImageFolder(".").contains("x.png")
+    assert not image_folder.ImageFolder(".").contains("../x.png")
+    assert not image_folder.ImageFolder(".").contains("/x.png")
 
 
 COMPONENTS = st.sampled_from(["..", ".", "in", "out", "x", "in.png", "out.png", ""])
@@ -66,7 +66,7 @@ def test_what_is_held_is_below(tmp_path_factory, names):
     (base / "images" / "out").symlink_to(base / "other")
     (base / "images" / "out.png").symlink_to(base / "other" / "x")
     (base / "images" / "in.png").symlink_to(base / "images" / "in" / "x")
-    folder, holder = str(base / "images"), sample_cleaning.ImageFolder(str(base / "images"))
+    folder, holder = str(base / "images"), image_folder.ImageFolder(str(base / "images"))
     for name_parts in names:
         path = posixpath.join(folder, *name_parts)
         real = os.path.realpath(path)

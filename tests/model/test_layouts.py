@@ -5,6 +5,7 @@ import copy
 import math
 import os
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,18 @@ def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
     with pytest.raises(UserError, match="theirs.npz: not a readable weights file"):
         load("theirs.npz", tiny)
     assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("program", [
+    b"\x80\x02}r\xff\xff\xff\x3f.", b"(dp999999999\n.", b"\x80\x02}q\x00(" + b"}" * (1 << 22) + b"t.",
+], ids=["binary", "text", "objects"])  # fmt: skip
+def test_a_small_pickle_takes_no_memory(tmp_path, program):
+    """Python's reader makes a table up to the largest index of a memo, before anything is known of the content."""
+    (tmp_path / "x.pt").write_bytes(program)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match="x.pt: not a readable weights file.*(memo of|instructions)"):
+        weight_files.read_weights(tmp_path / "x.pt")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
 @pytest.mark.parametrize("convert", [lambda tensor: tensor.numpy(), lambda tensor: tensor, torch.nn.Parameter])

@@ -113,6 +113,16 @@ def test_what_is_cancelled_is_looked_at_once_more(monkeypatch, queue, scancel):
     assert [words for words in commands if words[0] == "scancel"] == scancel
 
 
+def test_an_operator_does_not_end_the_job_of_another_user(run, monkeypatch):
+    """SLURM would let them: the user that the store recorded is compared."""
+    commands = []
+    fake_slurm.install(monkeypatch, row("5"), commands)
+    write_json(run.job, record("5", user="ann"))
+    with pytest.raises(UserError, match="job 5: belongs to ann; ask them to stop it"):
+        jobs.find_worker(run).cancel()
+    assert "scancel" not in {words[0] for words in commands}
+
+
 def test_a_process_that_no_job_is_known_of(run, monkeypatch):
     """By its lease, until it leaves; it cannot be stopped from here."""
     lease = claim(run, "elsewhere")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.text import sentences, swap, true_edits, word_edits
+from compclip.text.annotation import Annotation
 from tests.text.conftest import outcomes
 from tests.text.strategies import annotations
 
@@ -231,3 +232,19 @@ def test_drawn_indices_are_those_of_numpy_and_leave_the_same_state() -> None:
     counts = [*range(1, 200), 2**16 + 1, 2**31 - 1]
     assert [word_edits.draw_index(ours, count) for count in counts] == [int(theirs.integers(count)) for count in counts]
     assert ours.bit_generator.state == theirs.bit_generator.state
+
+
+def test_hundreds_of_equal_nouns_are_looked_at_once_each(monkeypatch):
+    """Their pairs are as many as their square, and a sentence's tokens are read for each that is tried."""
+    count = 600
+    nouns = {"pos": ("NOUN",) * count, "tag": ("NN",) * count, "lemma": ("dog",) * count, "dep": ("dep",) * count}
+    starts = tuple(range(0, 4 * count, 4))
+    spans = {"chunks": tuple((n, n + 1) for n in range(count)), "sentences": ((0, 4 * count - 1),)}
+    spam = Annotation(
+        " ".join(["dog"] * count), starts, tuple(s + 3 for s in starts), **nouns, heads=(0,) * count, **spans
+    )
+    dependents = Annotation.dependents
+    calls = []
+    monkeypatch.setattr(Annotation, "dependents", lambda *words, **span: calls.append(1) or dependents(*words, **span))
+    assert swap.atoms(spam, np.random.default_rng(0)) is None
+    assert len(calls) < 10 * count

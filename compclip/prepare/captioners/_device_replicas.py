@@ -84,7 +84,7 @@ def caption_samples(
     with ThreadPoolExecutor(len(replicas)) as pool, contextlib.closing(_load_batches(samples, size, counts)) as batches:
         for batch, answers in _run_ahead(pool, describe, batches, 2 * len(replicas)):
             for (sample, _), answer in zip(batch, answers, strict=True):
-                text = one_line(answer.text)
+                text = " ".join(answer.text.split())
                 counts.update({"empty_captions": not text, "cut_short": answer.cut_short})
                 if text:
                     captioned.append(replace(sample, captions=(text,)))

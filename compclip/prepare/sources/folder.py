@@ -26,6 +26,7 @@ from compclip.config.released_lists import Columns
 from compclip.config.sections import Data
 from compclip.data import tables
 from compclip.data.sample import CAPTION_ENDINGS, ENDINGS, Sample
+from compclip.prepare.image_folder import ImageFolder
 from compclip.prepare.sources import read_text, table
 
 METADATA = "metadata"  # the hub's imagefolder has captions in a table of this name
@@ -44,7 +45,7 @@ class Config:
 def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
     """Give samples in the order of the files' names, captions from the .txt where there is a .caption or .json too.
 
-    Captions that are not UTF-8, or no files, and pictures without any are dropped and counted.
+    Captions that are not UTF-8, no files, or links out of the folder, and pictures without any are dropped and counted.
     Raises UserError for a folder without captions.
     """
     _list_names.cache_clear()  # of another call, since when files may have come
@@ -54,12 +55,18 @@ def records(cfg: Data, counts: Counter) -> Iterator[Sample]:
         yield from table.read_samples(cfg, table.Config(captions=config.captions), metadata, counts)
         return
     has_captions = False
+    texts = ImageFolder("/" if cfg.images_outside else cfg.path)
     for file in _iterate_texts(Path(cfg.path), Path(cfg.images), counts):
         name = str(file.relative_to(cfg.path).with_suffix(""))
         picture = Path(cfg.images) / name
         picture_name = _find_file(picture, ENDINGS)
-        content = _read_json(file.with_suffix(JSON))
-        captions = _list_captions(content, config) if file.suffix.lower() == JSON else _read_text(file, config, counts)
+        json_file = file.with_name(_find_file(file.with_suffix(""), [JSON]) or f"{file.stem}{JSON}")
+        content = _read_json(json_file) if texts.contains(str(json_file)) else {}
+        captions = _list_captions(content, config) if file.suffix.lower() == JSON else []
+        if not texts.contains(str(file)):
+            counts["captions_outside"] += 1
+        elif file.suffix.lower() != JSON:
+            captions = _read_text(file, config, counts)
         if file.suffix.lower() == JSON and not captions and not picture_name:  # of something else than a picture
             continue
         has_captions = True
@@ -115,9 +122,9 @@ def _iterate_texts(folder: Path, images: Path, counts: Counter) -> Iterator[Path
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    """Return the content of a picture's .json, in any case; nothing where it cannot be read."""
+    """Return the content of a picture's .json; nothing where it cannot be read."""
     try:
-        return read_mapping(file.with_name(_find_file(file.with_suffix(""), [JSON]) or file.name))
+        return read_mapping(file)
     except UserError:
         return {}
 

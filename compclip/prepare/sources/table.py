@@ -5,8 +5,9 @@
     images: data/images       a picture's path begins here, or where the table lies, or where the command runs
     layout: {picture: filepath, captions: [title]}      what the columns are called; the usual names are found
 
-Rows of one picture are one sample, wherever they are in the table. Pictures inside a table are trained from where they
-lie: each such table is a shard, and `images` is its folder.
+Rows of one picture are one sample, wherever they are in the table: those of one name, and of pictures inside those of
+one content as well. Pictures inside a table are trained from where they lie: each such table is a shard, and `images`
+is its folder.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from compclip.data.caption_files import MERGED
 from compclip.data.sample import ENDINGS, ImageLocation, Sample
 from compclip.data.tables import RowFaults, TableForm, TablePicture
 from compclip.prepare import caption_join
+from compclip.prepare.image_folder import check_files
 
 FIRST_ROWS = 100  # that say whether pictures are inside a table
 LARGE_GROUP = 4 << 20  # bytes of a row group whose decoding takes longer than a picture's
@@ -61,7 +63,7 @@ class PictureRow(NamedTuple):
     def key(self) -> str:
         """A text that is equal for rows of one picture."""
         picture = self.picture
-        return f"{self.name}\n{picture if isinstance(picture, str) else picture.length}"
+        return f"{self.name}\n{picture if isinstance(picture, str) else picture.content.hex()}"
 
 
 def parts(cfg: Data) -> list[str]:
@@ -97,7 +99,11 @@ def list_parts(paths: Sequence[Path], config: Config) -> list[str]:
 def read_samples(
     cfg: Data, config: Config, paths: Sequence[Path], counts: Counter, is_part: bool = False
 ) -> Iterator[Sample]:
-    """Give the samples of some tables; of a part pictures are inside, and rows of one picture follow each other."""
+    """Give the samples of some tables; of a part pictures are inside, and rows of one picture follow each other.
+
+    Raises UserError for a table of the section's folder that lies elsewhere.
+    """
+    check_files(paths, cfg)
     scattered = {} if is_part else _find_scattered(cfg, config, paths)
     folders = [*expand_paths(cfg.images), ""]
     prefixes = [os.path.join(folder, "") for folder in folders if folder]

@@ -4,9 +4,9 @@
     path: data/cc12m        a folder with *.tar, at any depth, or one tar; or several (`base.path_lists`):
     images: data/cc12m      data/{00000..00099}.tar, or [/disk1/cc12m, /disk2/cc12m]
 
-A tar is a shard. A sample is 000170003.jpg with its caption in 000170003.txt, or in `caption` of 000170003.json, whose
-`url` and `sha256` are kept; or 7.image with 7.caption, as in TripletData. Of further members those are noted that the
-section names: `members: [neg_caption]`, `negative_images: {member: neg_image}`.
+A tar is a shard. A sample is 000170003.jpg with its caption in 000170003.txt, or in `caption` of 000170003.json, a text
+or a list of texts, whose `url` and `sha256` are kept; or 7.image with 7.caption, as in TripletData. Of further members
+those are noted that the section names: `members: [neg_caption]`, `negative_images: {member: neg_image}`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def _read_json(group: TarSample, tar: str) -> dict[str, Any]:
 
 def _read_captions(member: TarMember | None, metadata: dict[str, Any], tar: str, counts: Counter) -> tuple[str, ...]:
     if member is None:
-        return (read_text(metadata, "caption"),) if "caption" in metadata else ()
+        value = metadata.get("caption")
+        return tuple(text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
     raw = tar_members.read_member(tar, member, MAX_TEXT_BYTES)
     if raw is None:
         counts["unreadable_captions"] += 1
