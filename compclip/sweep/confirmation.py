@@ -8,9 +8,9 @@ that grid.
 The rule. In each objective (of the benchmarks that the study evaluated) a difference has the 95 % interval of the
 claims (`report/statistics.py`): one over seeds and items together, paired, or over seeds alone where the
 objective keeps no items. It is better or worse where that interval lies wholly on one side of 0, and seeds enough are
-there by the rule of the claims. A trial dominates a method where it is better in every objective, is dominated where it is worse in
-every one; it does neither where it is better in one and worse in another; else it is undecided. No correction for the
-number of pairs is made.
+there by the rule of the claims. A trial dominates a method where it is better in every objective, is dominated where it
+is worse in every one; it does neither where it is better in one and worse in another; else it is undecided. No
+correction for the number of pairs is made.
 """
 
 from __future__ import annotations
