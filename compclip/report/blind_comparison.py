@@ -140,7 +140,7 @@ def _get_nothing(run: FinishedRun) -> FinishedRun:
     for name, result in run.results.items():
         items = {metric: replace(i, values=np.zeros(len(i.ids))) for metric, i in result.items.items()}
         results[name] = replace(result, metrics=dict.fromkeys(result.metrics, 0.0), items=items)
-    return replace(run, cell=run.cell._replace(method=PRETRAINED), results=results)
+    return replace(run, cell=Cell(PRETRAINED, *run.cell[1:]), results=results)
 
 
 # --- as text --------------------------------------------------------------------------------------------------
