@@ -65,7 +65,7 @@ def run(*argv: str | Path, site: Path | None = None) -> subprocess.CompletedProc
     """A Python process that finds this checkout, and the packages of `site`."""
     path = os.pathsep.join(map(str, (ROOT, *([site] if site else []))))
     env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=SHIPPED_PROJECT, env=env)
+    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=ROOT, env=env)
 
 
 @pytest.fixture
