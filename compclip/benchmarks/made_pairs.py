@@ -26,6 +26,8 @@ METRICS = (METRIC,)
 HEADLINE = (METRIC,)
 RECOGNISES = ("pairs.jsonl",)
 FILE_HEAD = r'"negative": .*"group": "(swap|replace)"'
+NEGATIVE_FAMILIES = ("swap.negclip", "replace.wordnet")
+REMARK = "rules made its wrong texts, and pairs that people wrote are harder"
 FIELDS = ("image", "caption", "negative", "group")
 
 

@@ -64,7 +64,8 @@ class BenchmarkModule:
         of Parquet and Arrow a JSON list of the columns' names.
 
     A module may also name NEGATIVE_FAMILIES, a tuple of methods, papers or rules that its wrong captions are made by:
-    the report says of which rows that train with them that is true. Its own name is always one.
+    the report says of which rows that train with them that is true. Its own name is always one. Rules are named as
+    `swap.negclip`. REMARK is what the report says of it wherever its number is compared.
     """
 
     metrics: tuple[str, ...]

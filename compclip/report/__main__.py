@@ -82,7 +82,8 @@ def main(argv: list[str]) -> int:
         records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
         tuning=tuned_rows.read_tuned_methods(params, root),
-        kindred=find_kindred_benchmarks(runs),
+        kindred=find_kindred_benchmarks(runs, params),
+        remarks=find_remarks(runs),
         root=root,
     )
     literature = report_page.Literature(
@@ -124,12 +125,12 @@ def _parser() -> CommandParser:
     return parser
 
 
-def find_kindred_benchmarks(runs: Sequence[FinishedRun]) -> dict[str, set[str]]:
+def find_kindred_benchmarks(runs: Sequence[FinishedRun], params: sections.Params) -> dict[str, set[str]]:
     """Find by method the composition benchmarks of its own paper, or that are made as its negatives are."""
     kindred: dict[str, set[str]] = {}
     for run in runs:
         method = run.cell.method
-        families = list_families(plugins.METHODS, method.partition(".")[0])
+        families = list_families(plugins.METHODS, method.partition(".")[0]) | list_rules(params, method)
         for name, result in run.results.items():
             is_composition = result.kind == COMPOSITION
             if is_composition and families & list_families(plugins.BENCHMARKS, result.module):
@@ -141,6 +142,21 @@ def find_kindred_benchmarks(runs: Sequence[FinishedRun]) -> dict[str, set[str]]:
 def list_families(kind: str, name: str) -> frozenset[str]:
     """List the families of negatives of a method or benchmark: its own name, and those that its module names."""
     return frozenset({name, *getattr(plugins.load_plugin(kind, name), "NEGATIVE_FAMILIES", ())})
+
+
+def list_rules(params: sections.Params, method: str) -> set[str]:
+    """List the rules that make texts for a method's training, as `swap.negclip`."""
+    views = grid.first_views(method, grid.method_config(params, method)[0])
+    return {f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}" for rule in views.rules}
+
+
+def find_remarks(runs: Sequence[FinishedRun]) -> dict[str, str]:
+    """Find what the modules of benchmarks say of them wherever their numbers are compared, by benchmark."""
+    remarks = {}
+    for run in runs:
+        for name, result in run.results.items():
+            remarks[name] = getattr(plugins.load_plugin(plugins.BENCHMARKS, result.module), "REMARK", "")
+    return remarks
 
 
 def list_claim_methods(

@@ -50,6 +50,7 @@ class ComparedTable:
     is_chosen: bool = False
     is_drawn: bool = False
     kindred: SameNegatives = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -148,8 +149,20 @@ def list_notes(compared: ComparedTable) -> list[str]:
         if len(shown) < len(comp.members):
             notes.append(f"Comp is the mean over {len(comp.members)} benchmarks, {len(shown)} of which are shown")
         notes += table_heads.describe_small_tests(compared.table, comp)
+        notes += _describe_remarks(compared, [member.benchmark for member in comp.members])
     if _is_one_run(compared):
         notes.append("one run of each method: intervals are over items alone, and another seed may differ")
+    return notes
+
+
+def _describe_remarks(compared: ComparedTable, benchmarks: Sequence[str]) -> list[str]:
+    """Say what benchmarks say of themselves, and which rows train on texts made like theirs."""
+    notes = []
+    for name in dict.fromkeys(benchmarks):
+        if compared.remarks.get(name):
+            same = [row.method for row in compared.rows if name in compared.kindred.get(row.method, ())]
+            trained = f"; {', '.join(same)} trained on texts of the same rules" if same else ""
+            notes.append(f"{name}: {compared.remarks[name]}{trained}")
     return notes
 
 

@@ -72,6 +72,7 @@ class GridResults:
     tuned: Mapping[RowName, str] = field(default_factory=dict)
     tuning: Sequence[tuned_rows.TunedMethod] = ()
     kindred: SameNegatives = field(default_factory=dict)  # benchmarks that are made as a method's negatives are
+    remarks: Mapping[str, str] = field(default_factory=dict)  # of benchmarks, where their numbers are compared
     root: Path = Path()
 
 
@@ -278,7 +279,8 @@ def compare_tables(page: ReportPage) -> list[ComparedTable]:
         table = first_screen.compare_rows(group, contrasts.get(group.name), settings.reference)
         if table:
             is_chosen, is_drawn = bool(settings.columns), bool(settings.notice)
-            compared.append(replace(table, is_chosen=is_chosen, is_drawn=is_drawn, kindred=page.results.kindred))
+            table = replace(table, is_chosen=is_chosen, is_drawn=is_drawn)
+            compared.append(replace(table, kindred=page.results.kindred, remarks=page.results.remarks))
     return compared
 
 
