@@ -51,6 +51,9 @@ def test_weights_of_a_tag_come_from_where_open_clip_looks():
 
     hubs = {entry.section.hub for entry in SHIPPED.values() if entry.section.cache}
     tags = {tag for grid in GRIDS for tag in re.findall(r"model: ([\w-]+), weights: (\w+)", grid.read_text("utf-8"))}
+    for entry in SHIPPED.values():
+        for name in entry.section.tags:
+            assert open_clip.get_pretrained_cfg(*name.split("::"))["hf_hub"].rstrip("/") == entry.section.hub, name
     known_tags = map(open_clip.get_pretrained_cfg, *zip(*open_clip.list_pretrained(), strict=True))
     known_hubs = {cfg.get("hf_hub", "").rstrip("/") for cfg in known_tags}
     assert {open_clip.get_pretrained_cfg(*tag)["hf_hub"].rstrip("/") for tag in tags} <= hubs
@@ -145,6 +148,7 @@ def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
         ({"patterns": ["*"]}, "patterns and cache belong to a repository"),
         ({"hub": "a/b", "http": None, "folder": None, "cache": True, "files": {"b": {"unpack": True}}}, "nothing is unpacked"),
         ({"needs": ["y"]}, "x.needs: unknown entry 'y'"),
+        ({"tags": ["ViT-B-32::openai"]}, "must be NAME::TAG each, of weights in the hub's cache"),
         ({"pictures": {"list": "b.json", "format": "xls", "into": "data/raw/y"}}, "unknown format 'xls'"),
         ({"pictures": {"list": "../b.json", "into": "data/raw/y"}}, "list='../b.json': must be a path below"),
         ({"pictures": {"list": "b.json", "into": "elsewhere"}}, "must be a folder below data/ or models/"),
