@@ -186,12 +186,13 @@ def play(commands: list[PageCommand], root: Path, environment: dict[str, str], t
         if command.beside or any(compare_results(played)):
             continue
         with contextlib.ExitStack() as terminals:
+            watch = None
             if following and following.beside:
                 watch = terminals.enter_context(Shell(following.line, root, environment))
             shell = terminals.enter_context(Shell(command.line, root, environment))
             played.append(shell.wait())
             print(f"$ {command.line}\n{played[-1].output.rstrip()}", flush=True)
-            if following and following.beside:
+            if watch:
                 watch.interrupt()
                 played.append(replace(watch.wait(), beside=True))
             environment = shell.read_environment()
