@@ -109,7 +109,10 @@ def photographs() -> Path:
 
 def make_project(root: Path) -> None:
     """Make a clone in which `make setup` has run."""
-    checkout.copy(root, (checkout.ROOT / "params.yaml").read_text(encoding="utf-8"))
+    small_grid = (
+        checkout.ROOT / GRID.parent / "try.yaml"
+    )  # the page chooses another, and a checkout's own may be anything
+    checkout.copy(root, read.write_out(small_grid))
     for name in SETUP:
         shutil.copy(checkout.ROOT / name, root / name)
     (root / ".venv").mkdir()

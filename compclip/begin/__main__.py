@@ -1,20 +1,13 @@
-"""Begin a project with your own pictures, test set and model, add to one, or bring one up to date: `compclip init`.
+"""Begin a project with your own data, add to one, or bring one up to date.
 
 compclip init NAME --data D --test T --model M
-                                  a new project in folder NAME, ready for `compclip repro`; each option may be left out
-compclip init --data D2           in a project: one more data set; --test and --model in the same way
-compclip init NAME [--grid GRID]  a new project with a file of experiments/grids; default: the embedded scenes
+                                  a new project, ready for `compclip repro`; each option may be left out
+compclip init --data D2           in a project: one more data set; so --test and --model
+compclip init NAME [--grid GRID]  a new project with a file of experiments/grids
 compclip init                     in a project: what differs from the package's files
 compclip init --diff | --update   show the differences | take over what nobody edited
 
---data takes a table (CSV, TSV, JSON lines, Parquet, Arrow), a Hugging Face folder, tars, pictures with texts beside
-them, COCO's or Karpathy's JSON, or Flickr8k's captions.txt.
-
---test takes an official benchmark's folder or file, a table with a true and a false text for each picture, captions,
-or a folder of pictures for each class. Without it the test split of the data is taken, or a tenth of the pictures.
-
---model takes an open_clip model (MODEL::TAG), a hub's repository, a folder, or a file of weights. Default: OpenAI's
-ViT-B/32.
+docs/own_data.md says what is recognised, and how a test set is held out where none is given.
 """
 
 from __future__ import annotations

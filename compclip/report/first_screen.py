@@ -145,7 +145,8 @@ def list_notes(compared: ComparedTable) -> list[str]:
     comp = compared.table.summaries.get(COMP)
     notes = []
     if comp:
-        shown = set(select_headline(compared).columns) & set(comp.members)
+        shown = {column.benchmark for column in select_headline(compared).columns}
+        shown &= {member.benchmark for member in comp.members}
         if len(shown) < len(comp.members):
             notes.append(f"Comp is the mean over {len(comp.members)} benchmarks, {len(shown)} of which are shown")
         notes += table_heads.describe_small_tests(compared.table, comp)

@@ -34,7 +34,8 @@ def show_items(folder):
 def show_data(folder):
     reading.put_lines(folder / "x.jsonl", [{"image": "a.jpg", "caption": HOSTILE, "id": HOSTILE}])
     reading.put(folder / "a.jpg", tar_files.picture())
-    return "\n".join(data_section.describe(data_section.find_section(folder / "x.jsonl", ""))[1])
+    section = data_section.find_section(str(folder / "x.jsonl"), "")
+    return "\n".join(data_section.survey_data(section, lambda sample: None).describe())
 
 
 def show_audit(folder):

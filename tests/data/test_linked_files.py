@@ -65,8 +65,9 @@ def test_a_saved_set_does_not_name_files_elsewhere(pictures):
         reading.read_source(huggingface, Data(path=str(pictures), images=str(pictures)))
 
 
-def test_released_lists_have_no_links(pictures):
+def test_released_lists_have_no_links(pictures, tmp_path, monkeypatch):
     """A folder of texts by key, and one of regions."""
+    monkeypatch.chdir(tmp_path)
     link(pictures / "1.txt", SECRET)
     captions, counts = reading.read_list(Captions(file=str(pictures), on="key"))
     assert (captions, counts["captions_outside"]) == ({"0": ("A dog.",)}, 1)
