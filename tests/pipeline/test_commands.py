@@ -19,6 +19,7 @@ from compclip import __main__ as commands
 from compclip.base.errors import UserError
 from compclip.config import project_files
 from tests.conftest import ROOT
+from tests.shipped_files import SHIPPED_PARAMS
 
 NOT_FOR_PEOPLE = {  # the list; what a job runs, or a stage, or a server's keeper
     "compclip.__main__",
@@ -143,10 +144,11 @@ def test_a_former_name_works_and_says_the_new_one(former, capsys):
 def installed(tmp_path_factory) -> Path:
     """A folder into which the package is installed, as pip does, with nothing of the checkout in reach."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    build_files = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "params.yaml")
+    build_files = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
     for name in (*build_files, *project_files.list_files(ROOT)):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
+    shutil.copy(SHIPPED_PARAMS, source / "params.yaml")
     shutil.copytree(ROOT / "compclip", source / "compclip", ignore=shutil.ignore_patterns("__pycache__"))
     options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--target")
     process = run(sys.executable, "-m", "pip", "install", *options, target, source, path=target, cwd=source)
