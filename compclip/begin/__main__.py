@@ -24,16 +24,16 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_text, write_atomic
 from compclip.base.messages import format_count
 from compclip.begin import grid_fit, held_out, project_text
+from compclip.begin.benchmark_section import describe_test, find_tests
 from compclip.begin.data_section import find_section, make_name, survey_data
 from compclip.begin.held_out import PictureDraw
 from compclip.begin.project_text import Additions
-from compclip.begin.test_section import describe_test, find_tests
 from compclip.config import grid, project_files, read
 from compclip.config.drawn_scenes import WORLD
 from compclip.config.read import DEFAULT, GRIDS
 from compclip.config.sections import Params
 from compclip.fetch import missing_inputs
-from compclip.fetch.offer_layouts import find_offers
+from compclip.fetch.catalogue import find_offers
 
 PHOTOGRAPHS = "first_hour"  # the grid that a project with one's own pictures begins with
 

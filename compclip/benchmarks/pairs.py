@@ -32,7 +32,7 @@ from compclip.runs.item_outcomes import COMPOSITION
 METRIC = "accuracy"
 METRICS = (METRIC,)
 HEADLINE = (METRIC,)
-RECOGNISES = ()  # a table of one's own has no name: known by its columns (begin.test_section)
+RECOGNISES = ()  # a table of one's own has no name: known by its columns (begin.benchmark_section)
 WRONG_COLUMNS = (
     *("negative_caption", "negative_captions", "negative", "negatives", "hard_negative", "hard_negatives"),
     *("wrong", "wrong_caption", "wrong_captions", "false_caption", "foil", "foils"),

@@ -43,7 +43,7 @@ METRICS = tuple(f"{way}_recall_at_{k}" for way in ("i2t", "t2i") for k in KS)
 BOTH_WAYS = {f"mean_recall_at_{k}": (f"i2t_recall_at_{k}", f"t2i_recall_at_{k}") for k in KS}  # where a paper has them
 HEADLINE = ("i2t_recall_at_1", "t2i_recall_at_1")
 BENCHMARK_GROUP = "retrieval"
-RECOGNISES = ()  # captions of all kinds: known by their readers (begin.test_section)
+RECOGNISES = ()  # captions of all kinds: known by their readers (begin.benchmark_section)
 
 
 @dataclass(frozen=True)

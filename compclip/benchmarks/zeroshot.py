@@ -60,7 +60,7 @@ ELEVATER = ("top_1", "mean_per_class", "map_11", "roc_auc")  # of which it count
 METRICS = (*ELEVATER, "top_5", "elevater")
 HEADLINE = ("top_1",)  # `elevater` instead where the set has one
 BENCHMARK_GROUP = "zeroshot"
-RECOGNISES = ()  # folders by class: known by their pictures (begin.test_section)
+RECOGNISES = ()  # folders by class: known by their pictures (begin.benchmark_section)
 Classes = Mapping[str, tuple[int, ...]]  # id of a picture -> what it shows
 
 

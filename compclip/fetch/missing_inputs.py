@@ -33,8 +33,8 @@ from compclip.config.drawn_scenes import lies_in_scenes
 from compclip.config.sections import Backbone, BenchmarkSection, Data, Params
 from compclip.config.servers import ALLOW, Server, rewriter_config
 from compclip.fetch import missing_weights
+from compclip.fetch.catalogue import Fit, find_offers
 from compclip.fetch.missing_input import MissingInput, is_there
-from compclip.fetch.offer_layouts import Fit, find_offers
 from compclip.interface.method import load_method
 from compclip.model import hub_cache
 from compclip.text import parser_models, wordnet_files

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from compclip.begin.test_section import describe_test, find_entry, find_tests
+from compclip.begin.benchmark_section import describe_test, find_entry, find_tests
 from compclip.benchmarks import _class_sets
 from tests.benchmarks import picture_tables
 from tests.data import reading, tar_files
