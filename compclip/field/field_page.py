@@ -6,8 +6,10 @@ import io
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -16,13 +18,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 from compclip import report
+from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
 from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.field.published_field import (
+    FACTS_FILE,
     LIST,
     OURS,
     Cause,
@@ -37,7 +40,7 @@ from compclip.report import claims, published_numbers
 from compclip.report.claims import Claim, Inequality
 from compclip.report.escape import format_csv, format_name, hide_in_page
 from compclip.report.published_numbers import RELEASED, TOLERANCE, PublishedNumber
-from compclip.report.svg_plots import DPI, PAPER, SOFT, STYLE, boxes_overlap, export_svg, name_box
+from compclip.report.svg_plots import DIAMOND, DPI, PAPER, SOFT, STYLE, SvgPlot, boxes_overlap, export_svg, name_box
 
 
 @dataclass(frozen=True)
@@ -201,11 +204,13 @@ def write_field(results: FieldResults, out: Path) -> None:
 
 
 def write_picture(results: FieldResults, path: Path) -> None:
-    """Write the first picture by itself: .png, .svg or .pdf."""
-    _, _, panels = draw_pictures(results.published)[0]
-    caption = describe_panels(results.published, panels)
-    form = path.suffix.lower().lstrip(".")
-    write_atomic(path, render_picture(results.published, panels, caption, form))
+    """Write the first panel by itself: .png, .svg or .pdf."""
+    plot = draw_first_panel(results.published)
+    plot.to_svg()  # places names and legend
+    stream = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        plot.figure.savefig(stream, format=path.suffix.lower()[1:], facecolor=PAPER, dpi=2 * DPI)
+    write_atomic(path, stream.getvalue())
 
 
 # --- where sources differ, and whether findings come back -----------------------------------------------------------
@@ -379,6 +384,7 @@ STYLES = (
     ("#d55e00", "^", "▲"), ("#e69f00", "s", "■"), ("#56b4e9", "P", "✚"), ("#8c6d31", "h", "⬢"),
 )  # fmt: skip
 PANEL = (4.6, 4.3)  # inches
+PICTURE = (860, 500)  # pixels of the README's width
 LEAST = 5  # points of a panel that is drawn
 OFFSETS = ((6, 4), (6, -10), (-6, 4), (-6, -10), (6, 14), (-6, 14), (6, -20), (-6, -20))  # of a label, in points
 
@@ -515,31 +521,36 @@ def render_panel(panel: Panel, published: PublishedField) -> Markup:
         return export_svg(figure, f"{panel.backbone}: {panel.y} against {panel.x}", titles)
 
 
-def render_picture(published: PublishedField, panels: Sequence[Panel], caption: str, form: str) -> bytes:
-    """Return panels side by side with legend and caption, as a file of its own: png, svg or pdf."""
-    with matplotlib.rc_context(STYLE | {"font.size": 9.5}):
-        figure = Figure(figsize=(PANEL[0] * len(panels), PANEL[1] + 1.1), dpi=110)
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        figure.subplots_adjust(left=0.05, right=0.99, top=0.97, bottom=0.29, wspace=0.17)
-        for ax, panel in zip(axes, panels, strict=True):
-            draw_panel(ax, panel, published)
-        families = set()
-        for panel in panels:
-            families.update([published.facts.find_family(point.model.method) for point in panel.inside])
-        for name, (colour, mark, _) in list_legend(published):
-            if name in published.facts.families and name not in families:
-                continue
-            face = PAPER if name == PRETRAINED else colour
-            axes[0].plot([], [], mark, color=colour, markerfacecolor=face, markersize=8, label=name)
-        figure.legend(loc="lower center", ncols=5, frameon=False, bbox_to_anchor=(0.5, 0.05))
-        figure.text(0.5, 0.02, caption, ha="center")
-        stream = io.BytesIO()
-        figure.savefig(stream, format=form, facecolor=PAPER)
-    if form == "png":  # few colours: a quarter of the bytes
-        image = Image.open(stream).convert("RGB").quantize(96)
-        stream = io.BytesIO()
-        image.save(stream, "png", optimize=True)
-    return stream.getvalue()
+def draw_first_panel(published: PublishedField) -> SvgPlot:
+    """Draw the first panel for a file of its own: models that field.yaml names in colour, all others grey."""
+    backbone, title, (panel, *_) = draw_pictures(published)[0]
+    names = published.facts.pictures[title].names
+    x_title, y_title = (published.facts.axes[axis].title for axis in (panel.x, panel.y))
+    plot = SvgPlot(f"{backbone}: {y_title} against {x_title}", x_title, y_title, PICTURE)
+    plot.axes.set(xlim=panel.limits[:2], ylim=panel.limits[2:])
+    for name, pattern in names.items():
+        point = next((p for p in panel.inside if fnmatchcase(p.model.declared_name, pattern)), None)
+        if not point:
+            raise UserError(f"{FACTS_FILE}: pictures.{title}.names.{name}: {pattern!r} fits no model within the axes")
+        mark_named_model(plot, point, name, published)
+    label = f"{len(panel.points) - len(names)} others, {len(panel.points) - len(panel.inside)} outside of the axes"
+    for point in panel.inside:
+        plot.mark(point.x, point.y, point.model.row, color=SOFT, alpha=0.4, markersize=5, mew=0, zorder=2, label=label)
+        label = ""
+    return plot
+
+
+def mark_named_model(plot: SvgPlot, point: Point, name: str, published: PublishedField) -> None:
+    """Draw a model's mark and name; the pretrained one is a diamond, where dashed lines meet."""
+    family = published.facts.find_family(point.model.method)
+    colour, marker, _ = dict(zip(published.facts.families, STYLES, strict=True))[family]
+    style: dict[str, Any] = {"color": colour, "marker": marker}
+    if family == PRETRAINED:
+        plot.guide(point.x, point.y)
+        style = DIAMOND
+    label = family.partition(" (")[0]
+    is_new = label not in plot.axes.get_legend_handles_labels()[1]
+    plot.mark(point.x, point.y, point.model.row, name, zorder=4, label=label if is_new else "", **style)
 
 
 def count_numbers(published: PublishedField, panels: Sequence[Panel]) -> dict[str, int]:

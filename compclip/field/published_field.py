@@ -40,10 +40,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Picture:
-    """The axes of a row of panels: `y` against each of `x`."""
+    """The axes of a row of panels: `y` against each of `x`; `names` has a label of the first panel's models to name."""
 
     y: str = ""
     x: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ class SourceModel:
     numbers: dict[str, PublishedNumber]
 
     @property
+    def declared_name(self) -> str:
+        """The name that patterns of field.yaml fit: `paper: method: data`."""
+        return f"{self.source}: {self.method}: {self.data}"
+
+    @property
     def is_ablation(self) -> bool:
         """Whether it is a variant of its paper's own method, adapters apart."""
         name, _, variant = self.method.partition(".")
@@ -142,8 +148,7 @@ class PublishedField:
 
     def is_from_scratch(self, model: SourceModel) -> bool:
         """Whether a model was not tuned from the pretrained one of its backbone."""
-        name = f"{model.source}: {model.method}: {model.data}"
-        return any(fnmatchcase(name, pattern) for pattern in self.facts.from_scratch)
+        return any(fnmatchcase(model.declared_name, pattern) for pattern in self.facts.from_scratch)
 
     def find_numbers(self, model: SourceModel, axis: Axis) -> dict[str, PublishedNumber]:
         """Return the printed numbers that give a model's value along an axis; none where its source lacks one."""

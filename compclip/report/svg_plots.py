@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import matplotlib
@@ -68,8 +69,7 @@ class SvgPlot:
         self._titles.append(title)
         defaults: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 8, "gid": gid}
         self.axes.plot([x], [y], **defaults | style)
-        if name:
-            self._names.append((x, y, name))
+        self._names.append((x, y, name))
 
     def line(self, points: Sequence[tuple[float, float]], **style: Any) -> None:
         """Draw a line through points, which names keep clear of."""
@@ -116,7 +116,7 @@ class SvgPlot:
         for line in self._lines:
             for start, end in pairwise(np.asarray(to_pixel(line))):
                 occupied += [(x - 1, y - 1, x + 1, y + 1) for x, y in np.linspace(start, end, 8)]
-        for x, y, name in self._names:
+        for x, y, name in filter(itemgetter(2), self._names):
             x_px, y_px = to_pixel((x, y))
             boxes = [name_box(x_px, y_px, offset, 7.0 * len(name), 6, 7) for offset in OFFSETS]
             inside = [b for b in boxes if b[0] > frame.x0 and b[2] < self.figure.bbox.x1 and frame.y0 < b[1] < frame.y1]
@@ -125,7 +125,7 @@ class SvgPlot:
             right, up = OFFSETS[boxes.index(box)]
             arrow = {"arrowstyle": "-", "color": SOFT} if max(abs(right), abs(up)) > NEAR else None
             self.axes.annotate(
-                encode_xml(name), (x, y), (right, up), textcoords="offset pixels", ha="left" if right > 0 else "right",
+                encode_xml(name), (x, y), (right, up), textcoords="offset points", ha="left" if right > 0 else "right",
                 va="center", fontsize=11.5, gid="name", arrowprops=arrow,
             )  # fmt: skip
 

@@ -6,11 +6,14 @@ import csv
 import functools
 import re
 from collections import defaultdict
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from matplotlib.text import Text
+from PIL import Image
 
 from compclip.__main__ import main
 from compclip.base.errors import UserError
@@ -289,6 +292,36 @@ def test_files_and_picture(written):
         "index.html", "numbers.csv", "models.csv", "conflicts.csv", "claims.csv",
     }  # fmt: skip
     assert (written / "a.png").read_bytes().startswith(b"\x89PNG")
+    with Image.open(written / "a.png") as picture:  # opaque, so that dark text is read on a dark page
+        assert picture.convert("RGBA").getextrema()[3] == (255, 255)
+
+
+def test_names_of_the_picture_overlap_nothing():
+    """Measured as drawn: about a dozen names inside the figure, over no other name and no mark; one white background."""
+    plot = field_page.draw_first_panel(results().published)
+    plot.to_svg()
+    names = [text for text in plot.axes.texts if text.get_gid() == "name"]
+    assert 10 <= len(names) <= 14
+    boxes = [Text.get_window_extent(name) for name in names]  # without the lines that lead to marks
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(plot.figure.bbox.x0 <= box.x0 and box.x1 <= plot.figure.bbox.x1 for box in boxes)
+    marks = [line for line in plot.axes.lines if (line.get_gid() or "").startswith("mark")]
+    places = [plot.axes.transData.transform(line.get_xydata()[0]) for line in marks]
+    assert len(places) > 40
+    assert not any(box.contains(*place) for box in boxes for place in places)
+
+
+def test_every_other_mark_of_the_picture_is_grey():
+    """Each declared name is drawn once, and a name that fits no model is an error."""
+    field = results().published
+    names = field.facts.pictures["SugarCrepe"].names
+    lines = field_page.draw_first_panel(field).axes.lines
+    marks = [line for line in lines if (line.get_gid() or "").startswith("mark")]
+    assert sum(line.get_color() != field_page.SOFT for line in marks) == len(names)
+    picture = replace(field.facts.pictures["SugarCrepe"], names={"A": "B: c: *"})
+    facts = replace(field.facts, pictures={"SugarCrepe": picture})
+    with pytest.raises(UserError, match=r"pictures.SugarCrepe.names.A: 'B: c: \*'"):
+        field_page.draw_first_panel(replace(field, facts=facts))
 
 
 def test_wrong_calls_are_one_line(tmp_path, monkeypatch):
