@@ -215,11 +215,11 @@ def describe_held_out(name: str, test_set: held_out.HeldOut) -> Iterator[str]:
 
 def describe_left_out(names: Sequence[str], sections: Mapping[str, Mapping[str, str]]) -> str:
     """Return a line on benchmarks that are left out, and what brings them."""
-    offers = {}
+    offers: list[str] = []
     for name in names:
         for key in ("path", "images"):
-            offers |= {offer.name: offer for offer in find_offers(sections[name][key])[0]}
-    fetch = f"; `compclip fetch {' '.join(offers)}`, then `compclip init --test PATH`" if offers else ""
+            offers += [offer.name for offer in find_offers(sections[name][key])[0]]
+    fetch = f"; `compclip fetch {' '.join(dict.fromkeys(offers))}`, then `compclip init --test PATH`" if offers else ""
     return f"left out, not here: {', '.join(names)}{fetch}"
 
 

@@ -20,6 +20,8 @@ from compclip.base.messages import format_count
 from compclip.config import check, drawn_scenes, grid, read, sections
 from compclip.config.cell import Cell
 from compclip.config.columns import SUMMARIES, SUMMARY
+from compclip.config.validation import list_fields, load_section
+from compclip.interface.method import load_method
 from compclip.prepare import record_writer
 from compclip.report import (
     blind_comparison,
@@ -82,7 +84,7 @@ def main(argv: list[str]) -> int:
         records=records,
         tuned=tuned_rows.find_tuned_rows(runs, tuned_rows.read_studies(root), benchmarks, split.name),
         tuning=tuned_rows.read_tuned_methods(params, root),
-        kindred=find_kindred_benchmarks(runs, params),
+        kindred=find_kindred_benchmarks(runs),
         remarks=find_remarks(runs),
         root=root,
     )
@@ -125,12 +127,12 @@ def _parser() -> CommandParser:
     return parser
 
 
-def find_kindred_benchmarks(runs: Sequence[FinishedRun], params: sections.Params) -> dict[str, set[str]]:
+def find_kindred_benchmarks(runs: Sequence[FinishedRun]) -> dict[str, set[str]]:
     """Find by method the composition benchmarks of its own paper, or that are made as its negatives are."""
     kindred: dict[str, set[str]] = {}
     for run in runs:
         method = run.cell.method
-        families = list_families(plugins.METHODS, method.partition(".")[0]) | list_rules(params, method)
+        families = list_families(plugins.METHODS, method.partition(".")[0]) | list_rules(run)
         for name, result in run.results.items():
             is_composition = result.kind == COMPOSITION
             if is_composition and families & list_families(plugins.BENCHMARKS, result.module):
@@ -144,18 +146,22 @@ def list_families(kind: str, name: str) -> frozenset[str]:
     return frozenset({name, *getattr(plugins.load_plugin(kind, name), "NEGATIVE_FAMILIES", ())})
 
 
-def list_rules(params: sections.Params, method: str) -> set[str]:
-    """List the rules that make texts for a method's training, as `swap.negclip`."""
-    views = grid.first_views(method, grid.method_config(params, method)[0])
+def list_rules(run: FinishedRun) -> set[str]:
+    """List the rules that made texts for a run's training, as `swap.negclip`."""
+    kind = load_method(run.cell.method).Config
+    options = set(list_fields(kind))  # an older run may have others
+    values = {name: value for name, value in (run.config.get("method") or {}).items() if name in options}
+    views = grid.first_views(run.cell.method, load_section(kind, values, run.cell.name))
     return {f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}" for rule in views.rules}
 
 
 def find_remarks(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Find what the modules of benchmarks say of them wherever their numbers are compared, by benchmark."""
+    """Find what the modules of composition benchmarks say of them wherever their numbers are compared."""
     remarks = {}
     for run in runs:
         for name, result in run.results.items():
-            remarks[name] = getattr(plugins.load_plugin(plugins.BENCHMARKS, result.module), "REMARK", "")
+            if result.kind == COMPOSITION:
+                remarks[name] = getattr(plugins.load_plugin(plugins.BENCHMARKS, result.module), "REMARK", "")
     return remarks
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from compclip.config import read
 from compclip.report import __main__ as report_command
 from compclip.report import claims, composition_rule, first_screen, report_figures, report_page
 from compclip.report.statistics import BOTH, ITEMS_ALONE, Interval
@@ -15,7 +14,6 @@ from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from tests import fake_runs
 from tests.report import made_answers
-from tests.shipped_files import SHIPPED_PARAMS
 
 SWAP = Column("sugarcrepe", "swap")
 PARTS = tuple(Column(name, "mean", (Column(name, "a"),)) for name in "abc")
@@ -216,38 +214,22 @@ def test_claims_and_studies_judge_comp_by_the_rule(gains, judged):
     assert (evidence.verdict, evidence.why) == judged and evidence.interval.low > 0
 
 
-METHODS = {
-    "pretrained": {},
-    "hard_positives": {},
-    "negclip": {"variants": {"swapped": {}}},
-    "clic": {},
-    "finetune": {},
-    "fsc_clip": {},
-}
-
-
-@pytest.fixture
-def params():
-    """The shipped grid with these methods."""
-    return replace(read.load_params(SHIPPED_PARAMS), methods=METHODS)
-
-
-def test_a_benchmark_of_the_method_s_paper_or_family_is_its_kindred(params):
+def test_a_benchmark_of_the_method_s_paper_or_family_is_its_kindred():
     """By the names of their modules, and by what ARO's says; other kinds of benchmarks are not asked."""
     runs = made_answers.make_runs({"hard_positives": {}, "negclip.swapped": {}, "clic": {}}, seeds=1, items=20)
-    assert report_command.find_kindred_benchmarks(runs, params) == {
+    assert report_command.find_kindred_benchmarks(runs) == {
         "hard_positives": {"hard_positives"}, "negclip.swapped": {"aro"},
     }  # fmt: skip
 
 
-def test_pairs_that_rules_made_say_so_and_who_trained_on_the_like(params):
+def test_pairs_that_rules_made_say_so_and_who_trained_on_the_like():
     """A note of the first table names the rows whose rules are theirs; plain fine-tuning has none."""
     rows = {"finetune": {}, "negclip": {"aro": 9.0}, "fsc_clip": {"aro": 9.0}}
     runs = []
     for run in made_answers.make_runs(rows, items=60):
         results = {name: replace(r, module="made_pairs") if name == "aro" else r for name, r in run.results.items()}
         runs.append(replace(run, results=results))
-    kindred = report_command.find_kindred_benchmarks(runs, params)
+    kindred = report_command.find_kindred_benchmarks(runs)
     assert {method: names for method, names in kindred.items() if "aro" in names}.keys() == {"negclip", "fsc_clip"}
     page = made_answers.build_page(rows, items=60)
     results = replace(page.results, kindred=kindred, remarks=report_command.find_remarks(runs))
