@@ -30,7 +30,10 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file, save_file
 
+from compclip.config import read
+
 ROOT = Path(__file__).resolve().parents[1]
+MOST_LINES = 12  # of `compclip init`
 SHARED = Path(os.environ.get("COMPCLIP_SHARED_DATA", ROOT.parent / "shared" / "data"))
 Captions = Mapping[str, list[str]]  # of each picture, by its file's name
 
@@ -198,9 +201,10 @@ def start(name: str, folder: Path, arguments: list[str]) -> bool:
     """Play one start and print its row; return whether all is well."""
     printed, init_s = run_command(folder, "init", name, *arguments)
     project = folder / name
-    tests = [line.split()[1].rstrip(":") for line in printed.splitlines() if line.startswith("test ")]
+    tests = list(read.load_params(project / "params.yaml").evaluate.benchmarks)
     _, repro_s = run_command(project, "repro")
     faults = check_project(project, tests)
+    faults += [f"{len(printed.splitlines())} lines printed"] if len(printed.splitlines()) > MOST_LINES else []
     trained = sum(json.loads(path.read_text())["samples"] for path in project.glob("data/*/manifest.json"))
     state = "; ".join(faults) or "a page of its own"
     print(

@@ -25,7 +25,7 @@ from compclip.base.files import read_text, write_atomic
 from compclip.base.messages import format_count
 from compclip.begin import grid_fit, held_out, project_text
 from compclip.begin.benchmark_section import describe_test, find_tests
-from compclip.begin.data_section import find_section, make_name, survey_data
+from compclip.begin.data_section import SHOWN, find_section, make_name, survey_data
 from compclip.begin.held_out import PictureDraw
 from compclip.begin.project_text import Additions
 from compclip.config import grid, project_files, read
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     source = project_files.find_source()
     if args.grid:
         project_files.find_grid(source, args.grid)
-    brought = Project(folder, args.images)
+    brought = Project(folder, args.images, is_mixed=len(args.data) > 1)
     for text in args.data:
         brought.add_data(text)
     for text in args.test:
@@ -86,9 +86,10 @@ def _parse_arguments(argv: list[str]) -> Any:
 class Project:
     """What a reader brings to a project, as it is recognised, and the lines that say so."""
 
-    def __init__(self, folder: Path, images: str) -> None:
+    def __init__(self, folder: Path, images: str, is_mixed: bool) -> None:
         self.folder = folder
         self.images = images
+        self.is_mixed = is_mixed  # of several data sets, of which less is said
         self.additions = Additions()
         self.lines: list[str] = []
         self.pictures: list[int] = []  # of each data set, for training
@@ -103,7 +104,7 @@ class Project:
         self.additions.data[name] = section
         self.pictures.append(survey.usable)
         self._draws[name] = draw
-        first, *details = survey.describe()
+        first, *details = survey.describe(1 if self.is_mixed else SHOWN)
         self.lines += [f"data {name}: {section['source']}, {first}", *details]
 
     def add_test(self, text: str) -> None:
@@ -131,7 +132,7 @@ class Project:
                 self.pictures[number] -= len(samples)
             test_set = held_out.write_test_set(self.folder / held_out.FOLDER / name, split, samples)
             self.additions.tests |= held_out.benchmark_sections(name, test_set)
-            self.lines += list(describe_held_out(name, test_set))
+            self.lines.append(describe_held_out(name, test_set))
 
     @contextlib.contextmanager
     def undoing(self) -> Iterator[None]:
@@ -200,17 +201,17 @@ class Project:
         self.lines += [f"missing: {item.describe()}" for item in missing]
 
 
-def describe_held_out(name: str, test_set: held_out.HeldOut) -> Iterator[str]:
-    """Give the lines on a test set that was held out."""
-    pictures = format_count(test_set.pictures, "picture")
-    origin = f"the data's own split {test_set.split!r}" if test_set.split else "held out, never trained on"
-    yield f"test {name}_test: {pictures}, {format_count(test_set.captions, 'caption')}: {origin}"
-    if test_set.pairs:
-        rules = ", ".join(f"{rule} {count}" for rule, count in test_set.pairs.items())
-        pairs = format_count(sum(test_set.pairs.values()), "pair")
-        yield f"test {name}_pairs: {pairs} that rules made of these captions ({rules}); pairs by people are harder"
-    if test_set.unreadable:
-        yield f"  unreadable pictures left out: {test_set.unreadable}"
+def describe_held_out(name: str, test_set: held_out.HeldOut) -> str:
+    """Return a line on a test set that was held out."""
+    origin = f"of the data's own split {test_set.split!r}" if test_set.split else "held out, never trained on"
+    unreadable = f" ({test_set.unreadable} unreadable ones left out)" if test_set.unreadable else ""
+    captions = format_count(test_set.captions, "caption")
+    text = f"test {name}_test: {format_count(test_set.pictures, 'picture')} {origin}{unreadable}, {captions}"
+    if not test_set.pairs:
+        return text
+    rules = ", ".join(f"{rule} {count}" for rule, count in test_set.pairs.items())
+    pairs = format_count(sum(test_set.pairs.values()), "pair")
+    return f"{text}; {name}_pairs: {pairs} that rules made of them ({rules}), easier than pairs by people"
 
 
 def describe_left_out(names: Sequence[str], sections: Mapping[str, Mapping[str, str]]) -> str:

@@ -213,11 +213,11 @@ class DataSurvey:
         """The pictures that are there."""
         return self.pictures - len(self.missing) - len(self.outside)
 
-    def describe(self) -> list[str]:
+    def describe(self, shown: int = SHOWN) -> list[str]:
         """Return lines: how many pictures and captions, the first ones, what is missing or damaged."""
         first = "the first " if self.pictures == LOOKED else ""
         lines = [f"{first}{format_count(self.pictures, 'picture')}, {format_count(self.captions, 'caption')}"]
-        lines += [f"  {example}" for example in self.examples]
+        lines += [f"  {example}" for example in self.examples[:shown]]
         for fault, files in (("missing pictures", self.missing), ("pictures outside of the folder", self.outside)):
             lines += [f"  {fault}: {len(files)}, the first {files[0]!a}"] if files else []
         dropped = [f"{reason}: {count}" for reason, count in self.counts.items() if count and reason != "images"]

@@ -137,10 +137,10 @@ def test_a_new_project_fits_what_is_there(folder, capsys):
     assert printed[-1].endswith("compclip repro")
 
 
-def test_two_data_sets_have_a_test_set_each(folder):
-    """Neither trains on the other's."""
+def test_two_data_sets_have_a_test_set_each(folder, capsys):
+    """Neither trains on the other's; twelve lines are enough."""
     params = begin(folder, "--data", write_table("my.csv", USUAL)(folder), "--data", write_texts(folder))
-    assert params.grid.data == ["my", "shots"]
+    assert params.grid.data == ["my", "shots"] and len(capsys.readouterr().out.splitlines()) <= 12
     tests = ["my_test", "my_pairs", "shots_test", "shots_pairs"]
     assert set(params.evaluate.benchmarks) == set(params.data["my"].exclude) == set(params.data["shots"].exclude)
     assert set(params.evaluate.benchmarks) <= set(tests)
