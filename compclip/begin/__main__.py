@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
         else:
             brought.extend()
     print(*brought.lines, sep="\n")
-    place = f"cd {folder}; " if folder != Path(".") else ""
-    print(f"Next: {place}compclip repro")
+    change_folder = f"cd {folder}; " if folder != Path(".") else ""
+    print(f"Next: {change_folder}compclip repro")
     return 0
 
 

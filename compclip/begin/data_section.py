@@ -40,8 +40,8 @@ def make_name(path: str | Path, kind: str) -> SafeName:
 
     Several files by a pattern or braces are called as their folder.
     """
-    whole = Path(os.path.abspath(path))
-    plain = whole.parent if re.search(r"[{*?]", whole.name) else whole
+    full_path = Path(os.path.abspath(path))
+    plain = full_path.parent if re.search(r"[{*?]", full_path.name) else full_path
     name = re.sub(r"[^\w+-]+", "_", plain.name.partition(".")[0]).strip("_")
     return SafeName(name if name[:1].isalpha() else f"{kind}_{name}".rstrip("_"), kind)
 
@@ -64,9 +64,9 @@ def find_section(text: str, images: str) -> dict[str, Any]:
             f"{path}: no table, no tars and no texts beside pictures there; give the file with the captions"
         )
     around = path if path.is_dir() else path.parent
-    whole = str(file) if paths == [Path(text)] else text
+    source_path = str(file) if paths == [Path(text)] else text
     section: dict[str, Any] = {"source": source}
-    section["path"] = path_lists.SEPARATOR.join(map(os.path.abspath, whole.split(path_lists.SEPARATOR)))
+    section["path"] = path_lists.SEPARATOR.join(map(os.path.abspath, source_path.split(path_lists.SEPARATOR)))
     section["images"] = os.path.abspath(images or around)
     if source in COLUMNED:
         section["layout"] = find_columns(file)

@@ -104,7 +104,7 @@ def write_test_set(folder: Path, split: str, samples: Iterable[Sample]) -> HeldO
 
     Raises UserError where no picture can be read, or where spaCy's model or WordNet is missing.
     """
-    named: dict[str, Sample] = {}  # by the file of the picture: equal pictures are one
+    sample_by_file: dict[str, Sample] = {}  # by the file of the picture: equal pictures are one
     unreadable = 0
     for sample in clean_captions(samples, Counter()):
         try:
@@ -112,13 +112,13 @@ def write_test_set(folder: Path, split: str, samples: Iterable[Sample]) -> HeldO
         except images.ImageError:
             unreadable += 1
             continue
-        earlier = named[name].captions if name in named else ()
-        named[name] = replace(sample, captions=(*earlier, *sample.captions))
-    named = {name: sample for name, sample in named.items() if sample.captions}
-    if not named:
+        earlier = sample_by_file[name].captions if name in sample_by_file else ()
+        sample_by_file[name] = replace(sample, captions=(*earlier, *sample.captions))
+    sample_by_file = {name: sample for name, sample in sample_by_file.items() if sample.captions}
+    if not sample_by_file:
         raise UserError(f"{folder}: no picture with a caption could be read; give a test set with --test")
-    rows = [{"image": name, "captions": list(sample.captions)} for name, sample in named.items()]
-    pairs = list(make_pairs({name: sample.captions for name, sample in named.items()}))
+    rows = [{"image": name, "captions": list(sample.captions)} for name, sample in sample_by_file.items()]
+    pairs = list(make_pairs({name: sample.captions for name, sample in sample_by_file.items()}))
     _write_lines(folder / "captions.jsonl", rows)
     if pairs:
         _write_lines(folder / "pairs.jsonl", pairs)
