@@ -28,6 +28,7 @@ PICTURES = 10_000  # by which their folder is told
 LOOKED = 100_000  # pictures that are counted, and of which a test set is drawn
 ROWS = 100  # of a table, by which its columns are told
 SHOWN = 2  # samples
+OUTSIDE = "pictures outside of the folder, which repro refuses (correct their names, or give --images)"
 OFFICIAL_LISTS = (
     *("captions.txt", "Flickr8k.token.txt", "results_*.token"),
     *("dataset_*.json", "captions_*.json", "annotations/captions_*.json"),
@@ -63,11 +64,11 @@ def find_section(text: str, images: str) -> dict[str, Any]:
         raise UserError(
             f"{path}: no table, no tars and no texts beside pictures there; give the file with the captions"
         )
-    around = path if path.is_dir() else path.parent
+    folders = dict.fromkeys(os.path.abspath(path if path.is_dir() else path.parent) for path in paths)
     source_path = str(file) if paths == [Path(text)] else text
     section: dict[str, Any] = {"source": source}
     section["path"] = path_lists.SEPARATOR.join(map(os.path.abspath, source_path.split(path_lists.SEPARATOR)))
-    section["images"] = os.path.abspath(images or around)
+    section["images"] = os.path.abspath(images) if images else path_lists.SEPARATOR.join(folders)
     if source in COLUMNED:
         section["layout"] = find_columns(file)
     section["captioner"] = "none"
@@ -218,7 +219,7 @@ class DataSurvey:
         first = "the first " if self.pictures == LOOKED else ""
         lines = [f"{first}{format_count(self.pictures, 'picture')}, {format_count(self.captions, 'caption')}"]
         lines += [f"  {example}" for example in self.examples[:shown]]
-        for fault, files in (("missing pictures", self.missing), ("pictures outside of the folder", self.outside)):
+        for fault, files in (("missing pictures", self.missing), (OUTSIDE, self.outside)):
             lines += [f"  {fault}: {len(files)}, the first {files[0]!a}"] if files else []
         dropped = [f"{reason}: {count}" for reason, count in self.counts.items() if count and reason != "images"]
         return [*lines, *([one_line(f"  {', '.join(dropped)}")] if dropped else [])]

@@ -346,6 +346,7 @@ class StudyDriver:
         return True
 
     def _fail(self, trial: optuna.Trial, reason: str) -> None:
+        reason = reason.replace(f"{self.params}: ", "")  # a copy, whose name the reader never gave
         trial.set_user_attr("reason", one_line(reason))
         self._tell(trial, state=TrialState.FAIL)
         self.failures.append(one_line(reason))

@@ -1,6 +1,7 @@
 """`compclip init` with one's own data: what is recognised, what params.yaml says of it then, and what stays."""
 
 import json
+import re
 from collections import Counter
 
 import pyarrow as pa
@@ -119,6 +120,18 @@ def test_each_kind_of_data(folder, kind):
     assert (survey.pictures, survey.captions) == numbers.get(kind, (2, 2))
 
 
+def test_tars_of_two_folders(folder):
+    """The pictures of each may be below its own folder."""
+    tars = [
+        tar_files.write(folder / name / "0.tar", tar_files.sample(name, text))
+        for name, text in zip(("a", "b"), TEXTS, strict=True)
+    ]
+    section = data_section.find_section("::".join(map(str, tars)), "")
+    assert section["images"] == f"{folder}/a::{folder}/b"
+    survey = data_section.survey_data(section, lambda sample: None)
+    assert (survey.pictures, survey.outside) == (2, [])
+
+
 def test_a_new_project_fits_what_is_there(folder, capsys):
     """Two commands and no edit: a held-out test set, a schedule of a hundred pictures, and nothing of drawings."""
     rows = ["filepath,title"]
@@ -176,7 +189,7 @@ def test_a_table_does_not_choose_the_folder_of_its_pictures(folder, capsys, name
     row = f"{name.format(folder.parent)},A secret.\n"
     params = begin(folder, "--data", write_table("my.csv", USUAL + row)(folder))
     assert params.data["my"].images == str(folder)
-    assert "pictures outside of the folder: 1, the first" in capsys.readouterr().out
+    assert re.search("pictures outside of the folder, which repro refuses.*: 1, the first", capsys.readouterr().out)
     with pytest.raises(UserError, match=r"private\.png' is nowhere below .*--images"):
         begin(folder, "--data", write_table("other.csv", "filepath,title\n" + row)(folder))
 

@@ -172,7 +172,7 @@ def test_impossible_values_fail_alone(folder):
     space = {"space": {"epsilon": {"float": [0.0, 1.5]}}, "paper": [{"epsilon": 1.25}, {"epsilon": 0.5}]}
     driver(**space).drive(2)
     assert [t["state"] for t in trials()] == ["failed", "complete"]
-    assert "epsilon=1.25: must be >= 0 and < 1" in trials()[0]["reason"]
+    assert trials()[0]["reason"].startswith("methods.fsc_clip.epsilon=1.25: must be >= 0 and < 1")
 
 
 def test_a_wrong_column_stops_before_training(folder):
