@@ -32,6 +32,7 @@ ROWS = {10: 4, 98: 43, 100: 43, 50: 25, 500: 25}  # methods of so many cells
 ITEMS = {"swap_att": 2000, "swap_obj": 5000, "bad": 3000, "i2t": 1000, "t2i": 5000}  # outcomes of a run, by metric
 BENCHMARKS = "{sugarcrepe: {path: a, images: b}, hard_positives: {path: a, images: b}, retrieval: {path: a, images: b}}"
 LOOKS = 10
+URI = "sqlite:///mlflow/mlflow.db"
 MOST_TIMES, MOST_TRIAL_S = 13.0, 2.0
 
 
@@ -106,7 +107,7 @@ def measure_look(runs: int) -> dict[str, float]:
     """Look at runs under way that each logged a step, and where nothing moved."""
     from compclip.track import sync
 
-    follower = sync.StoreFollower(lambda: sync.load_project("params.yaml"), "sqlite:///mlflow/mlflow.db")
+    follower = sync.StoreFollower(lambda: sync.load_project("params.yaml", URI), URI)
     follower.poll()
     seconds = {"idle_s": 0.0, "moved_s": 0.0}
     for step in range(2, 2 + LOOKS):

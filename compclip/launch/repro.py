@@ -51,7 +51,7 @@ SHARE = re.compile(r"\b(\d+)/(\d+)\b")
 SHOWN = ("note: ", "warning: ", "error: ", "ERROR: ")
 CLOCK = "{desc} {elapsed}"
 BAR = "{desc} {elapsed} |{bar:30}| {n_fmt} of {total_fmt}"
-PLAN = "plan"  # the first stage
+PLAN, REPORT, TRACK = "plan", "report", "track"  # the first stage, and the last two
 REPORTS = Path("reports")
 INTERRUPTED = 130
 
@@ -77,8 +77,8 @@ def main(argv: list[str]) -> int:
             print("", *forecast.describe_costs(params, total), sep="\n")
         print(f"Details are in {LOG}. Ctrl-C stops; the same command continues.\n", flush=True)
         code = run_dvc([*args.stages, *options], StageLines(total, idle))
-    if not code and not args.stages:
-        print(*describe_end(), sep="\n")
+    if not code and (not args.stages or REPORT in args.stages):
+        print(*describe_end(is_tracked=not args.stages or TRACK in args.stages), sep="\n")
     return code
 
 
@@ -136,10 +136,12 @@ def describe_grid(params: Params) -> list[str]:
     ]
 
 
-def describe_end() -> list[str]:
+def describe_end(is_tracked: bool) -> list[str]:
     """Return the report's heading, its page, and the command that shows all runs."""
-    page = REPORTS / heading.PAGE
-    return ["", heading.read_heading(REPORTS), f"{page}; `compclip dashboard` shows all runs in MLflow"]
+    runs = "`compclip dashboard` shows all runs in MLflow"
+    if not is_tracked:
+        runs = "MLflow follows with `compclip repro track`"
+    return ["", heading.read_heading(REPORTS), f"{REPORTS / heading.PAGE}; {runs}"]
 
 
 class StageLines:

@@ -195,7 +195,8 @@ def describe_end(driver: StudyDriver, outcome: str) -> News:
 def record_in_mlflow(name: str, params: str) -> None:
     """Bring MLflow up to date, as `compclip track` does; a failure is a warning, since files have everything."""
     try:
-        sync.update_store(sync.load_project(params), tracking_store.store_uri(None))
+        uri = tracking_store.store_uri(None)
+        sync.update_store(sync.load_project(params, uri), uri)
     except UserError as error:
         messages.warn(f"study {name} is not in MLflow: {error}")
 

@@ -39,9 +39,9 @@ def main(argv: list[str]) -> int:
         raise UserError(f"--every {args.every:g}: must be above 0; it is seconds between two looks")
     if args.follow:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        follower = sync.StoreFollower(lambda: sync.load_project(args.params), uri)
+        follower = sync.StoreFollower(lambda: sync.load_project(args.params, uri), uri)
         return sync.follow(follower, args.every, args.beside)
-    counts = sync.update_store(sync.load_project(args.params), uri, args.rebuild)
+    counts = sync.update_store(sync.load_project(args.params, uri), uri, args.rebuild)
     sums = f"{counts['added']} added, {counts['replaced']} replaced, {counts['unchanged']} unchanged"
     print(f"{mask_url(uri)}: {sums}")
     return 0

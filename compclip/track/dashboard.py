@@ -6,14 +6,19 @@ import os
 import re
 import socket
 import sys
+import time
+from contextlib import suppress
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping
+from compclip.base.progress_line import ProgressLine
 from compclip.base.urls import mask_url, warn_of_password
 from compclip.track import tracking_store
 
+TOUR = "docs/mlflow.md is a tour of what it shows"
+POLL_S = 0.2  # between two looks whether it answers
 LOOPBACK = re.compile(r"localhost|::1|127(\.\d+){3}")  # hosts that only this machine reaches
 
 
@@ -33,7 +38,8 @@ def main(argv: list[str]) -> int:
         return 0
     check_arguments(uri, args.host, args.port)
     # the job runner serves language-model features and costs processes
-    environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
+    environment = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore", **os.environ}
     environment["MLFLOW_BACKEND_STORE_URI"] = uri  # a command line is everybody's to read
     tracking_store.check_schema(uri)
     if LOOPBACK.fullmatch(args.host):
@@ -41,8 +47,31 @@ def main(argv: list[str]) -> int:
     else:
         messages.warn(f"listening on {args.host}: other machines can open it, and the UI has no password")
     name = f"[{args.host}]" if ":" in args.host else args.host
-    print(f"http://{name}:{args.port}/{page_address(uri)} over {mask_url(uri)}; Ctrl-C ends it", flush=True)
+    address = f"http://{name}:{args.port}/{page_address(uri)}"
+    announce((args.host, args.port), f"http://{name}:{args.port}/{page_address(uri)}")
     return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
+
+
+def announce(place: tuple[str, int], address: str) -> None:
+    """Say the address when the server answers: a process beside this one, which becomes the server, does."""
+    server = os.getpid()
+    if os.fork():
+        return
+    waiting = ProgressLine("starting MLflow")
+    waiting.bar_format = "{desc} {elapsed}"
+    while os.getppid() == server and not _answers(place):
+        waiting.update()
+        time.sleep(POLL_S)
+    waiting.close()
+    if os.getppid() == server:
+        print(f"{address}\n{TOUR}; Ctrl-C ends it", flush=True)
+    os._exit(0)
+
+
+def _answers(place: tuple[str, int]) -> bool:
+    with suppress(OSError), socket.create_connection(place, timeout=1):
+        return True
+    return False
 
 
 def check_arguments(uri: str, host: str, port: int) -> None:
@@ -72,6 +101,7 @@ def page_address(uri: str) -> str:
 def server_command(uri: str, host: str, port: int) -> list[str]:
     """Return the server's command line. One worker: SQLite has one writer. Uploads by hand stay beside the database."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    words += ["--uvicorn-opts", "--log-level warning"]  # a line a request hides the address
     file = tracking_store.sqlite_file(uri)
     if file:
         words += ["--artifacts-destination", str((file.parent / "uploads").absolute())]

@@ -38,7 +38,7 @@ GRID = "grid"  # the tag of a run that the list of methods shows: a row, or a ce
 NOTE = "mlflow.note.content"  # the tag of a description, in Markdown
 NOTE_LIMIT = 8000  # characters of a tag in MLflow
 PARAM_LIMIT = 500  # characters of a parameter
-LAYOUT = 8  # raised when the same files are to be shown in another way
+LAYOUT = 9  # raised when the same files are to be shown in another way
 CURVE_OF_SYSTEM = ("samples_per_second", "matrix_share", "data_wait")
 NOT_LOGGED = ("step", "time")
 FACT_OF_TAG = {"host": "host", "mlflow.user": "user", "mlflow.source.git.branch": "git_branch"}  # of environment.json
@@ -149,9 +149,9 @@ class EntryOptions:
     headlines: tuple[Column, ...] = ()  # of the grid
 
     @cached_property
-    def headline_metrics(self) -> list[str]:
-        """MLflow's names of the headlines."""
-        return [metric_name(column.benchmark, column.metric) for column in self.headlines]
+    def headline_of(self) -> dict[str, Column]:
+        """The headlines by MLflow's names of them."""
+        return {metric_name(column.benchmark, column.metric): column for column in self.headlines}
 
 
 def make_cell_entries(
@@ -244,17 +244,21 @@ def metric_name(benchmark: str, metric: str) -> str:
 
 
 def _result_points(run: FinishedRun, columns: Sequence[Column]) -> Iterator[MetricPoint]:
-    """Yield results as <benchmark>/<metric>, the report's summary by its bare names, facts as system/<fact>."""
+    """Yield results in percent as <benchmark>/<metric>, the report's summary by its bare names, facts as system/<fact>.
+
+    Scores, which are cosines, stay as they are.
+    """
     evaluate_seconds = None
     for result in run.results.values():
         for metric, value in result.metrics.items():
-            yield MetricPoint(metric_name(result.benchmark, metric), value, result.benchmark)
+            scale = tables.make_measured_column(result, metric).scale
+            yield MetricPoint(metric_name(result.benchmark, metric), scale * value, result.benchmark)
         # each result file has the seconds of the whole pass over all benchmarks
         evaluate_seconds = max(result.seconds, evaluate_seconds or 0.0)
     for column in (*tables.summary_columns(columns, [run]), *columns):
         mean = tables.column_value(run, column) if column.members else None  # others are in the result files
         if mean is not None:
-            yield MetricPoint(metric_name(column.benchmark, column.metric), mean)
+            yield MetricPoint(metric_name(column.benchmark, column.metric), column.scale * mean)
     facts = {
         "peak_memory_mib": run.environment.get("peak_memory_mib"),
         "threads": run.environment.get("threads"),
@@ -302,13 +306,15 @@ def describe_cell(run: FinishedRun) -> str:
 
 def describe_grid(methods: Sequence[str], runs: Sequence[FinishedRun], links: str, notice: str = "") -> str:
     """Describe how to read an experiment and what it cost; `notice` comes first, `links` open its views."""
-    lines = [f"**{notice}**", ""] if notice else []
-    lines += [
-        f"Methods: {to_markdown(', '.join(methods))}. {links}",
+    first = f"**{notice}** {links}" if notice else links
+    lines = [
+        first,
+        "",
+        f"Methods: {to_markdown(', '.join(methods))}.",
         "",
         "`Comp`, `General` and `benchmark/metric` are the report's means for a method, and the run's own numbers for a "
-        "seed. A method also has `std/…`, the interval `low/…` to `high/…` of its difference to the reference, and "
-        "`verdict/…`. All other numbers are tables among its artifacts.",
+        "seed, in percent. `… vs reference` is the verdict with the 95 % interval. All other numbers of a method are "
+        "tables among its artifacts.",
     ]
     hours_by_run = {}  # cells that share a run paid for it once
     for run in runs:

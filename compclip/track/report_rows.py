@@ -20,9 +20,10 @@ from compclip.base.files import fingerprint, read_mapping, read_text
 from compclip.base.messages import format_count, format_share
 from compclip.config.cell import PRETRAINED
 from compclip.report.escape import to_code, to_markdown
+from compclip.report.tables import Column
 from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_folder import RunFolder
-from compclip.track import entries
+from compclip.track import entries, tracking_store
 from compclip.track.entries import NOTE_LIMIT, EntryOptions, MetricPoint, MlflowEntry, RunSummary
 
 REPORTS = Path("reports")
@@ -33,7 +34,7 @@ ROW = ("method", "backbone", "data")
 # of the rows in MLflow's charts, where its own may be alike; those of Okabe and Ito for every kind of sight
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 MARKS = {"tuned_on": "tuned_on", "shown_checkpoint": "checkpoint", "search": "search"}  # columns of report.csv, by tag
-VERDICTS = {"better": 1.0, "": 0.0, "worse": -1.0}
+DIFFERENCE = ("difference", "low", "high")
 RowName = tuple[str, str, str]  # method, backbone, data
 CsvLine = Mapping[str, str]
 
@@ -54,9 +55,12 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
         files=files, content_of_files=fingerprint(*files.values()), start=time, end=time,
     )  # fmt: skip
     compared = _read_rows(files["reference.csv"]) if "reference.csv" in files else {}
+    references = {(lines[0]["reference"], *name[1:]) for name, lines in compared.items()}
     rows: list[MlflowEntry] = []
     for name, lines in _read_rows(files["report.csv"]).items():
         row = _make_row(name, lines, compared.get(name, ()), runs, options)
+        if name in references:
+            row.tags.update({tag: "the reference" for tag in map(tracking_store.name_difference, options.headline_of)})
         row.tags["mlflow.runColor"] = COLOURS[len(rows) % len(COLOURS)]
         rows.append(row)
     # by the first headline number, where a row has one: MLflow folds seeds only where it sorts by time, latest first
@@ -82,12 +86,13 @@ def _make_row(
     options: EntryOptions,
 ) -> MlflowEntry:  # fmt: skip
     """Make the entry of a row without a time; `compared`: its lines beside the report's reference."""
-    compared = compared or [line for line in lines if line["difference"]]
+    compared = compared or [line for line in lines if line["difference"]]  # to the pretrained model
     reference = compared[0].get("reference", PRETRAINED) if compared else PRETRAINED
     tags = {"kind": "row", **dict(zip(ROW, name, strict=True)), **SOURCE, "reference": reference, entries.GRID: "true"}
     for line in compared:
-        if line["verdict"] and _metric(line) in options.headline_metrics:
-            tags[f"verdict/{_metric(line)}"] = line["verdict"]
+        column = options.headline_of.get(_metric(line))
+        if column:
+            tags[tracking_store.name_difference(_metric(line))] = _describe_difference(line, column)
         if line.get("rests_on"):
             tags[f"rests_on/{_metric(line)}"] = line["rests_on"]
     note = (f"**{options.notice}** " if options.notice else "") + _describe_row(name, lines, reference)
@@ -99,7 +104,7 @@ def _make_row(
     row_runs = [run for run in runs if (run.cell.method, run.cell.backbone, run.cell.data) == name]
     return MlflowEntry(
         entries.row_key(*name), "-".join(name), options.experiment, options.project, tags, note[:NOTE_LIMIT],
-        params=_common_params(row_runs), numbers=tuple(_points(lines, compared, options.headline_metrics)),
+        params=_common_params(row_runs), numbers=tuple(_points(lines, options.headline_of)),
         tables={TABLE: _make_table(lines)},
         datasets=tuple(entries.list_datasets(row_runs[0])) if row_runs else (),
     )  # fmt: skip
@@ -113,10 +118,17 @@ def _describe_row(name: RowName, lines: Sequence[CsvLine], reference: str) -> st
     if backbones > 1:
         count = f"{seeds} checkpoints of {backbones} backbones, whose own rows have their runs"
     return (
-        f"**{method}** on {backbone}, {data}: {count}. A metric is the mean, `std/…` the deviation, `low/…` and "
-        f"`high/…` the 95 % interval of the difference to {to_code(reference)}, `verdict/…` is 1 better, -1 worse, 0 "
-        f"undecided. All metrics are shares; the other columns are in `{TABLE}`."
+        f"**{method}** on {backbone}, {data}: {count}. A metric is the mean in percent, `std/…` the deviation, a tag "
+        f"`… vs reference` the verdict on the difference to {to_code(reference)}, with its 95 % interval. "
+        f"The other columns are in `{TABLE}`, as shares."
     )
+
+
+def _describe_difference(line: CsvLine, column: Column) -> str:
+    """Return the verdict, the difference and its interval as the page has them."""
+    numbers = [f"{column.scale * float(line[field]):+.{column.digits}f}" for field in DIFFERENCE if line[field]]
+    interval = f" [{', '.join(numbers[1:])}]" if numbers[1:] else ""
+    return f"{line['verdict'] or 'undecided'} {numbers[0]}{interval}"
 
 
 def _common_params(runs: Sequence[FinishedRun]) -> dict[str, str]:
@@ -143,21 +155,16 @@ def _parse_number(text: str) -> float | str:
     return text
 
 
-def _points(lines: Sequence[CsvLine], compared: Sequence[CsvLine], headlines: Sequence[str]) -> Iterator[MetricPoint]:
-    """Yield the numbers of the headline columns: mean, deviation, interval of the difference, verdict."""
+def _points(lines: Sequence[CsvLine], headlines: Mapping[str, Column]) -> Iterator[MetricPoint]:
+    """Yield mean and deviation of the headline columns, in percent."""
     for line in lines:
         metric = _metric(line)
         if metric in headlines:
-            yield MetricPoint(metric, float(line["mean"]))
+            scale = headlines[metric].scale
+            digits = headlines[metric].digits + 1
+            yield MetricPoint(metric, round(scale * float(line["mean"]), digits))
             if line["std"]:
-                yield MetricPoint(f"std/{metric}", float(line["std"]))
-    for line in compared:
-        metric = _metric(line)
-        if metric in headlines:
-            for field in ("low", "high"):  # of the difference to the report's reference, else to the pretrained model
-                if line[field]:
-                    yield MetricPoint(f"{field}/{metric}", float(line[field]))
-            yield MetricPoint(f"verdict/{metric}", VERDICTS[line["verdict"]])
+                yield MetricPoint(f"std/{metric}", round(scale * float(line["std"]), digits))
 
 
 def _metric(line: CsvLine) -> str:
@@ -228,7 +235,8 @@ def make_study_entries(study: StudyFile, options: EntryOptions) -> list[MlflowEn
         states[trial["state"]] += 1
     numbers = []
     for i, (objective, trial) in enumerate(best_trials(study).items()):
-        numbers.append(MetricPoint(f"best/{objective}", trial["values"][i]))
+        scale = _scale_objective(study.document["objectives"][i])
+        numbers.append(MetricPoint(f"best/{objective}", scale * trial["values"][i]))
     for state, count in sorted(states.items()):
         numbers.append(MetricPoint(f"study/{state}_trials", count))
     method = study.document["method"]
@@ -261,10 +269,11 @@ def _make_trial_entry(
     tags["mlflow.source.name"] = f"python -m compclip.sweep --study {name}"
     numbers = []
     for objective, value in name_values(study, trial["values"]):
-        numbers.append(MetricPoint(f"objective/{objective['metric']}", value))
+        numbers.append(MetricPoint(f"objective/{objective['metric']}", _scale_objective(objective) * value))
     for step, values in trial.get("intermediate", {}).items():
         for objective, value in name_values(study, values):
-            numbers.append(MetricPoint(f"intermediate/{objective['metric']}", value, step=int(step)))
+            point = MetricPoint(f"intermediate/{objective['metric']}", _scale_objective(objective) * value)
+            numbers.append(point._replace(step=int(step)))
     entry = MlflowEntry(
         f"trial/{name}/{number}", f"{name} {number:03d}", experiment, options.project, tags,
         describe_trial(study, trial),
@@ -272,6 +281,11 @@ def _make_trial_entry(
         status=STATUSES.get(trial["state"], "RUNNING"), start=_parse_time(trial.get("started"), end), end=end,
     )  # fmt: skip
     return entries.add_run(entry, summary, options.columns) if summary else entry
+
+
+def _scale_objective(objective: Mapping[str, Any]) -> float:
+    """Return what an objective is multiplied by: shares are shown in percent, scores as they are."""
+    return 1.0 if objective.get("score") else 100.0
 
 
 def _parse_time(text: str | None, otherwise: float) -> float:

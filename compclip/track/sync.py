@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compclip.base import messages
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import read_mapping, replace_lone, write_json
 from compclip.base.messages import format_count
@@ -38,27 +37,28 @@ OVERALL = ("Comp", "General")  # of the report's summary; they come first
 PROJECT = "COMPCLIP_PROJECT"
 PROJECT_FILE = Path("mlflow/project.json")
 EVERY_S = 5.0
+SHORT_NOTICE = "These numbers are of drawings; they do not rank methods (docs/claims.md)."  # MLflow shows one line
 BUSY = "process {} follows the runs of this project already; stop it, or leave it to it"
 
 
-def name_project(root: Path = Path()) -> SafeName:
+def name_project(uri: str, root: Path = Path()) -> SafeName:
     """Return the first word of our experiments' names: COMPCLIP_PROJECT, or the name of the folder `root`.
 
-    A folder gets its name once: its own and six random digits, so that two checkouts that log to one server differ.
-    Raises UserError for what is no name: it stands in filters, addresses and folders.
+    A folder gets its name once. Outside of the folder's own store six random digits follow, so that two checkouts that
+    log to one server differ. Raises UserError for what is no name: it stands in filters, addresses and folders.
     """
     if os.environ.get(PROJECT):
         return SafeName(os.environ[PROJECT], PROJECT)
     file = root / PROJECT_FILE
     with tracking_store.lock_store(file.with_suffix(".lock")):
         name = _read_project(root)
-        if name:
-            return name
-        word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
-        name = SafeName(f"{word}-{secrets.token_hex(3)}", str(file))
-        write_json(file, {"project": name, "folder": replace_lone(str(root.resolve()))})
-    messages.note(f"{file}: the project of this folder is {name}; {PROJECT} gives another name")
-    return name
+        if not name:
+            word = re.sub(r"[^\w.+-]", "_", root.resolve().name, flags=re.ASCII)[:40].lstrip(".+-") or "compclip"
+            name = SafeName(f"{word}-{secrets.token_hex(3)}", str(file))
+            write_json(file, {"project": name, "folder": replace_lone(str(root.resolve()))})
+    database = tracking_store.sqlite_file(uri)
+    is_own_store = database is not None and database.resolve().is_relative_to(root.resolve())
+    return SafeName(name.rpartition("-")[0], str(file)) if is_own_store else name
 
 
 def _read_project(root: Path) -> SafeName | None:
@@ -84,9 +84,9 @@ class TrackedProject:
 
 
 def load_project(
-    params_path: str | Path = read.DEFAULT, root: Path = Path(), studies_folder: Path = Path("studies")
+    params_path: str | Path, uri: str, root: Path = Path(), studies_folder: Path = Path("studies")
 ) -> TrackedProject:
-    """Read the runs below `root` and the studies. Raises UserError where there is neither a run nor a study."""
+    """Read the runs below `root` and the studies, as the store `uri` will have them. Raises UserError where there is neither a run nor a study."""
     params = read.load_params(params_path)
     grid = config_grid.list_cells(params)
     names = frozenset(cell.name for cell in grid)
@@ -108,9 +108,9 @@ def load_project(
     live_runs = tuple(run for run in track_entries.list_runs(root) if run.is_shown)
     if not (summaries or sweeps or live_runs):
         raise UserError(f"{root}: holds no run; train one with `compclip repro` or give --root")
-    project = name_project(root)
+    project = name_project(uri, root)
     columns = track_entries.select_columns(grid_runs or all_runs, params.report.columns)
-    notice = drawn_scenes.describe_drawings(params)
+    notice = SHORT_NOTICE if drawn_scenes.describe_drawings(params) else ""
     overall = [column for column in tables.summary_columns(columns, grid_runs) if column.metric in OVERALL]
     experiment = track_entries.name_experiment(project, grid)
     options = EntryOptions(experiment, names, project, columns, notice, (*overall, *columns)[:HEADLINES])

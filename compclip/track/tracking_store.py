@@ -207,6 +207,9 @@ VIEWS = Path(__file__).with_name("views.yaml")
 UI_MODE = "workflowType=machine_learning"
 TAG = "mlflow.sharedViewState."
 SECTION = "compclip"
+MOST_COLUMNS = 6
+NUMBER_PX = 85
+DIFFERENCE_PX = 200
 
 
 def address(experiment: str, view: str = METHODS) -> str:
@@ -217,17 +220,27 @@ def address(experiment: str, view: str = METHODS) -> str:
     return f"#/experiments/{experiment}/runs?viewStateShareKey={view}&{UI_MODE}&compareRunsMode={mode}"
 
 
-def make_tags(headlines: Sequence[str]) -> dict[str, str]:
-    """Return the experiment's tags with its views; `headlines` are the metrics that the list of methods shows.
+def name_difference(metric: str) -> str:
+    """Return the name of a row's tag with its difference to the reference in a metric."""
+    return f"{metric} vs reference"
 
-    The charts of that list are the first two, one against the other, and each.
+
+def make_tags(headlines: Sequence[str]) -> dict[str, str]:
+    """Return the experiment's tags with its views; `headlines` are the metrics of the report's columns.
+
+    The list of methods shows the first two, each with its difference to the reference, and others up to six columns.
+    Its charts are the first two, one against the other, and each.
     """
     views = yaml.safe_load(VIEWS.read_text(encoding="utf-8"))
     columns = [f"metrics.`{name}`" for name in headlines]
     methods = views[METHODS]
-    methods["selectedColumns"] = [*columns, *methods["selectedColumns"]]
+    for name, column in zip(headlines[:2], columns, strict=False):
+        methods["selectedColumns"] += [column, f"tags.`{name_difference(name)}`"]
+        methods["columnWidths"] |= {column: NUMBER_PX, f"tags.`{name_difference(name)}`": DIFFERENCE_PX}
+    others = columns[2 : 2 + MOST_COLUMNS - len(methods["selectedColumns"])]
+    methods["selectedColumns"] += others
     methods["columnOrder"] += methods["selectedColumns"]
-    methods["columnWidths"] |= dict.fromkeys(columns, 100)
+    methods["columnWidths"] |= dict.fromkeys(others, NUMBER_PX)
     charts = methods["compareRunCharts"]
     if len(headlines) > 1:
         y_axis = {"key": headlines[0], "type": "METRIC"}

@@ -123,7 +123,7 @@ class StoreWriter:
         number = experiment.experiment_id
         curves = tracking_store.address(number, tracking_store.CURVES)
         links = f"Open [the methods]({tracking_store.address(number)}) or [the curves]({curves})."
-        tags = tracking_store.make_tags(options.headline_metrics)
+        tags = tracking_store.make_tags(list(options.headline_of))
         tags[NOTE] = entries.describe_grid(methods, runs, links, options.notice)
         for key, value in tags.items():
             if experiment.tags.get(key) != value:

@@ -35,7 +35,7 @@ def test_the_others_go_on(runs, capsys, name):
     path = trained.path / name if (trained.path / name).exists() else fake_runs.result(runs, NAME, Path(name).stem)
     path.write_bytes(NOTHING[name])
     with pytest.raises(UserError, match=name):
-        sync.load_project("params.yaml", runs)
+        sync.load_project("params.yaml", "sqlite:///mlflow/mlflow.db", runs)
     with pytest.raises(UserError, match=f"1 missing: [^\n]*{name}: [^\n]*or give --partial$"):
         report_command.main([])
     assert not Path("reports").exists()

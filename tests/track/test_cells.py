@@ -16,8 +16,8 @@ def test_every_value_of_a_run_is_in_the_store(tmp_path, runs, uri):
     client, runs_by_name = tracked(uri)
     assert sorted(runs_by_name) == sorted(cell.name for cell in fake_runs.cells(("pretrained", "clic")))
     run = runs_by_name["clic-vit-scenes-1"]
-    assert run.data.metrics["sugarcrepe/swap"] == 0.75
-    assert run.data.metrics["sugarcrepe/swap_att/unseen_pairs"] == 1.0
+    assert run.data.metrics["sugarcrepe/swap"] == 75.0
+    assert run.data.metrics["sugarcrepe/swap_att/unseen_pairs"] == 100.0
     assert run.data.params["train.lr"] == "2e-06"
     assert {k: run.data.tags[k] for k in ("method", "seed", "run_key", "device")} == {
         "method": "clic", "seed": "1", "run_key": "key-clic-vit-scenes-1", "device": "cpu",
@@ -54,10 +54,10 @@ def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
     """Its summary, and a column of params.yaml that no result file has, under its own name; no other one is."""
     update(tmp_path, uri, columns=["retrieval/mean_recall_at_1", "sugarcrepe/swap_att", "other/average"])
     run = tracked(uri)[1]["clic-vit-scenes-0"]
-    assert run.data.metrics["Comp"] == 0.9  # the mean of the columns shown
-    assert (run.data.metrics["I2T"], run.data.metrics["T2I"]) == (0.8, 1.0)  # Recall@1
+    assert run.data.metrics["Comp"] == pytest.approx(90)  # the mean of the columns shown
+    assert (run.data.metrics["I2T"], run.data.metrics["T2I"]) == (80.0, 100.0)  # Recall@1
     assert "seed 0" in run.data.tags["mlflow.note.content"]
-    assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(0.9)
+    assert run.data.metrics["retrieval/mean_recall_at_1"] == pytest.approx(90)
     assert "other/average" not in run.data.metrics
 
 

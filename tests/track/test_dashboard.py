@@ -40,6 +40,7 @@ def test_a_password_is_in_no_command_line_and_no_message(tmp_path, monkeypatch, 
     """The server gets the address where others cannot read it."""
     uri, execve_calls = "postgresql://me:hunter2@127.0.0.1/db", []
     monkeypatch.setattr(dashboard.os, "execve", lambda *args: execve_calls.append(args) or 0)
+    monkeypatch.setattr(dashboard, "announce", lambda place, address: print(address))
     monkeypatch.setattr(tracking_store, "check_schema", lambda uri: None)  # no server is there
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert dashboard.main(["--port", str(free_port())]) == 0

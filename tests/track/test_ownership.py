@@ -63,20 +63,23 @@ def test_a_project_s_runs_that_are_gone_take_nobody_else_s_along(tmp_path, logge
     assert set(rebuilt[0]) == set(original[0]) and len(rebuilt[1]) == len(original[1])
 
 
-def test_a_folder_keeps_its_project(tmp_path, monkeypatch, capsys):
-    """After a move, too; a copy beside it is another project, and so is a name that the environment gives."""
+def test_a_folder_keeps_its_project(tmp_path, monkeypatch):
+    """Its own name in its own store, with digits elsewhere; after a move, too. A copy beside it is another project, and so is a name that the environment gives."""
     monkeypatch.delenv(sync.PROJECT)
     first = tmp_path / "my clip"
     first.mkdir()
-    name = sync.name_project(root=first)
+    server = "http://tracker:5000"
+    name = sync.name_project(server, first)
     assert re.fullmatch(r"my_clip-[0-9a-f]{6}", name)
-    assert capsys.readouterr().err.count(name) == 1
-    assert sync.name_project(root=first) == name
+    assert sync.name_project(server, first) == name
+    assert sync.name_project(f"sqlite:///{first}/mlflow/mlflow.db", first) == "my_clip"
+    assert sync.name_project(f"sqlite:///{tmp_path}/mlflow.db", first) == name
     shutil.copytree(first, tmp_path / "copy")
-    assert sync.name_project(root=tmp_path / "copy") != name
+    assert sync.name_project(server, tmp_path / "copy") != name
     first.rename(tmp_path / "moved")
     first.mkdir()
-    assert sync.name_project(root=tmp_path / "moved") == name != sync.name_project(root=first)
+    assert sync.name_project(server, tmp_path / "moved") == name != sync.name_project(server, first)
+    assert sync.name_project(f"sqlite:///{tmp_path}/moved/mlflow/mlflow.db", tmp_path / "moved") == "my_clip"
 
 
 @pytest.mark.parametrize("project", ["%", "a: b", "../x"])
@@ -84,7 +87,7 @@ def test_a_project_has_a_name(tmp_path, runs, project, monkeypatch):
     """`%` was everybody's."""
     monkeypatch.setenv(sync.PROJECT, project)
     with pytest.raises(UserError, match="COMPCLIP_PROJECT .*: must be letters, digits and"):
-        sync.name_project()
+        sync.name_project("http://tracker:5000")
 
 
 def test_what_people_logged_by_hand_stays(tmp_path, runs, uri):

@@ -42,19 +42,19 @@ def test_a_study_is_a_run_with_its_trials_below_it(tmp_path, sweep, uri):
     assert update(tmp_path, uri)["added"] == 4 + 5
     client, runs_by_name = tracked(uri)
     parent = runs_by_name["study gamma"]
-    assert parent.data.metrics == {"best/retrieval/t2i_recall_at_1": 0.7, "study/complete_trials": 2,
+    assert parent.data.metrics == {"best/retrieval/t2i_recall_at_1": 70.0, "study/complete_trials": 2,
                                    "study/pruned_trials": 1, "study/running_trials": 1}  # fmt: skip
     children = [runs_by_name[f"gamma 00{number}"] for number in range(4)]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
     assert [run.info.status for run in (parent, *children)] == ["RUNNING", "FINISHED", "FINISHED", "KILLED", "RUNNING"]
     second = runs_by_name["gamma 001"]
     assert second.data.params["method.gamma"] == "1.0"
-    assert second.data.metrics["retrieval/t2i_recall_at_1"] == 1.0
-    assert second.data.metrics["objective/retrieval/t2i_recall_at_1"] == 0.7
+    assert second.data.metrics["retrieval/t2i_recall_at_1"] == 100.0
+    assert second.data.metrics["objective/retrieval/t2i_recall_at_1"] == 70.0
     assert steps(client, second) == [10, 20, 30]
     assert client.get_experiment(second.info.experiment_id).name == HOME
     pruned = runs_by_name["gamma 002"]
-    assert pruned.data.metrics == {"intermediate/retrieval/t2i_recall_at_1": 0.25}
+    assert pruned.data.metrics == {"intermediate/retrieval/t2i_recall_at_1": 25.0}
     assert pruned.info.end_time - pruned.info.start_time == 60_000
 
 
@@ -71,7 +71,7 @@ def test_a_study_that_goes_on_keeps_its_finished_trials(tmp_path, sweep, uri):
     assert second_runs["gamma 001"].info.run_id == first_runs["gamma 001"].info.run_id
     assert second_runs["gamma 001"].data.tags["mlflow.parentRunId"] == second_runs["study gamma"].info.run_id
     assert second_runs["study gamma"].info.status == "FINISHED"
-    assert second_runs["study gamma"].data.metrics["best/retrieval/t2i_recall_at_1"] == 0.9
+    assert second_runs["study gamma"].data.metrics["best/retrieval/t2i_recall_at_1"] == 90.0
 
 
 def test_the_lowest_value_is_the_best_where_asked(sweep):

@@ -56,10 +56,10 @@ def test_runs_that_are_there_cost_no_calls(tmp_path, runs, uri, monkeypatch):
 def test_the_content_of_an_entry_does_not_depend_on_the_process(tmp_path, runs):
     """Another process orders its sets in another way."""
     code = ("import sys; from pathlib import Path; from compclip.track import sync;"
-            "root = Path(sys.argv[1]); project = sync.load_project(root / 'params.yaml', root, root / 'studies');"
+            "root = Path(sys.argv[1]); project = sync.load_project(root / 'params.yaml', sys.argv[2], root, root / 'studies');"
             "print([e.content for e in project.entries])")  # fmt: skip
     contents = str([e.content for e in source(tmp_path).entries])
-    theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
+    theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path), tracking_store.DEFAULT_URI], capture_output=True, text=True, check=True,
                             env={"PYTHONHASHSEED": "7", "PATH": "/usr/bin:/bin"})  # fmt: skip
     assert theirs.stdout.strip() == contents
 
@@ -117,7 +117,7 @@ def test_a_grid_that_grows_takes_its_runs_along(tmp_path, runs, uri):
     path = tmp_path / "params.yaml"
     text = params(tmp_path, ("clic",)).read_text().replace("[vit]", "[vit, big]")
     path.write_text(text.replace("ViT-B-32}", "ViT-B-32}, big: {model: ViT-L-14}"))
-    counts = sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    counts = sync.update_store(sync.load_project(path, uri, runs, tmp_path / "studies"), uri)
     assert (counts["replaced"], counts["unchanged"]) == (2, 2)
     client, runs_by_name = tracked(uri)
     where = {name: client.get_experiment(run.info.experiment_id).name for name, run in runs_by_name.items()}
@@ -128,7 +128,7 @@ def test_a_grid_that_grows_takes_its_runs_along(tmp_path, runs, uri):
     assert "vit+big-on-scenes" in str(artifacts) and (artifacts / "config.yaml").is_file()
     # an experiment whose runs have all moved is hidden, and comes back
     path.write_text(path.read_text().replace("[clic]", "[clic, pretrained]"))
-    sync.update_store(sync.load_project(path, runs, tmp_path / "studies"), uri)
+    sync.update_store(sync.load_project(path, uri, runs, tmp_path / "studies"), uri)
     with tracking_store.open_client(uri) as client:
         assert client.get_experiment_by_name(HOME).lifecycle_stage == "deleted"
     assert update(tmp_path, uri)["replaced"] == 4 and not artifacts.exists()
