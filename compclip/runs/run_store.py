@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
+from compclip.base.files import fingerprint, hash_unchanged, read_mapping, update, update_json, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.views import PICTURE_COLUMNS
-from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record, read_stamp
+from compclip.model import run_weights
+from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -334,7 +335,8 @@ def hash_run_inputs(run: Run, root: Path) -> Fingerprints:
 
 
 def hash_backbone(inputs: Inputs) -> str:
-    """Hash the files of a backbone alone."""
+    """Hash the files of a backbone alone. Raises UserError for one that is not what its stage wrote."""
+    run_weights.check_files(inputs.backbone, hash_unchanged)
     return _fingerprint_current(sorted(inputs.backbone.iterdir()))
 
 
@@ -377,6 +379,7 @@ def hash_inputs(
     if trains and any(map(_has_batch_norms, inputs.backbone.glob("*.safetensors"))):
         read_columns |= BATCH_NORMS
         former_columns |= BATCH_NORMS
+    run_weights.check_files(inputs.backbone, hash_unchanged)
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
@@ -417,18 +420,8 @@ def _hash_text(text: str) -> str:
 
 
 def _fingerprint_current(paths: Iterable[Path]) -> str:
-    """Hash files; cached for all runs of a process as long as the files do not change."""
-    paths = tuple(paths)
-    stamps = []
-    for path in paths:
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            stamps.append((file, read_stamp(file)))
-    return _fingerprint(paths, tuple(stamps))
-
-
-@functools.lru_cache
-def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
-    return fingerprint(*paths)
+    """Hash files, each read once for all runs of a process as long as it does not change."""
+    return fingerprint(*paths, read_hash=hash_unchanged)
 
 
 def load_sent_run(run_key: str, root: Path = Path(".")) -> StoredRun:
