@@ -129,7 +129,8 @@ def join_shards(hashes: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def write_columns(folder: Path, manifest: Manifest, hashes: Sequence[Mapping[str, str]]) -> None:
     """Write the hashes of the columns of data/<name>/, given those of its shards."""
     record = {"prepared": manifest.fingerprint, "columns": join_shards(hashes)}
-    write_json(_record_path(folder), record | {NOUNS_FILE: hash_file(folder / NOUNS_FILE)})
+    nouns = folder / NOUNS_FILE
+    write_json(_record_path(folder), record | ({NOUNS_FILE: hash_file(nouns)} if nouns.is_file() else {}))
 
 
 def check_files(folder: Path) -> None:

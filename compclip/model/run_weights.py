@@ -1,7 +1,7 @@
 """A model's folder against the checksums that were recorded of it: a disk or a copy may have changed its bytes.
 
-    runs/<method>/<cell>/environment.json    beside a run's checkpoint: one fingerprint of the whole folder
-    models/<backbone>/.checksums.json        in a backbone's folder: the SHA-256 of each of its files
+runs/<method>/<cell>/environment.json    beside a run's checkpoint: one fingerprint of the whole folder
+models/<backbone>/.checksums.json        in a backbone's folder: the SHA-256 of each of its files
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def check_files(folder: Path, read_hash: Callable[[Path], str] = hash_file) -> N
     for path in list_damaged(folder, read_hash):
         raise UserError(
             f"{path}: damaged: not what the stage wrote, and every run key stands for that; "
-            f"`compclip runs check --drop` removes it, and `compclip repro backbone@{folder.name}` makes it again"
+            f"`compclip runs check --drop` removes it, and `compclip repro backbone@{folder.name}` makes it again; "
+            f"weights of your own are taken without {CHECKSUMS}"
         )
 
 

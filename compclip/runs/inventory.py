@@ -199,8 +199,8 @@ def _find_fault(read: Callable[[Path], object], path: Path) -> str:
 
 def _check_inputs(root: Path) -> Iterator[Damage]:
     """Yield damaged shards, manifests and backbones: what a run key stands for."""
-    records = {path: column_hashes.list_damaged for path in sorted(root.glob(f"data/*/{shard_files.MANIFEST}"))}
-    records |= {path: run_weights.list_damaged for path in sorted(root.glob(f"models/*/{CHECKSUMS}"))}
+    records = dict.fromkeys(sorted(root.glob(f"data/*/{shard_files.MANIFEST}")), column_hashes.list_damaged)
+    records |= dict.fromkeys(sorted(root.glob(f"models/*/{CHECKSUMS}")), run_weights.list_damaged)
     for record, list_damaged in records.items():
         try:
             for path in list_damaged(record.parent, hash_file):
