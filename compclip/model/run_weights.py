@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.files import CHECKSUMS, fingerprint, hash_file, read_mapping, write_json
+from compclip.base.files import CHECKSUMS, fingerprint, hash_file, hash_unchanged, read_mapping, write_json
 
 # beside a run's checkpoint folder
 RECORD = "environment.json"
@@ -20,11 +20,11 @@ NAME = "weights_fingerprint"
 def check_recorded(folder: Path) -> None:
     """Compare a run's checkpoint folder, or a backbone's, with what was recorded of it; others have no record.
 
-    Reads the folder once: a second for a ViT-B/32. Raises UserError where they differ.
+    Reads the folder once a process: a second for a ViT-B/32. Raises UserError where they differ.
     """
     record = folder.parent / RECORD
     recorded = read_mapping(record).get(NAME) if record.is_file() else None
-    if recorded and fingerprint(folder) != recorded:
+    if recorded and fingerprint(folder, read_hash=hash_unchanged) != recorded:
         raise UserError(
             f"{folder}: damaged since its training ({NAME} in {record} is another); `compclip runs check` says how to "
             "get it back"
@@ -38,9 +38,9 @@ def write_checksums(folder: Path) -> None:
     write_json(folder / CHECKSUMS, {name: hash_file(folder / name) for name in names})
 
 
-def check_files(folder: Path, read_hash: Callable[[Path], str] = hash_file) -> None:
+def check_files(folder: Path) -> None:
     """Compare a backbone's files with its checksums. Raises UserError naming the first damaged one."""
-    for path in list_damaged(folder, read_hash):
+    for path in list_damaged(folder, hash_unchanged):
         raise UserError(
             f"{path}: damaged: not what the stage wrote, and every run key stands for that; "
             f"`compclip runs check --drop` removes it, and `compclip repro backbone@{folder.name}` makes it again; "

@@ -9,6 +9,7 @@ then says the same, says something else, or refuses in one line.
 
 import argparse
 import contextlib
+import functools
 import io
 import os
 import random
@@ -33,6 +34,7 @@ from tests.fuzz.__main__ import _where
 SAME, OTHER, REFUSED, TRACEBACK = "same", "other", "refused", "traceback"
 USERS = ("world", "params.yaml", "tiny.json", "reports")  # written by users, or never read
 CELL = tiny_project.cell("finetune")
+COMPARED = ("runs check", "keys", "evaluate", "report")  # what these say has neither times nor speeds in it
 Command = Callable[[], object]
 COMMANDS: dict[str, Command] = {
     "status": lambda: status.main([]),
@@ -49,7 +51,11 @@ COMMANDS: dict[str, Command] = {
 
 def make(root: Path) -> Path:
     """A project whose every cell is trained, scored and reported."""
-    tiny_project.finish(tiny_project.make(root))
+    return complete(tiny_project.finish(tiny_project.make(root)))
+
+
+def complete(root: Path) -> Path:
+    """The stages besides of a project whose cells are trained and scored."""
     with contextlib.chdir(root), _silenced():
         tiny_project.plan()
         assert evaluate_command.main(["--census", "benchmark@sugarcrepe"]) == 0
@@ -115,16 +121,29 @@ def run(place: Path, command: Command) -> tuple[str, str]:
             return REFUSED, f"exit code {error.code}"
         except Exception as error:
             return TRACEBACK, _where(error) + ("\n" + traceback.format_exc() if "AGAIN" in os.environ else "")
-    return SAME, out.getvalue().replace(str(place), "")
+    metrics = place / "reports" / "metrics.json"
+    return SAME, out.getvalue() + (metrics.read_text() if command is COMMANDS["report"] else "")
 
 
 def try_edit(project: Path, place: Path, number: int) -> tuple[Path, dict[str, tuple[str, str]]]:
     """Try all commands after edit `number`, each on a fresh copy's state left by those before."""
     path = damage(project, place, number)
     try:
-        return path, {name: run(place, command) for name, command in COMMANDS.items()}
+        outcomes = {name: run(place, command) for name, command in COMMANDS.items()}
+        for name in COMPARED:
+            if outcomes[name][0] == SAME and outcomes[name][1] != expected_words(project, name):
+                outcomes[name] = (OTHER, outcomes[name][1])
+        return path, outcomes
     finally:
         shutil.rmtree(place)
+
+
+@functools.cache
+def expected_words(project: Path, name: str) -> str:
+    """Return what a command says of the whole project."""
+    with tempfile.TemporaryDirectory(prefix="own-files-") as folder:
+        shutil.copytree(project, Path(folder) / "p", symlinks=True)
+        return run(Path(folder) / "p", COMMANDS[name])[1]
 
 
 def main(argv: list[str]) -> int:
@@ -136,6 +155,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--project", type=Path, help="a project that `make` made")
     args = parser.parse_args(argv)
     counts: Counter[str] = Counter()
+    others: Counter[tuple[str, str]] = Counter()
     defects: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="own-files-") as folder:
         project = args.project or make(Path(folder) / "project")
@@ -144,11 +164,14 @@ def main(argv: list[str]) -> int:
             path, outcomes = try_edit(project, Path(folder) / f"edit{number}", number)
             for name, (kind, words) in outcomes.items():
                 counts[kind] += 1
+                if kind == OTHER:
+                    others[name, path.name if path.parts[0] != "plan" else "plan"] += 1
                 if kind == TRACEBACK:
                     defects.setdefault(f"{name}: {words}", f"{number} {path}")
                 if args.again is not None:
                     print(f"{path}: {name}: {kind}: {words}")
-    print(", ".join(f"{counts[kind]} {kind}" for kind in (SAME, REFUSED, TRACEBACK)))
+    print(", ".join(f"{counts[kind]} {kind}" for kind in (SAME, OTHER, REFUSED, TRACEBACK)))
+    print("other words than of the whole project: ", dict(others.most_common()))
     for words, where in defects.items():
         print(f"  {where}  {words}")
     return 1 if defects else 0
