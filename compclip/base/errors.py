@@ -92,7 +92,8 @@ def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
     A UserError, an OSError that the user can repair, and an error of a plug-in, become one line on stderr and exit
-    code 2. Tracebacks of other errors are printed without secrets, and with `-v` those of a plug-in's import as well. What the terminal's encoding lacks is printed as an escape.
+    code 2. Tracebacks of other errors are printed without secrets, with `-v` those behind a line
+    as well. What the terminal's encoding lacks is printed as an escape.
     """
     sys.excepthook = _print_traceback
     if isinstance(sys.stdout, io.TextIOWrapper):

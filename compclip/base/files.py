@@ -162,6 +162,15 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     return value
 
 
+@contextlib.contextmanager
+def understand(path: Path, remedy: str) -> Iterator[None]:
+    """Take apart a file that the package wrote. Raises UserError with `remedy` where it says something else."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({type(error).__name__}); {remedy}") from error
+
+
 def check_output_folder(path: str) -> Path:
     """Return the folder that an option names for output. Raises UserError where a file has that name."""
     if os.path.lexists(path) and not os.path.isdir(path):

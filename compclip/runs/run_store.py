@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, hash_unchanged, read_mapping, update, update_json, write_json
+from compclip.base.files import fingerprint, hash_unchanged, read_mapping, understand, update, update_json, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.views import PICTURE_COLUMNS
@@ -249,8 +249,13 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
             raise absent_plan(path, stage, f"train@{method}", root)
+    with understand(plan, "run `compclip repro plan` and `compclip repro keys` again"):
+        return list(_read_planned(plan, keys, root))
+
+
+def _read_planned(plan: Path, keys: Path, root: Path) -> Iterator[StoredRun]:
+    """Yield the cells of a plan with their keys. Raises UserError where a cell has none."""
     keys_by_cell = read_mapping(keys)
-    runs = []
     for name, run in read_mapping(plan)["cells"].items():
         keyed = keys_by_cell.get(name)
         if keyed is None:
@@ -260,8 +265,7 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
 
             run = tuning.apply_values(run, keyed["tuned"])
         folder = find_folder(keyed["key"], root)
-        runs.append(StoredRun(Cell(**run["cell"]), keyed["key"], run, keyed["data"], folder, root))
-    return runs
+        yield StoredRun(Cell(**run["cell"]), keyed["key"], run, keyed["data"], folder, root)
 
 
 def unite_snapshots(runs: Iterable[StoredRun], further_runs: Iterable[StoredRun]) -> list[StoredRun]:

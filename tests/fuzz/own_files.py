@@ -13,6 +13,7 @@ import functools
 import io
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.fuzz.__main__ import _where
 
+KEY = re.compile(rb'"([a-zA-Z]\w*)": ')  # of JSON
 SAME, OTHER, REFUSED, TRACEBACK = "same", "other", "refused", "traceback"
 USERS = ("world", "params.yaml", "tiny.json", "reports")  # written by users, or never read
 CELL = tiny_project.cell("finetune")
@@ -71,7 +73,7 @@ def list_files(project: Path) -> list[Path]:
 
 
 def edit(raw: bytes, rng: random.Random) -> bytes:
-    """Flip one bit, cut the end, insert or swap some bytes."""
+    """Flip one bit, of a name in JSON above all; cut the end, insert or swap some bytes."""
     at = rng.randrange(max(1, len(raw)))
     to = at + rng.choice((1, 1, 8, 64))
     ways = (
@@ -80,6 +82,11 @@ def edit(raw: bytes, rng: random.Random) -> bytes:
         raw[:at] + rng.randbytes(rng.choice((1, 8, 64))) + raw[at:],
         raw[:at] + raw[to : to + 8] + raw[at:to] + raw[to + 8 :],
     )
+    keys = list(KEY.finditer(raw))
+    if keys and rng.random() < 0.5:  # a bit of a name is rarely hit, and changes most
+        key = rng.choice(keys)
+        at = rng.randrange(key.start(1), key.end(1))
+        return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
     return rng.choice((ways[0], *ways))  # bits flip more often
 
 
