@@ -24,6 +24,7 @@ from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, one_line, unknown
 from compclip.config import grid, read
 from compclip.config.sections import Params
+from compclip.data import column_hashes
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.interface.views import Views
 from compclip.text import true_edits
@@ -89,6 +90,7 @@ class Audit:
 
 def audit_data(params: Params, data: str, methods: Sequence[str], root: Path, pictures: int) -> Audit:
     """Audit the texts that methods make of a data set. Raises UserError where it is not annotated."""
+    column_hashes.check_files(root / "data" / data)
     dataset = PreparedDataset(root / "data" / data)
     indices = range(0, len(dataset), max(1, -(-len(dataset) // pictures)))
     captions_of = {}

@@ -91,8 +91,9 @@ def take_options(argv: Sequence[str]) -> list[str]:
 def entry(main: Callable[[list[str]], int]) -> int:
     """Run a command's `main` on the process arguments.
 
-    A UserError, and an OSError that the user can repair, become one line on stderr and exit code 2. Tracebacks of other
-    errors are printed without secrets. What the terminal's encoding lacks is printed as an escape.
+    A UserError, an OSError that the user can repair, and an error of a plug-in, become one line on stderr and exit
+    code 2. Tracebacks of other errors are printed without secrets, with `-v` those behind a line
+    as well. What the terminal's encoding lacks is printed as an escape.
     """
     sys.excepthook = _print_traceback
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -100,6 +101,8 @@ def entry(main: Callable[[list[str]], int]) -> int:
     try:
         return main(take_options(sys.argv[1:]))
     except UserError as error:
+        if os.environ.get(LEVEL_VARIABLE) == "debug" and error.__cause__:
+            _print_traceback(type(error.__cause__), error.__cause__, error.__cause__.__traceback__)
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -108,15 +111,26 @@ def entry(main: Callable[[list[str]], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    except OSError as error:
-        if error.errno not in MENDABLE:
-            raise
+    except Exception as error:
+        if not isinstance(error, OSError) or error.errno not in MENDABLE:
+            return _report_plugin(error)
         where = f"{shorten(one_line(str(error.filename)), LONGEST // 2)}: " if error.filename else ""
         reason = redact_secrets(f"{where}{error.strerror}")
         print(f"error: {reason}; {MENDABLE[error.errno]}, then run this again", file=sys.stderr)
         return 2
     finally:
         gc.freeze()  # or the interpreter walks all of torch's objects on its way out, for a second
+
+
+def _report_plugin(error: Exception) -> int:
+    """Print one line of an error that arose in a plug-in and return 2; raise any other, and with `-v` this one."""
+    from compclip.base import plugins  # imports this module
+
+    fault = plugins.describe_failure(error)
+    if not fault or os.environ.get(LEVEL_VARIABLE) == "debug":
+        raise error
+    print(f"error: {UserError(fault)}; repair that module, or see the traceback with -v", file=sys.stderr)
+    return 2
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from compclip.base.shared_folders import make_folder, report_refusal, share_with
 
 # Names of `temporary_path`: the machine, and the process.
 LEFTOVER = re.compile(r"\..+\.([0-9a-f]{4})([0-9a-f]{6})[0-9a-f]{2}\.(?:tmp|new|old)")
+CHECKSUMS = ".checksums.json"  # of a folder: the SHA-256 of each of its files
 _numbers = itertools.count()  # of this process's temporary files
 _swept_folders: set[Path] = set()  # folders that this process looked through
 
@@ -161,6 +162,15 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     return value
 
 
+@contextlib.contextmanager
+def understand(path: Path, remedy: str) -> Iterator[None]:
+    """Take apart a file that the package wrote. Raises UserError with `remedy` where it says something else."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}: damaged ({type(error).__name__}); {remedy}") from error
+
+
 def check_output_folder(path: str) -> Path:
     """Return the folder that an option names for output. Raises UserError where a file has that name."""
     if os.path.lexists(path) and not os.path.isdir(path):
@@ -168,19 +178,40 @@ def check_output_folder(path: str) -> Path:
     return Path(path)
 
 
-def fingerprint(*paths: str | Path) -> str:
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes. Raises UserError where it cannot be read."""
+    with report_refusal(str(path), path, "give the path of an existing file"), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_stamp(path: Path) -> tuple[int, int, int]:
+    """Return what differs as soon as a file, or a folder's list of files, was changed."""
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ino
+
+
+def hash_unchanged(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes, which a process reads once while its stamp stays."""
+    return _hash_stamped(path.absolute(), read_stamp(path))
+
+
+@functools.cache
+def _hash_stamped(path: Path, _stamp: tuple) -> str:
+    return hash_file(path)
+
+
+def fingerprint(*paths: str | Path, read_hash: Callable[[Path], str] = hash_file) -> str:
     """Return the SHA-256 (hex) over names and bytes of files and, recursively and sorted, of folders.
 
-    Temporary files of killed processes are not counted.
+    Temporary files of killed processes, and a folder's own checksums, are not counted.
     """
     digest = hashlib.sha256()
     for path in map(Path, paths):
         for file in filter(Path.is_file, sorted(path.rglob("*"))) if path.is_dir() else [path]:
-            if LEFTOVER.fullmatch(file.name):
+            if file.name == CHECKSUMS or LEFTOVER.fullmatch(file.name):
                 continue
             digest.update(os.fsencode(file.relative_to(path.parent)) + b"\0")  # also of names that are no UTF-8
-            with report_refusal(str(file), file, "give the path of an existing file"), open(file, "rb") as handle:
-                digest.update(hashlib.file_digest(handle, "sha256").digest())
+            digest.update(bytes.fromhex(read_hash(file)))
     return digest.hexdigest()
 
 

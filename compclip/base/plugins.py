@@ -8,10 +8,13 @@ theirs is imported before it is named.
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
+import itertools
 import pkgutil
 import re
+import traceback
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -32,6 +35,7 @@ NEEDS = {
     SAMPLERS: ("sampler",),
     MODELS: ("load",),
 }
+FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)  # of a traceback
 TRAINING = ("views", "loss")  # not of a method that trains nothing
 NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)  # a dot would start a variant's name, a dash a backbone's
 
@@ -77,20 +81,61 @@ def locate_plugin(package: str, name: str, where: str = "") -> str:
 def load_plugin(package: str, name: str, where: str = "") -> ModuleType:
     """Import the module of a plug-in.
 
-    Raises UserError where there is none, and where another package's fails or lacks what every such module offers.
+    Raises UserError where there is none, and where it fails or lacks what every such module offers.
     """
     module = locate_plugin(package, name, where)
-    if module == f"{package}.{name}":
-        return importlib.import_module(module)
-    where = f"{kind_name(package)} {name!r}: {module}"
+    what = f"{kind_name(package)} {name!r}: {module}"
     try:
         plugin = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{where}: {one_line(f'{type(error).__name__}: {error}')}; repair that package") from error
+        if isinstance(error, UserError):
+            raise
+        fault = describe_failure(error) or one_line(f"{type(error).__name__}: {error}")
+        raise UserError(f"{what}: {fault}; repair that module, or see the traceback with -v") from error
     fault = _find_fault(package, plugin)
     if fault:
-        raise UserError(f"{where}: {fault}; repair that package")
+        raise UserError(f"{what}: {fault}; repair that module")
     return plugin
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return `file:line: cause` of an error that arose in a plug-in, or in a library that one called; else "".
+
+    A plug-in is a module of ours that is found by its name, or anything in a package that gives one.
+    """
+    text = "".join(traceback.format_exception(error, chain=False))
+    if type(error.__cause__).__name__ == "_RemoteTraceback":
+        text = str(error.__cause__)  # the lines of a pool's worker
+    ours = Path(__file__).parents[1]
+    place = ""
+    for name, line in FRAME.findall(text):
+        path = Path(name)
+        if _is_plugin_file(path):
+            place = f"{path}:{line}: "
+        elif path.is_relative_to(ours) and not path.is_relative_to(Path(__file__)):
+            place = ""
+    return place and place + one_line(f"{type(error).__name__}: {error}")
+
+
+def _is_plugin_file(path: Path) -> bool:
+    """Return whether a file is a plug-in's of ours, or lies in a package that another plug-in is of."""
+    if path.parent in {_folder(package) for package in NEEDS}:
+        return True
+    points = itertools.chain.from_iterable(itertools.chain.from_iterable(_list_entry_points(p).values() for p in NEEDS))
+    top_names = {point.module.partition(".")[0] for point in points}
+    return any(path.is_relative_to(file.parent) for file in map(_find_file, top_names) if file)
+
+
+def _folder(package: str) -> Path:
+    """Return the folder of a package of ours; nothing is imported."""
+    return Path(__file__).parents[1].joinpath(*package.split(".")[1:])
+
+
+def _find_file(name: str) -> Path | None:
+    """Return the file of a top-level package; a module without a folder of its own stands for itself."""
+    spec = importlib.util.find_spec(name)
+    file = Path(spec.origin) if spec and spec.origin else None
+    return file if file and file.name == "__init__.py" else file and file / name
 
 
 def _find_fault(package: str, module: ModuleType) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -78,6 +79,25 @@ def _wait_and_leave(parent_sentinel: int) -> None:
 
 
 FOLDER = Path("/dev/shm")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+KILL_COUNTS = ("memory.events", "memory.oom_control")  # of version 2, and of version 1
+
+
+def count_memory_kills(groups: str | Path = "/proc/self/cgroup") -> int | None:
+    """Return how many processes of this one's control group were ever killed for want of memory; None where unknown."""
+    try:
+        lines = Path(groups).read_text(encoding="utf-8").splitlines()
+    except OSError:  # no Linux
+        return None
+    for controllers, name in (line.split(":", 2)[1:] for line in lines if line.count(":") >= 2):
+        folder = CONTROL_GROUPS / controllers
+        # a container may see its own group as the root
+        for place in (folder / name.lstrip("/"), folder):
+            for path in (place / file for file in KILL_COUNTS if controllers in ("", "memory")):
+                match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE) if path.is_file() else None
+                if match:
+                    return int(match[1])
+    return None
 
 
 def measure_free() -> int | None:

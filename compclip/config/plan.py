@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compclip.base import code_hash, links, plugins
-from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, update_json
+from compclip.base.files import fingerprint, read_mapping, understand, update_json
 from compclip.config import columns, drawn_scenes, training_code, tuning
 from compclip.config.cell import Cell
 from compclip.config.grid import Run, first_views, list_line_cells, resolve_all
@@ -58,10 +57,8 @@ def write_plan(params: Params, folder: Path) -> None:
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Take apart what a file of the plan says. Raises UserError where it says something else."""
-    try:
+    with understand(path, "run `compclip repro plan` again"):
         yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path}: damaged ({type(error).__name__}); run `compclip repro plan` again") from error
 
 
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """Hash each column of a prepared data set by its values in order, so that a run key can have those that its run reads.
 
-    data/fingerprints/<name>.json    {"prepared": the manifest's fingerprint, "columns": {name: hash}}
+    data/fingerprints/<name>.json    {"prepared": the manifest's fingerprint, "columns": {name: hash},
+                                      "nouns.arrow": SHA-256}
 
 `annotate` hashes a shard when it is written and joins the hashes here. Columns are those of a row (`id`, `split`, …),
 `captions`, how many captions each row has, and those of captions (`text`, `tokens`, `candidates`, `stored_dense`, …).
@@ -20,20 +21,24 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from compclip.base.files import read_mapping, write_json
+from compclip.base.errors import UserError
+from compclip.base.files import hash_file, hash_unchanged, read_mapping, write_json
+from compclip.data.prepared_dataset import NOUNS_FILE
 from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_batch, read_manifest
 from compclip.text.annotation_columns import StringColumn, to_numpy
 from compclip.text.rule_columns import EVERY
 
 FINGERPRINTS = "fingerprints"  # a folder beside the data sets': one file each
 STAGE = "annotate"
+READERS = 8  # files that are hashed at once
 CAPTIONS = "captions"
 HEAD = "head"
 LOCATION_COLUMNS = ("image", "offset", "length")
@@ -123,7 +128,35 @@ def join_shards(hashes: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def write_columns(folder: Path, manifest: Manifest, hashes: Sequence[Mapping[str, str]]) -> None:
     """Write the hashes of the columns of data/<name>/, given those of its shards."""
-    write_json(_record_path(folder), {"prepared": manifest.fingerprint, "columns": join_shards(hashes)})
+    record = {"prepared": manifest.fingerprint, "columns": join_shards(hashes)}
+    nouns = folder / NOUNS_FILE
+    write_json(_record_path(folder), record | ({NOUNS_FILE: hash_file(nouns)} if nouns.is_file() else {}))
+
+
+def check_files(folder: Path) -> None:
+    """Compare the files of data/<name>/ that training reads with what was recorded as they were written.
+
+    They are read whole, at the speed of the disk, once a process. Raises UserError naming the first that is another.
+    """
+    for path in list_damaged(folder, hash_unchanged):
+        raise UserError(
+            f"{path}: damaged: not what the stage wrote, and every run key stands for that; "
+            f"`compclip runs check --drop` removes it, and `compclip repro {STAGE}@{folder.name}` makes it again"
+        )
+
+
+def list_damaged(folder: Path, read_hash: Callable[[Path], str]) -> Iterator[Path]:
+    """Yield the shards of data/<name>/, and its index of nouns, that are missing or not what was recorded of them."""
+    manifest = read_manifest(folder / MANIFEST, STAGE)
+    hashes = {folder / SHARDS / f"{shard.name}.arrow": shard.sha256 for shard in manifest.shards}
+    record = _read_record(folder)
+    if record.get("prepared") == manifest.fingerprint and NOUNS_FILE in record:
+        hashes[folder / NOUNS_FILE] = record[NOUNS_FILE]
+    with ThreadPoolExecutor(min(READERS, len(os.sched_getaffinity(0)))) as pool:
+        current_hashes = pool.map(lambda path: read_hash(path) if path.is_file() else "", hashes)
+        for path, current in zip(hashes, current_hashes, strict=True):
+            if current != hashes[path]:
+                yield path
 
 
 def read_columns(folder: Path) -> Mapping[str, str]:
@@ -136,8 +169,7 @@ def read_columns(folder: Path) -> Mapping[str, str]:
 @functools.lru_cache
 def _read_columns(folder: Path, _stamps: tuple) -> Mapping[str, str]:
     manifest = read_manifest(folder / MANIFEST, STAGE)
-    path = _record_path(folder)
-    record = read_mapping(path) if path.is_file() else {}
+    record = _read_record(folder)
     if record.get("prepared") == manifest.fingerprint and PICTURES in record.get("columns", {}):
         return record["columns"]
     hashes = []
@@ -155,6 +187,11 @@ def list_names(hashes: Mapping[str, str], columns: Iterable[str], former: bool =
     for name in columns:
         names += FORMER_COLUMNS.get(name, (name,)) if former else (name,)
     return sorted(names)
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = _record_path(folder)
+    return read_mapping(path) if path.is_file() else {}
 
 
 def _record_path(folder: Path) -> Path:

@@ -64,9 +64,13 @@ def read_manifest(path: Path, stage: str) -> Manifest:
     if not path.is_file():
         raise UserError(f"{path}: not there; run `dvc repro {stage}` first")
     content = read_mapping(path)
-    if content.get("version") != VERSION or not content["shards"]:
-        raise UserError(f"{path}: not a manifest of this version, or no shard in it; run `dvc repro {stage}` again")
-    return Manifest(tuple(Shard(**shard) for shard in content["shards"]))
+    with written_by(stage, path):
+        manifest = Manifest(tuple(Shard(**shard) for shard in content.get("shards", ())))
+        recorded = [content.get(name) for name in ("samples", "captions", "fingerprint")]
+        is_whole = recorded == [manifest.samples, manifest.captions, manifest.fingerprint]
+    if content.get("version") != VERSION or not manifest.shards or not is_whole:
+        raise UserError(f"{path}: damaged, or not a manifest of this version; remove it and run `dvc repro {stage}`")
+    return manifest
 
 
 def read_batch(path: Path, stage: str, mapped: bool = False) -> pa.RecordBatch:
@@ -85,5 +89,5 @@ def written_by(stage: str, path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise UserError(f"{path}: not there; run `dvc repro {stage}` first") from error
-    except (OSError, pa.ArrowException, ValueError) as error:
+    except (OSError, pa.ArrowException, TypeError, ValueError) as error:
         raise UserError(f"{path}: damaged; remove it and run `dvc repro {stage}`") from error

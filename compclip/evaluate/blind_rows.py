@@ -23,7 +23,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.plan import reading
 from compclip.config.sections import BenchmarkSection as Section
 from compclip.config.sections import Scoring
-from compclip.data import shard_files
+from compclip.data import column_hashes, shard_files
 from compclip.evaluate import benchmark_module, metrics
 from compclip.evaluate.benchmark_module import LoadedBenchmarks
 from compclip.evaluate.embeddings import Embeddings, NoVectorsError
@@ -108,6 +108,7 @@ def score_blind(loaded: LoadedBenchmarks, names: Sequence[str], captions: Sequen
 
 def read_prepared_captions(folder: Path, at_most: int = AT_MOST) -> list[str]:
     """Read captions of an annotated data set, evenly spaced where it has more than `at_most`."""
+    column_hashes.check_files(folder)
     manifest = shard_files.read_manifest(folder / shard_files.MANIFEST, STAGE)
     step = max(1, -(-manifest.captions // at_most))
     captions = []

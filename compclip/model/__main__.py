@@ -10,7 +10,7 @@ from compclip.base import safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import entry, unknown
 from compclip.config import read
-from compclip.model import backbone
+from compclip.model import backbone, run_weights
 from compclip.model.model_config import PRETRAIN, SHIPPED
 
 
@@ -30,7 +30,9 @@ def main(argv: list[str]) -> int:
     if spec.weights.endswith(SHIPPED) and not Path(spec.weights).is_file() and PRETRAIN.is_file():
         # a process of its own, as it needs torch anew; what it cannot make is missing below
         subprocess.run([sys.executable, PRETRAIN, "--missing", name], check=False)
-    backbone.load_backbone(spec, params.scenes.seed).save(Path("models") / name)
+    folder = Path("models") / name
+    backbone.load_backbone(spec, params.scenes.seed).save(folder)
+    run_weights.write_checksums(folder)
     return 0
 
 

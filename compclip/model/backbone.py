@@ -18,7 +18,7 @@ from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor
 
 from compclip.base.errors import UserError, report_failure, unknown
-from compclip.base.files import fingerprint, read_json
+from compclip.base.files import fingerprint, hash_unchanged, read_json
 from compclip.model import (
     author_layouts,
     class_tokens,
@@ -174,7 +174,7 @@ def identify_checkpoint(ref: str) -> str:
         return ref
     path = Path(ref)
     if _is_folder(ref) or transformers_files.is_folder(path) or path.is_file():
-        return fingerprint(ref)
+        return fingerprint(ref, read_hash=hash_unchanged)
     foreign = f"no weights file, and no folder with {CONFIG}; give one, or NAME::TAG"
     raise UserError(f"checkpoint {ref!r}: {foreign if path.exists() else ABSENT}")
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from compclip.base import links, messages
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping
+from compclip.base.files import CHECKSUMS, hash_file, read_mapping
 from compclip.base.messages import format_count
 from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
 from compclip.config.grid import parse_cell
-from compclip.data import shard_files
+from compclip.data import column_hashes, shard_files
 from compclip.interface.method import load_method
 from compclip.model import run_weights
 from compclip.runs import jobs, result_files, run_folder, run_store, run_table
@@ -165,9 +165,9 @@ def find_damage(root: Path) -> Iterator[Damage]:
     for entry in run_table.list_store(root):
         if not (entry.refused or entry.live):
             yield from _check_run(entry.folder)
-    yield from _check_shards(root)
+    yield from _check_inputs(root)
     for path in sorted((root / CACHE).glob("??/*")):
-        if path.is_file() and _hash_file(path, "md5") != path.parent.name + path.name.removesuffix(".dir"):
+        if path.is_file() and _hash_object(path) != path.parent.name + path.name.removesuffix(".dir"):
             yield Damage(path, "an object of DVC's cache that is not what its name says")
     yield from _check_databases(root)
 
@@ -197,22 +197,21 @@ def _find_fault(read: Callable[[Path], object], path: Path) -> str:
     return ""
 
 
-def _check_shards(root: Path) -> Iterator[Damage]:
-    for manifest in sorted(root.glob(f"data/*/{shard_files.MANIFEST}")):
+def _check_inputs(root: Path) -> Iterator[Damage]:
+    """Yield damaged shards, manifests and backbones: what a run key stands for."""
+    records = dict.fromkeys(sorted(root.glob(f"data/*/{shard_files.MANIFEST}")), column_hashes.list_damaged)
+    records |= dict.fromkeys(sorted(root.glob(f"models/*/{CHECKSUMS}")), run_weights.list_damaged)
+    for record, list_damaged in records.items():
         try:
-            shards = shard_files.read_manifest(manifest, f"annotate@{manifest.parent.name}").shards
+            for path in list_damaged(record.parent, hash_file):
+                yield Damage(path, f"missing, or not the file that {record.name} lists")
         except UserError as error:
-            yield Damage(manifest, str(error))
-            continue
-        for shard in shards:
-            path = manifest.parent / shard_files.SHARDS / f"{shard.name}.arrow"
-            if not path.is_file() or _hash_file(path, "sha256") != shard.sha256:
-                yield Damage(path, "missing, or not the shard that its manifest lists")
+            yield Damage(record, str(error))
 
 
-def _hash_file(path: Path, algorithm: str) -> str:
+def _hash_object(path: Path) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _check_databases(root: Path) -> Iterator[Damage]:

@@ -68,6 +68,7 @@ class LocalJob:
         """
         if self.child:
             running = self.child.poll() is None
+            self._note_end(self.child.returncode or 0)
         else:
             running = read_start_time(self.record["pid"]) == (self.record.get("started") or "unknown")
         if running:
@@ -77,11 +78,33 @@ class LocalJob:
 
     def reason(self) -> str:
         """How it ended where that is known, and the last line that it logged."""
-        code = self.child.poll() if self.child else None
+        code = self.child.poll() if self.child else self.record.get("exit_code")
         last = last_line(self.folder)
-        if not code:
-            return last if last.startswith("error:") else f"gone: {last}"
-        return f"killed by {signal.Signals(-code).name}: {last}" if code < 0 else f"exit code {code}: {last}"
+        if not isinstance(code, int) or not code:
+            how = f"killed{self._explain_memory()}, or its machine was restarted"
+            return last if last.startswith("error:") else f"gone without an error: {how}; before it: {last}"
+        if code > 0:
+            return f"exit code {code}: {last}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        memory = self._explain_memory() if -code == signal.SIGKILL else ""
+        return f"killed by {name}{memory}; before it: {last}"
+
+    def _explain_memory(self) -> str:
+        """Say whether the kernel killed for want of memory since the job began, where that is counted."""
+        before = self.record.get("memory_kills")
+        now = worker_processes.count_memory_kills()
+        if now is None or not isinstance(before, int):
+            return ", perhaps for want of memory"
+        if now > before:
+            return f" for want of memory (oom_kill of its control group rose from {before} to {now})"
+        return " (its control group counts no oom_kill since the job began)"
+
+    def _note_end(self, code: int) -> None:
+        """Write how the process ended into job.json, for who looks later: its parent alone is told."""
+        if code and self.record.get("exit_code") != code:
+            self.record["exit_code"] = code
+            with contextlib.suppress(UserError):  # a disk that is full
+                write_json(self.folder.job, self.record)
 
     def label(self) -> str:
         """The process."""
@@ -211,6 +234,7 @@ class Local:
             )
         record = {"kind": "local", "module": self.module, "host": socket.gethostname(), "pid": child.pid}
         record["started"] = read_start_time(child.pid)
+        record["memory_kills"] = worker_processes.count_memory_kills()
         if environment and environment.get(gpus.VISIBLE):
             record["gpu"] = environment[gpus.VISIBLE]
         write_json(folder.job, record)

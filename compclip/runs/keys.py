@@ -14,7 +14,7 @@ from typing import Any
 from compclip.base import links
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_mapping, write_json
+from compclip.base.files import read_mapping, understand, write_json
 from compclip.base.messages import format_count
 from compclip.config import tuning
 from compclip.runs import key_parts, run_store
@@ -33,7 +33,8 @@ def write_keys(root: Path) -> int:
     keys_by_name = {}
     for plan in plans:
         chosen = read_chosen(plan.stem, tune["studies"].get(plan.stem, {}), root)
-        keys_by_name[plan.name] = run_store.compute_keys(read_mapping(plan), root, chosen)
+        with understand(plan, "run `compclip repro plan` again"):
+            keys_by_name[plan.name] = run_store.compute_keys(read_mapping(plan), root, chosen)
     for name, keys in keys_by_name.items():
         write_json(root / run_store.KEYS / name, keys)
     return sum(map(len, keys_by_name.values()))

@@ -250,12 +250,6 @@ def result_paths(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
 
 
-def read_stamp(path: Path) -> tuple[int, int, int]:
-    """Return what differs as soon as a file, or a folder's list of files, was changed."""
-    state = path.stat()
-    return state.st_size, state.st_mtime_ns, state.st_ino
-
-
 def published_folders(runs: Path) -> list[Path]:
     """List the run folders below `runs`, sorted; one without config.yaml is no run yet."""
     return sorted(p.parent for p in runs.glob("*/*/config.yaml"))

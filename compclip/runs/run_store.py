@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compclip.base import links
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_mapping, update, update_json, write_json
+from compclip.base.files import fingerprint, hash_unchanged, read_mapping, understand, update, update_json, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.views import PICTURE_COLUMNS
-from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record, read_stamp
+from compclip.model import run_weights
+from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
 if TYPE_CHECKING:
     from compclip.config.grid import Run
@@ -248,8 +249,13 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
     for path, stage in ((plan, "plan"), (keys, "keys")):
         if not path.is_file():
             raise absent_plan(path, stage, f"train@{method}", root)
+    with understand(plan, "run `compclip repro plan` and `compclip repro keys` again"):
+        return list(_read_planned(plan, keys, root))
+
+
+def _read_planned(plan: Path, keys: Path, root: Path) -> Iterator[StoredRun]:
+    """Yield the cells of a plan with their keys. Raises UserError where a cell has none."""
     keys_by_cell = read_mapping(keys)
-    runs = []
     for name, run in read_mapping(plan)["cells"].items():
         keyed = keys_by_cell.get(name)
         if keyed is None:
@@ -259,8 +265,7 @@ def load_planned(method: SafeName, root: Path = Path(".")) -> list[StoredRun]:
 
             run = tuning.apply_values(run, keyed["tuned"])
         folder = find_folder(keyed["key"], root)
-        runs.append(StoredRun(Cell(**run["cell"]), keyed["key"], run, keyed["data"], folder, root))
-    return runs
+        yield StoredRun(Cell(**run["cell"]), keyed["key"], run, keyed["data"], folder, root)
 
 
 def unite_snapshots(runs: Iterable[StoredRun], further_runs: Iterable[StoredRun]) -> list[StoredRun]:
@@ -334,7 +339,8 @@ def hash_run_inputs(run: Run, root: Path) -> Fingerprints:
 
 
 def hash_backbone(inputs: Inputs) -> str:
-    """Hash the files of a backbone alone."""
+    """Hash the files of a backbone alone. Raises UserError for one that is not what its stage wrote."""
+    run_weights.check_files(inputs.backbone)
     return _fingerprint_current(sorted(inputs.backbone.iterdir()))
 
 
@@ -377,6 +383,7 @@ def hash_inputs(
     if trains and any(map(_has_batch_norms, inputs.backbone.glob("*.safetensors"))):
         read_columns |= BATCH_NORMS
         former_columns |= BATCH_NORMS
+    run_weights.check_files(inputs.backbone)
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
         files.append(_find_neighbours(inputs))
@@ -417,18 +424,8 @@ def _hash_text(text: str) -> str:
 
 
 def _fingerprint_current(paths: Iterable[Path]) -> str:
-    """Hash files; cached for all runs of a process as long as the files do not change."""
-    paths = tuple(paths)
-    stamps = []
-    for path in paths:
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            stamps.append((file, read_stamp(file)))
-    return _fingerprint(paths, tuple(stamps))
-
-
-@functools.lru_cache
-def _fingerprint(paths: tuple[Path, ...], _stamp: tuple) -> str:
-    return fingerprint(*paths)
+    """Hash files, each read once for all runs of a process as long as it does not change."""
+    return fingerprint(*paths, read_hash=hash_unchanged)
 
 
 def load_sent_run(run_key: str, root: Path = Path(".")) -> StoredRun:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compclip.base import files, yaml_text
-from compclip.base.files import fingerprint
+from compclip.base.files import fingerprint, read_stamp
 from compclip.base.shared_folders import read_user
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.columns import SUMMARY
@@ -79,7 +79,7 @@ class RunSummary:
 def read_run(trained: Trained, scores: Path) -> RunSummary:
     """Return a finished run; one whose files are as they were is not read again. Raises UserError for a damaged one."""
     paths = tuple(result_files.list_files(trained, scores))
-    return _read_run(trained, scores, paths, tuple(map(run_folder.read_stamp, paths)))
+    return _read_run(trained, scores, paths, tuple(map(read_stamp, paths)))
 
 
 @functools.cache
@@ -375,7 +375,7 @@ class LiveRun:
     def signature(self) -> tuple[Any, ...]:
         """Another one whenever there is something new to log."""
         changing = self.run.published.results if self.state == run_table.PUBLISHED else self.run.folder.progress
-        stamp = run_folder.read_stamp(changing) if changing and changing.exists() else None
+        stamp = read_stamp(changing) if changing and changing.exists() else None
         return self.state, self.error, self.is_shown, stamp
 
     @cached_property

@@ -67,7 +67,7 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
             follower.start_follower(params, root)
         lost = train_runs(todo, method, params, publish)
     count = sum(map(len, cells.values()))
-    trains = read_mapping(root / run_store.PLAN / f"{method}.json")["trains"]
+    trains = read_mapping(root / run_store.PLAN / f"{method}.json").get("trains")
     words = {
         "trained now" if trains else "taken over untrained": len(todo) - len(lost),
         "failed": len(lost),

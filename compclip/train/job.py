@@ -22,6 +22,7 @@ from compclip.base import messages
 from compclip.base.errors import UserError, entry
 from compclip.base.files import fingerprint, write_atomic, write_json
 from compclip.base.shared_folders import read_user
+from compclip.data import column_hashes
 from compclip.interface.method import load_method
 from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
@@ -53,9 +54,12 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     holds its lock.
     """
     process = distributed.current_process()
+    trains = load_method(run.run.method_name).TRAINS
     finished, complete = distributed.broadcast_first(
         (run.adopt_if_finished(), run.adopt_if_complete()) if process.rank == 0 else (False, False)
     )
+    if trains and not complete and process.rank == 0:
+        column_hashes.check_files(Inputs(run.root, run.cell).data)
     if finished:
         if not complete:
             saved_model.train_again(run, on_step)
@@ -72,7 +76,7 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
         facts: dict[str, Any] = optimiser.count_parameters(model.clip)
         if model.head is not None:
             facts["trained_parameters"] += sum(p.numel() for p in model.head.parameters())
-        if not load_method(run.run.method_name).TRAINS:
+        if not trains:
             facts["trained_parameters"] = 0
         facts |= describe_environment(distributed.process_device()) | describe_author()
         facts |= {

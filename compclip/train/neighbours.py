@@ -29,7 +29,7 @@ from compclip.base.lazy_torch import torch
 from compclip.base.safe_names import SafeName
 from compclip.config import plan
 from compclip.config.cell import PRETRAINED, Cell
-from compclip.data import images
+from compclip.data import column_hashes, images
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.data.sample import ImageLocation
 from compclip.interface.views import STORED_NEIGHBOURS
@@ -68,6 +68,7 @@ def _write_neighbours(inputs: Inputs) -> dict[str, Any]:
     from compclip.model import backbone  # takes seconds to load, and most grids ask for no neighbours
     from compclip.train import distributed
 
+    column_hashes.check_files(inputs.data)
     prepared = PreparedDataset(inputs.data)
     model = backbone.load(inputs.backbone, device=distributed.process_device())
     near_NK, unreadable = compute_neighbours(model, prepared, inputs.root / SPOOL)

@@ -1,6 +1,7 @@
 """Methods, benchmarks, sources, captioners, samplers of other packages: found by name, checked as ours."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,11 +62,11 @@ def installed(tmp_path_factory) -> Path:
     return target
 
 
-def run(*argv: str | Path, site: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*argv: str | Path, site: Path | None = None, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """A Python process that finds this checkout, and the packages of `site`."""
     path = os.pathsep.join(map(str, (ROOT, *([site] if site else []))))
     env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=ROOT, env=env)
+    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=folder, env=env)
 
 
 @pytest.fixture
@@ -167,9 +168,10 @@ def test_its_source_and_captioner_prepare_data(installed, on_path, tmp_path, mon
 
 
 @pytest.mark.parametrize("text,names", [
-    ("import nowhere_to_be_found", "ModuleNotFoundError: .*'nowhere_to_be_found'"), ("def f(:", "SyntaxError: "),
-    ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines"),
-    ("import sys; sys.exit('gone')", "SystemExit: gone"), ("", "TRAINS .*Config .*views .*loss"),
+    ("\nimport nowhere_to_be_found", "broken_module.py:2: ModuleNotFoundError: .*'nowhere_to_be_found'"),
+    ("def f(:", "broken_module.py:1: SyntaxError: "), ("import os\nos.nothing", "broken_module.py:2: AttributeError: "),
+    ("raise RuntimeError('two\\nlines')", "broken_module.py:1: RuntimeError: two lines"),
+    ("import sys; sys.exit('gone')", "broken_module.py:1: SystemExit: gone"), ("", "TRAINS .*Config .*views .*loss"),
     (GOOD.replace("def loss", "def lost"), "no loss"), (GOOD.replace("@dataclass(frozen=True)", ""), "Config"),
     (GOOD.replace("int = 3", "int"), "Config.width"),
 ])  # fmt: skip
@@ -180,6 +182,43 @@ def test_a_module_that_fails(text, names, on_path, tmp_path):
     with pytest.raises(UserError, match=f"method 'broken': broken_module: .*{names}") as error:
         plugins.load_plugin(plugins.METHODS, "broken")
     assert "\n" not in str(error.value)
+
+
+RUN = "import sys; from compclip.base.errors import entry; from {} import main; sys.exit(entry(main))"
+BROKEN_PARAMS = """
+data: {web: {source: tabbed, path: a.txt, images: ., captioner: prefixed, options: {words: 'seen:'}}}
+methods: {margin: {}}
+backbones: {b: {model: ViT-B-32}}
+benchmarks: {couples: {path: a.json, images: .}}
+grid: {methods: [margin], backbones: [b], data: [web], seeds: [0]}
+"""
+BROKEN = {  # what a plug-in's function does that it may not, and the command that calls it
+    "method": ("def views(cfg, step):\n    return losses.nothing", "compclip.config.__main__", ["check"]),
+    "source": ("def records(cfg, counts):\n    yield counts.nothing", "compclip.prepare.shard_stages", ["--data", "web"]),
+    "captioner": ("def opened(data, cfg):\n    return data.nothing", "compclip.prepare.shard_stages", ["--data", "web"]),
+    "benchmark": ("def load(path, images, split=''):\n    return path.nothing", "compclip.evaluate.__main__",
+                  ["--census", "couples"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_wrong_attribute_is_one_line_and_a_traceback_where_one_asks(kind, installed, tmp_path):
+    """In whatever function of a plug-in it stands, in this process or in one of a pool."""
+    text, module, argv = BROKEN[kind]
+    site = shutil.copytree(installed, tmp_path / "site")
+    path = site / "margin_clip" / f"{kind}.py"
+    path.write_text(f"{path.read_text()}\n\n{text}\n")
+    line = len(path.read_text().splitlines())
+    Image.new("RGB", (8, 6)).save(tmp_path / "a.png")
+    (tmp_path / "a.txt").write_text("a.png\ta red star\n")
+    (tmp_path / "a.json").write_text("[]")
+    (tmp_path / "params.yaml").write_text(BROKEN_PARAMS)
+    done = run("-c", RUN.format(module), *argv, site=site, folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert re.search(rf"^error: [^\n]*{path}:{line}: (Attribute|Name)Error: [^\n]* with -v$", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr
+    done = run("-c", RUN.format(module), *argv, "-v", site=site, folder=tmp_path)
+    assert f'File "{path}", line {line}' in done.stderr
 
 
 @pytest.mark.parametrize("text,override,message", [

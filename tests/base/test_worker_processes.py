@@ -58,3 +58,19 @@ def test_what_does_not_end_is_left():
 def test_the_users_choice_is_left_alone(name, value):
     assert worker_processes.passive_waiting({name: value}) == {}
     assert worker_processes.passive_waiting({}) == {"OMP_WAIT_POLICY": "passive"}
+
+
+@pytest.mark.parametrize(("groups", "file", "text"), [
+    ("0::/job\n", "job/memory.events", "low 0\noom 4\noom_kill 3\n"),
+    ("4:memory:/job\n0::/\n", "memory/job/memory.oom_control", "under_oom 0\noom_kill 3\n"),
+    ("0::/of/the/host\n", "memory.events", "oom_kill 3\n"),
+])  # fmt: skip
+def test_kills_for_want_of_memory_are_counted(tmp_path, monkeypatch, groups, file, text):
+    """In both versions of control groups, and in a container that sees its own as the root; None where nobody counts."""
+    monkeypatch.setattr(worker_processes, "CONTROL_GROUPS", tmp_path / "groups")
+    (tmp_path / "groups" / file).parent.mkdir(parents=True)
+    (tmp_path / "list").write_text(groups)
+    assert worker_processes.count_memory_kills(tmp_path / "list") is None
+    (tmp_path / "groups" / file).write_text(text)
+    assert worker_processes.count_memory_kills(tmp_path / "list") == 3
+    assert worker_processes.count_memory_kills(tmp_path / "nothing") is None

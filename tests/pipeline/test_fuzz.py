@@ -1,11 +1,15 @@
 """Made inputs against every reader; `python -m tests.fuzz` tries as many as there is time for."""
 
 import random
+import shutil
 import threading
 from pathlib import Path
 
+import pytest
+
 from compclip.base.errors import UserError
 from tests.fuzz import __main__ as fuzz
+from tests.fuzz import own_files
 from tests.fuzz.reader import Reader
 
 
@@ -35,3 +39,27 @@ def test_each_kind_of_end_is_told_apart(tmp_path):
     tries = fuzz.Tries(tmp_path, readers, deadline_s=0.2)
     assert [tries.one(kind, 1).kind for kind in WAYS] == list(WAYS)
     assert tries.one("refused", 2).message == "a: b; repair it"
+
+
+@pytest.mark.parametrize("edits", [4, pytest.param(2000, marks=pytest.mark.long)])
+def test_no_damage_of_our_own_files_traces_back(finished, tmp_path, edits, capsys):
+    """Whichever file a disk or a copy changed: its readers understand it, or say in a line what is damaged."""
+    project = own_files.complete(shutil.copytree(finished, tmp_path / "project", symlinks=True))
+    assert own_files.main(["--edits", str(edits), "--project", str(project)]) == 0, capsys.readouterr().out
+
+
+OWN = ("data/scenes/manifest.json", "data/fingerprints/scenes.json", "plan/train/finetune.json", "keys/finetune.json")
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(
+    "change", [("samples", "tamples"), ("{", "["), ('"', ""), (": ", ": null, "), (":", ": {} , ")]
+)
+def test_a_changed_key_of_an_own_file_is_said(finished, tmp_path, name, change):
+    """One word of it is another: no command ends in a traceback."""
+    project = own_files.complete(shutil.copytree(finished, tmp_path / "project", symlinks=True))
+    path = project / name
+    path.write_text(path.read_text().replace(*change))
+    for command in own_files.COMMANDS.values():
+        kind, words = own_files.run(project, command)
+        assert kind != own_files.TRACEBACK, words

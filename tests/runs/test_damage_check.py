@@ -1,14 +1,18 @@
 """Bytes that a disk changed are noticed wherever weights are read, named by `runs check`, and made again."""
 
 import os
+from pathlib import Path
 
 import pytest
 
+from compclip.base import files
 from compclip.base.errors import UserError
+from compclip.base.safe_names import SafeName
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.model import backbone
 from compclip.runs import __main__ as runs_command
-from compclip.runs import run_folder
+from compclip.runs import jobs, run_folder, run_store
+from compclip.train import __main__ as train_command
 from compclip.train import checkpoint
 from tests import checkpoint_files, tiny_project
 
@@ -23,6 +27,7 @@ def damage(path, at=-64):
         file.write(content)
     path.chmod(status.st_mode)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    files._hash_stamped.cache_clear()  # who reads it next is another process
 
 
 @pytest.fixture
@@ -62,7 +67,9 @@ def test_damaged_weights_are_named_dropped_and_made_again(weights, capsys):
 
 @pytest.mark.parametrize(("pattern", "where"), [
     ("store/*/scores/*/sugarcrepe.json", "scores"),
-    ("data/scenes/shards/00000.arrow", "not the shard that its manifest lists"),
+    ("data/scenes/shards/00000.arrow", "not the file that manifest.json lists"),
+    ("data/scenes/nouns.arrow", "not the file that manifest.json lists"),
+    ("models/tiny/open_clip_model.safetensors", "not the file that .checksums.json lists"),
 ])  # fmt: skip
 def test_other_files_are_named(here_finished, pattern, where, capsys):
     path = next(iter(sorted(here_finished.glob(pattern))))
@@ -71,6 +78,61 @@ def test_other_files_are_named(here_finished, pattern, where, capsys):
     assert where in capsys.readouterr().out
     assert runs_command.main(["check", "--drop"]) == 1
     assert not path.exists()
+
+
+INPUTS = ("data/scenes/shards/00000.arrow", "data/scenes/nouns.arrow", "models/tiny/open_clip_model.safetensors")
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_nothing_is_trained_on_damaged_inputs(here, name):
+    """Nor kept under the key of whole ones; the line names the file, and what brings it back."""
+    tiny_project.plan()
+    damage(here / name, at=len((here / name).read_bytes()) // 2)
+    with pytest.raises(UserError, match=f"{name}: damaged: .*makes it again"):
+        train_command.main(["--cell", tiny_project.cell("finetune")])
+    assert not list(here.glob("store/*/final/environment.json"))
+    assert not (here / "runs").exists()
+
+
+def test_a_job_of_a_damaged_backbone_says_which_file(here):
+    """A job that was sent before works out its key anew, and so finds it."""
+    run = tiny_project.at(tiny_project.cell("finetune"))
+    jobs.write_inputs(run, "params.yaml")
+    damage(here / INPUTS[2])
+    with pytest.raises(UserError, match=f"{INPUTS[2]}: damaged"):
+        run_store.load_sent_run(run.key)
+
+
+def test_captions_of_a_damaged_shard_are_not_read(here):
+    """For blind rows, an audit of texts, and neighbours."""
+    from compclip.audit import rule_audit
+    from compclip.config import read
+    from compclip.evaluate import blind_rows
+    from compclip.train import neighbours
+
+    damage(here / INPUTS[0])
+    readers = (
+        lambda: blind_rows.read_prepared_captions(Path("data/scenes")),
+        lambda: rule_audit.audit_data(read.load_params("params.yaml"), "scenes", ["finetune"], Path("."), 4),
+        lambda: neighbours.write_missing([(SafeName("scenes", "data"), SafeName("tiny", "backbone"))], "code"),
+    )
+    for reader in readers:
+        with pytest.raises(UserError, match=f"{INPUTS[0]}: damaged"):
+            reader()
+
+
+def test_a_damaged_backbone_is_not_scored(here):
+    """Whoever loads its folder compares it, as a run's."""
+    damage(here / INPUTS[2])
+    with pytest.raises(UserError, match=f"{INPUTS[2]}: damaged"):
+        evaluate_command.main(["--checkpoint", "models/tiny", "--benchmarks", "sugarcrepe"])
+
+
+def test_checksums_are_no_part_of_a_key(here):
+    """A backbone of before there were checksums has the same key."""
+    key = tiny_project.at(tiny_project.cell("finetune")).key
+    (here / "models/tiny" / files.CHECKSUMS).unlink()
+    assert tiny_project.at(tiny_project.cell("finetune")).key == key
 
 
 def test_a_checkpoint_with_other_bytes_gives_way_to_the_one_before(tmp_path, capsys):

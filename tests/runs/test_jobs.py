@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from compclip.base import worker_processes
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
 from compclip.config import read
@@ -93,11 +94,29 @@ def test_killed_and_begun_again_ends_with_the_same_bits(here, serial, how, reaso
     assert jobs.wait_for_job(job, lambda: None) == jobs.FAILED and reason in job.reason()
     assert stored_run.folder.checkpoints()[-1].name == f"step_{step:08}.safetensors"
     assert jobs.find_worker(stored_run.folder) is None
+    later_reason = jobs.find_job(stored_run.folder).reason()  # of a process that did not start it
+    assert reason in later_reason and ("SIG" in later_reason) == (how == signal.SIGKILL)
     if how == signal.SIGUSR1:
         again = submit(stored_run)
         assert jobs.wait_for_job(again, lambda: None) == jobs.DONE, again.reason()
     collect(cell("fsc_clip"))
     assert outcome(here, cell("fsc_clip")) == serial[cell("fsc_clip")]
+
+
+@pytest.mark.parametrize(("record", "now", "words"), [
+    ({"exit_code": -9, "memory_kills": 1}, 2, "killed by SIGKILL for want of memory (oom_kill of its control group rose from 1 to 2)"),
+    ({"exit_code": -9, "memory_kills": 2}, 2, "killed by SIGKILL (its control group counts no oom_kill since the job began)"),
+    ({"exit_code": -9, "memory_kills": None}, None, "killed by SIGKILL, perhaps for want of memory"),
+    ({"exit_code": -11, "memory_kills": 0}, 1, "killed by SIGSEGV"),
+    ({"memory_kills": 0}, 1, "gone without an error: killed for want of memory (oom_kill of its control group rose from 0 to 1), or its machine was restarted"),
+    ({}, 1, "gone without an error: killed, perhaps for want of memory, or its machine was restarted"),
+])  # fmt: skip
+def test_status_names_the_signal_and_memory(run, monkeypatch, record, now, words):
+    """And no line of progress as if that were the error; its parent noted the signal, or nobody did."""
+    monkeypatch.setattr(worker_processes, "count_memory_kills", lambda: now)
+    run.log.write_text("step 3/10  loss 2.0\n")
+    job = jobs.LocalJob(run, {"module": jobs.TRAINS, "pid": 2} | record)
+    assert job.reason() == f"{words}; before it: step 3/10  loss 2.0 ({run.log})"
 
 
 def test_a_shell_s_place_does_not_reach_a_job_of_this_machine(here, monkeypatch):

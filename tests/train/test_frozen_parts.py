@@ -5,6 +5,7 @@ import torch
 
 from compclip.base.files import write_json
 from compclip.model import backbone
+from compclip.model.run_weights import write_checksums
 from compclip.runs import key_parts, run_store
 from tests import small_training
 from tests.tiny_project import TINY, at, cell
@@ -37,6 +38,7 @@ def train(here, family: str, *overrides: str):
     write_json(here / f"frozen_{family}.json", FAMILIES[family])
     start = backbone.create(str(here / f"frozen_{family}.json"), seed=3)
     start.save(here / "models" / "tiny")
+    write_checksums(here / "models" / "tiny")
     model = small_training.train(here, "finetune", here / "work", small_training.recorder.do_nothing,
                                  "train.max_steps=2", *overrides)  # fmt: skip
     return start.clip.state_dict(), model

@@ -211,6 +211,7 @@ def test_the_caption_is_the_same_for_all_methods(every, tmp_path):
 def with_dropout(here) -> None:
     """The backbone drops half of the patches."""
     path = here / "models" / "tiny" / CONFIG
+    path.with_name(files.CHECKSUMS).unlink()
     config = read_json(path)
     config["model_cfg"]["vision_cfg"]["patch_dropout"] = 0.5
     files.write_json(path, config)

@@ -1,0 +1,188 @@
+"""Damage of files that the package wrote, then the commands that read them; exit code 1 where one ends in a traceback.
+
+    python -m tests.fuzz.own_files --edits 2000 --seed 0    edits of a small finished project, one at a time
+    python -m tests.fuzz.own_files --again 17               one edit: its file, and what each command said
+
+Each edit flips a bit, cuts, inserts or swaps bytes of one file, whose times stay: what a disk or a copy does. A command
+then says the same, says something else, or refuses in one line.
+"""
+
+import argparse
+import contextlib
+import functools
+import io
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+from compclip.base.errors import UserError
+from compclip.evaluate import __main__ as evaluate_command
+from compclip.report import __main__ as report_command
+from compclip.runs import __main__ as runs_command
+from compclip.runs import key_parts, keys, status
+from compclip.train import __main__ as train_command
+from tests import tiny_project
+from tests.fuzz.__main__ import _where
+
+KEY = re.compile(rb'"([a-zA-Z]\w*)": ')  # of JSON
+SAME, OTHER, REFUSED, TRACEBACK = "same", "other", "refused", "traceback"
+USERS = ("world", "params.yaml", "tiny.json", "reports")  # written by users, or never read
+CELL = tiny_project.cell("finetune")
+COMPARED = ("runs check", "keys", "evaluate", "report")  # what these say has neither times nor speeds in it
+Command = Callable[[], object]
+COMMANDS: dict[str, Command] = {
+    "status": lambda: status.main([]),
+    "runs": lambda: runs_command.main([]),
+    "runs check": lambda: runs_command.main(["check"]),
+    "runs why": lambda: key_parts.main([CELL, "train.lr=2e-3"]),
+    "keys": lambda: keys.main([]),
+    "train --method": lambda: train_command.main(["--method", "finetune"]),
+    "train": lambda: train_command.main(["--cell", CELL, "train.lr=2e-3", "train.max_steps=1"]),
+    "evaluate": lambda: evaluate_command.main(["--cell", CELL]),
+    "report": lambda: report_command.main(["--partial"]),
+}
+
+
+def make(root: Path) -> Path:
+    """A project whose every cell is trained, scored and reported."""
+    return complete(tiny_project.finish(tiny_project.make(root)))
+
+
+def complete(root: Path) -> Path:
+    """The stages besides of a project whose cells are trained and scored."""
+    with contextlib.chdir(root), _silenced():
+        tiny_project.plan()
+        assert evaluate_command.main(["--census", "benchmark@sugarcrepe"]) == 0
+        assert train_command.main(["--method", "finetune"]) == 0
+        assert report_command.main(["--partial"]) == 0
+    return root
+
+
+def list_files(project: Path) -> list[Path]:
+    """Every file of the package's own, by its path in the project."""
+    paths = (path.relative_to(project) for path in sorted(project.rglob("*")) if path.is_file())
+    return [path for path in paths if path.parts[0] not in USERS]
+
+
+def edit(raw: bytes, rng: random.Random) -> bytes:
+    """Flip one bit, of a name in JSON above all; cut the end, insert or swap some bytes."""
+    at = rng.randrange(max(1, len(raw)))
+    to = at + rng.choice((1, 1, 8, 64))
+    ways = (
+        raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :] if raw else b"x",
+        raw[:at],
+        raw[:at] + rng.randbytes(rng.choice((1, 8, 64))) + raw[at:],
+        raw[:at] + raw[to : to + 8] + raw[at:to] + raw[to + 8 :],
+    )
+    keys = list(KEY.finditer(raw))
+    if keys and rng.random() < 0.5:  # a bit of a name is rarely hit, and changes most
+        key = rng.choice(keys)
+        at = rng.randrange(key.start(1), key.end(1))
+        return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+    return rng.choice((ways[0], *ways))  # bits flip more often
+
+
+def damage(project: Path, copy: Path, number: int) -> Path:
+    """Copy the project with edit `number` in one file; return that file's path in it."""
+    rng = random.Random(number)
+    files = list_files(project)
+    kinds: dict[tuple[str, ...], list[Path]] = {}
+    for path in files:
+        kinds.setdefault((path.parts[0], path.name if path.parts[0] != "plan" else path.parts[1]), []).append(path)
+    chosen = rng.choice(kinds[rng.choice(sorted(kinds))])
+    os.system(f"cp -a '{project}' '{copy}'")
+    path = copy / chosen
+    status_before = path.stat()
+    path.chmod(0o644)
+    with open(path, "r+b") as file:  # in place: every link shows it
+        raw = edit(file.read(), rng)
+        file.seek(0)
+        file.write(raw)
+        file.truncate()
+    os.utime(path, ns=(status_before.st_atime_ns, status_before.st_mtime_ns))
+    return chosen
+
+
+@contextlib.contextmanager
+def _silenced():
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        yield out
+
+
+def run(place: Path, command: Command) -> tuple[str, str]:
+    """Run a command in a folder; return what became of it, and its words."""
+    with contextlib.chdir(place), _silenced() as out, mock.patch.object(train_command, "train_runs", lambda *_: {}):
+        try:
+            command()
+        except UserError as error:
+            return REFUSED, str(error)
+        except SystemExit as error:
+            return REFUSED, f"exit code {error.code}"
+        except Exception as error:
+            return TRACEBACK, _where(error) + ("\n" + traceback.format_exc() if "AGAIN" in os.environ else "")
+    metrics = place / "reports" / "metrics.json"
+    return SAME, out.getvalue() + (metrics.read_text() if command is COMMANDS["report"] else "")
+
+
+def try_edit(project: Path, place: Path, number: int) -> tuple[Path, dict[str, tuple[str, str]]]:
+    """Try all commands after edit `number`, each on a fresh copy's state left by those before."""
+    path = damage(project, place, number)
+    try:
+        outcomes = {name: run(place, command) for name, command in COMMANDS.items()}
+        for name in COMPARED:
+            if outcomes[name][0] == SAME and outcomes[name][1] != expected_words(project, name):
+                outcomes[name] = (OTHER, outcomes[name][1])
+        return path, outcomes
+    finally:
+        shutil.rmtree(place)
+
+
+@functools.cache
+def expected_words(project: Path, name: str) -> str:
+    """Return what a command says of the whole project."""
+    with tempfile.TemporaryDirectory(prefix="own-files-") as folder:
+        shutil.copytree(project, Path(folder) / "p", symlinks=True)
+        return run(Path(folder) / "p", COMMANDS[name])[1]
+
+
+def main(argv: list[str]) -> int:
+    """Try the edits; print the counts, and every different traceback with its first edit."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.own_files", description=__doc__)
+    parser.add_argument("--edits", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", type=int)
+    parser.add_argument("--project", type=Path, help="a project that `make` made")
+    args = parser.parse_args(argv)
+    counts: Counter[str] = Counter()
+    others: Counter[tuple[str, str]] = Counter()
+    defects: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="own-files-") as folder:
+        project = args.project or make(Path(folder) / "project")
+        first = args.seed * 1_000_000
+        for number in [args.again] if args.again is not None else range(first, first + args.edits):
+            path, outcomes = try_edit(project, Path(folder) / f"edit{number}", number)
+            for name, (kind, words) in outcomes.items():
+                counts[kind] += 1
+                if kind == OTHER:
+                    others[name, path.name if path.parts[0] != "plan" else "plan"] += 1
+                if kind == TRACEBACK:
+                    defects.setdefault(f"{name}: {words}", f"{number} {path}")
+                if args.again is not None:
+                    print(f"{path}: {name}: {kind}: {words}")
+    print(", ".join(f"{counts[kind]} {kind}" for kind in (SAME, OTHER, REFUSED, TRACEBACK)))
+    print("other words than of the whole project: ", dict(others.most_common()))
+    for words, where in defects.items():
+        print(f"  {where}  {words}")
+    return 1 if defects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
