@@ -3,8 +3,9 @@
     python -m perf.own_starts [--pictures 200] [--only csv tars] [--folder F]
 
 Lays out the same photographs (`COMPCLIP_SHARED_DATA`) in ten forms, and for each calls `compclip init NAME --data FORM
---model MODEL` and `compclip repro` as a reader would; then three forms of --model. The model is small: the embedded
-scenes' in open_clip's folder layout, so that a form takes two minutes on two cores. Prints a row a start: commands,
+--model MODEL` and `compclip repro` as a reader would. The model is small: the embedded scenes' in open_clip's folder
+layout, so that a form takes two minutes on two cores; `file` is the start with a file of weights, open_clip's smallest
+ViT at random (a name of open_clip's with its tag is played by `perf.first_hour`). Prints a row a start: commands,
 edits, wall seconds of both, pictures trained on and tested, and whether the page names the reader's own test. Exit code
 1 where a start has no such page, meets the drawings, or trains on a held-out picture.
 """
@@ -170,6 +171,15 @@ def write_model(folder: Path) -> Path:
     return folder
 
 
+def write_weights(path: Path) -> Path:
+    """Write a file of weights that names no architecture: a state dict of open_clip's smallest ViT."""
+    import open_clip
+
+    torch.manual_seed(0)
+    torch.save(open_clip.create_model("ViT-S-32-alt").state_dict(), path)
+    return path
+
+
 def run_command(cwd: Path, *words: str) -> tuple[str, float]:
     """Run `compclip` as a reader does; return what it printed and its wall seconds. Raises SystemExit."""
     started = time.monotonic()
@@ -217,22 +227,23 @@ def main(argv: list[str] | None = None) -> int:
     """Play all starts; 1 where one is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=200)
-    parser.add_argument("--only", nargs="*", default=[*FORMS, "mix"])
+    parser.add_argument("--only", nargs="*", default=[*FORMS, "mix", "file"])
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     args = parser.parse_args(argv)
     folder = args.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     captions = read_captions(args.pictures)
-    model = ["--model", str(write_model(folder / "small_model"))]
+    small_model = write_model(folder / "small_model")
     good = True
     for name in args.only:
         for former in (name, f"{name}_data"):
             shutil.rmtree(folder / former, ignore_errors=True)
-        names = ["csv", "tars"] if name == "mix" else [name]
+        names = {"mix": ["csv", "tars"], "file": ["csv"]}.get(name, [name])
+        model = write_weights(folder / "mine.pt") if name == "file" else small_model
         data = []
         for form in names:
             data += ["--data", str(FORMS[form](folder / f"{name}_data" / form, captions))]
-        good &= start(name, folder, [*data, *model])
+        good &= start(name, folder, [*data, "--model", str(model)])
     return 0 if good else 1
 
 

@@ -124,9 +124,8 @@ def entry(main: Callable[[list[str]], int]) -> int:
 
 def _report_plugin(error: Exception) -> int:
     """Print one line of an error that arose in a plug-in and return 2; raise any other, and with `-v` this one."""
-    from compclip.base import plugins  # imports this module
-
-    fault = plugins.describe_failure(error)
+    plugins = sys.modules.get("compclip.base.plugins")  # where none was loaded, none has failed
+    fault = plugins.describe_failure(error) if plugins else ""
     if not fault or os.environ.get(LEVEL_VARIABLE) == "debug":
         raise error
     print(f"error: {UserError(fault)}; repair that module, or see the traceback with -v", file=sys.stderr)

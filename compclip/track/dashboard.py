@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         messages.warn(f"listening on {args.host}: other machines can open it, and the UI has no password")
     name = f"[{args.host}]" if ":" in args.host else args.host
     address = f"http://{name}:{args.port}/{page_address(uri)}"
-    announce((args.host, args.port), f"http://{name}:{args.port}/{page_address(uri)}")
+    announce((args.host, args.port), address)
     return os.execve(sys.executable, server_command(uri, args.host, args.port), environment)
 
 

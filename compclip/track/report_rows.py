@@ -60,7 +60,7 @@ def make_report_entries(root: Path, runs: Sequence[FinishedRun], options: EntryO
     for name, lines in _read_rows(files["report.csv"]).items():
         row = _make_row(name, lines, compared.get(name, ()), runs, options)
         if name in references:
-            row.tags.update({tag: "the reference" for tag in map(tracking_store.name_difference, options.headline_of)})
+            row.tags.update(dict.fromkeys(map(tracking_store.name_difference, options.headline_of), "the reference"))
         row.tags["mlflow.runColor"] = COLOURS[len(rows) % len(COLOURS)]
         rows.append(row)
     # by the first headline number, where a row has one: MLflow folds seeds only where it sorts by time, latest first

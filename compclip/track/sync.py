@@ -86,7 +86,10 @@ class TrackedProject:
 def load_project(
     params_path: str | Path, uri: str, root: Path = Path(), studies_folder: Path = Path("studies")
 ) -> TrackedProject:
-    """Read the runs below `root` and the studies, as the store `uri` will have them. Raises UserError where there is neither a run nor a study."""
+    """Read the runs below `root` and the studies, as the store `uri` will have them.
+
+    Raises UserError where there is neither a run nor a study.
+    """
     params = read.load_params(params_path)
     grid = config_grid.list_cells(params)
     names = frozenset(cell.name for cell in grid)

@@ -28,7 +28,9 @@ report: {{columns: [{", ".join(columns)}]}}
 def source(tmp_path, project="", **how):
     grid = {k: how.pop(k) for k in ("methods", "seeds", "columns") if k in how}
     with mock.patch.dict(os.environ, {sync.PROJECT: project} if project else {}):
-        return sync.load_project(params(tmp_path, **grid), tracking_store.DEFAULT_URI, tmp_path, tmp_path / "studies", **how)
+        return sync.load_project(
+            params(tmp_path, **grid), tracking_store.DEFAULT_URI, tmp_path, tmp_path / "studies", **how
+        )
 
 
 def leave_header(client, checkpoint, model, link):
