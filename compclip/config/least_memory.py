@@ -82,6 +82,8 @@ def _count_tower(config: Mapping[str, Any], tower: str) -> tuple[int, int]:
         width = section.get("width", 768)
         positions = (section.get("image_size", 224) // patch) ** 2 + 1
         inputs = 3 * patch**2 * width
+    elif section.get("hf_model_name"):
+        return 0, 0  # its numbers are in a config of transformers
     else:
         width = section.get("width", 512)
         positions = section.get("context_length", 77)

@@ -121,7 +121,7 @@ def widths(model: ClipModel) -> Widths:
     return Widths(
         model.model_cfg["embed_dim"],
         text.get("context_length", 77),
-        text.get("vocab_size", 49408),
+        getattr(model.clip, "text", model.clip).vocab_size,  # transformers' towers bring theirs
         0 if class_embedding is None else class_embedding.shape[-1],
         model.model_cfg["embed_dim"] if projection_WD is None else len(projection_WD),
     )
