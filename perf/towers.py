@@ -70,7 +70,7 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "small_relpos": ("vit_relpos_medium_patch16_cls_224", {"depth": 1, "embed_dim": 64, "num_heads": 2}),
     "small_gap": ("vit_medium_patch16_gap_256", {"depth": 1, "embed_dim": 64, "num_heads": 2}),
     "small_mci": ("vit_base_mci_224", {"depth": 1}),
-    "small_vitamin": ("vitamin_small_224", {}),
+    "small_vitamin": ("vitamin_small_224", {"depth": 1}),
 }  # fmt: skip
 
 
@@ -309,6 +309,7 @@ def fill_tables(methods: Sequence[str], families: Sequence[str], options: Sequen
     of_options: dict[str, dict[str, Outcome]] = {name: {} for name in options}
     of_checks: dict[str, dict[str, str]] = {name: {} for name in CHECKS}
     for family in families:
+        print(family, file=sys.stderr, flush=True)
         for name in methods:
             of_methods[name][family] = replace(try_cell(make_run(name), FAMILIES[family]), model=None)
         for name in options:
