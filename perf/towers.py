@@ -1,6 +1,6 @@
 """Every method on every family of towers: it trains, is refused by one line before it starts, or fails.
 
-    python -m perf.towers [--methods finetune fsc_clip] [--families vit resnet] [--write docs/towers.md]
+    python -m perf.towers [--methods finetune fsc_clip] [--families vit resnet] [--write experiments/grids/towers.md]
 
 One small model for each family of open_clip's list, with random weights, and two steps on a made batch: random pixels
 and words, every text there. Three tables. Each method with its defaults; each option of `train` by finetune; what is
@@ -355,8 +355,8 @@ def _format_outcomes(
 
 HEAD = """# Methods on towers
 
-Made by `python -m perf.towers --write docs/towers.md`: one small model of each family of open_clip's list, random
-weights, two steps. ✓ trains; a number is the line below that refuses it, which `compclip config check` says before
+Made by `python -m perf.towers --write experiments/grids/towers.md`: one small model of each family of open_clip's list,
+random weights, two steps. ✓ trains; a number is the line below that refuses it, which `compclip config check` says before
 anything runs. "Other draws": dropout or stochastic depth draws anew for each part of a cut batch.
 
 """
