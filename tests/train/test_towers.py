@@ -135,6 +135,7 @@ def test_a_text_tower_of_transformers_is_not_counted_as_clips(tmp_path):
     """The bound of memory leaves out what the config does not say."""
     assert least_memory._count_tower(towers.FAMILIES["XLM-R"], "text") == (0, 0)
     assert least_memory._count_tower(towers.FAMILIES["ViT"], "text")[0] > towers.WORDS
+    assert least_memory.count_products("xlm-roberta-base-ViT-B-32") == (0.0, 0.0)
 
 
 # --- batch norms ----------------------------------------------------------------------------------------------------
