@@ -44,7 +44,7 @@ GROUPS: dict[str, Commands] = {
 COMMANDS: Commands = {name: command for group in GROUPS.values() for name, command in group.items()}
 # Commands of two words. The stages are what `compclip repro` runs before the first cell is trained.
 BELOW: Commands = {
-    "config check": ("compclip.fetch.missing_inputs", "is params.yaml valid, and is all there that its grid reads?"),
+    "config check": ("compclip.launch.grid_check", "is params.yaml valid, and is all there that its grid reads?"),
     "config cost": ("compclip.launch.cost_table", "memory, time and money of each run on a card"),
     "config power": ("compclip.evaluate.power_table", "the least difference that so many seeds and items decide"),
     "evaluate compare": ("compclip.evaluate.compare", "results against somebody else's numbers, metric by metric"),

@@ -82,6 +82,8 @@ def _count_tower(config: Mapping[str, Any], tower: str) -> tuple[int, int]:
         width = section.get("width", 768)
         positions = (section.get("image_size", 224) // patch) ** 2 + 1
         inputs = 3 * patch**2 * width
+    elif section.get("hf_model_name"):
+        return 0, 0  # its numbers are in a config of transformers
     else:
         width = section.get("width", 512)
         positions = section.get("context_length", 77)
@@ -103,7 +105,7 @@ def count_products(model: str) -> tuple[float, float]:
     config = _find_config(model)
     image = config.get("vision_cfg", {})
     text = config.get("text_cfg", {})
-    if not _count_tower(config, "image")[0]:
+    if not all(_count_tower(config, tower)[0] for tower in ("image", "text")):
         return 0.0, 0.0
     positions = (image.get("image_size", 224) // image["patch_size"]) ** 2 + 1
     text_positions = min(CAPTION_POSITIONS, text.get("context_length", 77))

@@ -1,7 +1,5 @@
 """What a grid reads and that is not there, all of it at once, before anything runs.
 
-    compclip config check           is params.yaml valid, and is all there that its grid reads?
-
 Looked for are the data sets, backbones and benchmarks of params.yaml, since DVC goes through all of them, and what the
 methods of its grid read. What an earlier stage makes is not missing, and a server is not asked for answers that are
 there. Paths are looked at and nothing is read; a server and a hub have a few seconds to answer.
@@ -24,10 +22,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from compclip.base import environment_variables, plugins
-from compclip.base.command_line import CommandParser
-from compclip.base.errors import UserError, entry, one_line
+from compclip.base.errors import UserError, one_line
 from compclip.base.messages import format_count
-from compclip.config import __main__ as config_command
 from compclip.config import data_paths, grid, plan
 from compclip.config.drawn_scenes import lies_in_scenes
 from compclip.config.sections import Backbone, BenchmarkSection, Data, Params
@@ -269,18 +265,3 @@ def find_missing_words() -> Iterator[MissingInput]:
         yield MissingInput("spaCy's model", "", str(error).partition("; ")[2])
     if not wordnet_files.is_installed():
         yield MissingInput("WordNet", "", wordnet_files.ADVICE.partition(": ")[2])
-
-
-def main(argv: list[str]) -> int:
-    """Check params.yaml, and print what its grid reads that is not there."""
-    parser = CommandParser(prog="compclip config check", description=__doc__, example="train.lr=1e-5")
-    parser.add_grid("parameters to override")
-    args = parser.parse_intermixed_args(argv)
-    params, counts = config_command.check_grid(args.params, args.overrides)
-    require_inputs(params)
-    print(f"{args.params}: {counts}: OK")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(entry(main))

@@ -81,7 +81,7 @@ def create(
         _check_same_architecture(loaded, name, weights)
         return loaded
     cfg = open_clip.get_model_config(name)
-    _check_kind(cfg, f"model {model}", captioner)
+    check_kind(cfg, f"model {model}", captioner)
     torch.manual_seed(seed)
     head = None
     resized = ""
@@ -194,7 +194,7 @@ def _register_model(model: str) -> str:
     return model
 
 
-def _check_kind(model_cfg: dict, where: str, captioner: bool) -> None:
+def check_kind(model_cfg: dict, where: str, captioner: bool) -> None:
     """Raise UserError for a captioner in a backbone's place, or the other way round."""
     fault = f"has no {DECODER}, and so writes no captions; give a CoCa model"
     if DECODER in model_cfg:
@@ -211,7 +211,7 @@ def _load_folder(folder: Path, device: str, tokenizer: str, activation: str, cap
     config = model_config.read_config(folder / CONFIG)
     model_cfg = config["model_cfg"]
     preprocess = config.get("preprocess_cfg") or {}
-    _check_kind(model_cfg, str(folder), captioner)
+    check_kind(model_cfg, str(folder), captioner)
     file = weight_files.find_weights(folder)
     weight_files.check_activation(file, f"of {CONFIG}", model_cfg, activation)
     coder = _load_tokenizer(str(folder), model_cfg, tokenizer or config.get("tokenizer", ""), folder)

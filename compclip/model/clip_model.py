@@ -35,6 +35,7 @@ CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"
 GELU = "gelu"
 QUICK = "quickgelu"
+OPEN_BY = "open it by compclip.model.backbone.load"
 DECODER = "multimodal_cfg"  # the section of a config that makes a model CoCa, which writes captions
 
 
@@ -131,6 +132,12 @@ class ClipModel:
         write_tensors(folder / WEIGHTS, self.clip.state_dict(), {"activation": activation})
         self.tokenizer.save(folder)
         record = {"tokenizer": self.tokenizer.record} if self.tokenizer.record else {}
+        if options := list_own_options(self.model_cfg):
+            record["note"] = (
+                f"{', '.join(options)}: plain open_clip does not know this and refuses the folder; {OPEN_BY}"
+            )
+        elif self.head is not None:
+            record["note"] = f"plain open_clip reads the towers alone, without the {self.head.kind} head; {OPEN_BY}"
         write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
         if self.head is not None:
             self.head.save(folder)
@@ -142,6 +149,17 @@ class ClipModel:
             self.clip.logit_bias = nn.Parameter(torch.full((), float(value), device=device))
             self.model_cfg["init_logit_bias"] = float(value)
             self.clip.bias_added = True  # by this run: no part of a backbone that an adapter freezes
+
+
+def list_own_options(model_cfg: Mapping[str, Any]) -> list[str]:
+    """Return the options of a config that are not open_clip's, as `text_cfg.rotary`: it refuses such a folder."""
+    kinds = {"vision_cfg": open_clip.CLIPVisionCfg, "text_cfg": open_clip.CLIPTextCfg}
+    return [
+        f"{section}.{key}"
+        for section, kind in kinds.items()
+        for key in model_cfg[section]
+        if key not in kind.__dataclass_fields__
+    ]
 
 
 def write_tensors(path: Path, state: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
@@ -210,7 +228,7 @@ def cut_context(model: ClipModel, length: int) -> ClipModel:
     """
     clip = model.clip
     fault = ""
-    if not isinstance(model.tokenizer, tokenizers.ClipTokenizer) or not hasattr(clip, "positional_embedding"):
+    if model.model_cfg["text_cfg"].get("hf_tokenizer_name") or not hasattr(clip, "positional_embedding"):
         fault = "only for CLIP's own text tower; remove it"
     elif not 3 <= length <= clip.context_length:
         fault = f"must be from 3 to {clip.context_length}, the backbone's"

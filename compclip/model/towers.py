@@ -5,6 +5,7 @@ B images or texts, N patches, T text positions, W width, D joint dim.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 CLIP = TokenLayout()
 BLOCKS = ("resblocks", "blocks", "layer")  # names of lists of blocks: open_clip's, timm's, transformers'
+TEXT_LAYERS = ("resblocks", "layer", "block", "layers")  # of text towers: open_clip's, BERT's kind, T5's, M2M100's
+WITH_PATCHES = "take a ViT, SigLIP, PE or EVA02"
 COMPILER = "inductor"
 
 
@@ -83,12 +86,27 @@ def compile_blocks(clip: ClipModule, enable: bool = True) -> None:
             block._compiled_call_impl = None
 
 
+def list_text_layers(clip: ClipModule) -> list[nn.Module]:
+    """Return the layers of the text tower, first to last: its outermost list of blocks, whichever library built it.
+
+    Raises UserError for a tower without one.
+    """
+    tower: nn.Module = clip.text if hasattr(clip, "text") else clip.transformer
+    for name, module in tower.named_modules():
+        if name.rpartition(".")[2] in TEXT_LAYERS and isinstance(module, nn.ModuleList):
+            return list(module)
+    raise UserError(
+        f"train.text_layers: the text tower of this backbone ({type(tower).__name__}) has no layers; leave it out"
+    )
+
+
 def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool = False) -> tuple[Tensor, Tensor | None]:
     """Return unit embeddings [B, D] of pictures and, with `tokens`, raw projected patches [B, N, D].
 
     ViT: the final layer norm and the projection on every patch token, the class token left out; timm's (EVA02) alike.
     timm's attention pool (SigLIP, PE): the pool's value map, output projection and residual MLP on every patch (C2LIP
-    Eq. 3 and 6), and what follows the pool. Raises UserError for a tower of timm's without patches (ConvNeXt).
+    Eq. 3 and 6), and what follows the pool. ResNet: the pool's value map and output projection on every cell, with its
+    position. Raises UserError for a tower of timm's without patches (ConvNeXt).
     """
     visual = clip.visual
     first_weight = next(getattr(visual, "conv1", visual).parameters())
@@ -97,6 +115,8 @@ def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool = False) ->
         return clip.encode_image(image_B3HW, normalize=True), None
     if hasattr(clip.visual, "trunk"):
         return _encode_by_timm(clip.visual, image_B3HW)
+    if hasattr(clip.visual, "attnpool"):
+        return _encode_by_resnet(clip.visual, image_B3HW)
     out = clip.visual.forward_intermediates(
         image_B3HW, indices=1, normalize_intermediates=True, output_fmt="NLC", output_extra_tokens=True
     )
@@ -105,11 +125,20 @@ def encode_images(clip: ClipModule, image_B3HW: Tensor, tokens: bool = False) ->
     return F.normalize(out["image_features"], dim=-1), patch_BND
 
 
+def _encode_by_resnet(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
+    out = visual.forward_intermediates(image_B3HW, indices=1)
+    pool = visual.attnpool
+    cell_BNW = out["image_intermediates"][0].flatten(2).transpose(1, 2)
+    cell_BNW = cell_BNW + pool.positional_embedding[1:].to(cell_BNW.dtype)  # the first is that of the mean
+    return F.normalize(out["image_features"], dim=-1), pool.c_proj(pool.v_proj(cell_BNW))
+
+
 def _encode_by_timm(visual: Any, image_B3HW: Tensor) -> tuple[Tensor, Tensor]:
     trunk = visual.trunk
     token_BNW = trunk.forward_features(image_B3HW)
     if token_BNW.ndim != 3 or not hasattr(trunk, "num_prefix_tokens"):
-        raise UserError(f"backbone: its image tower ({type(trunk).__name__}) has no patches, which the method looks at")
+        name = type(trunk).__name__
+        raise UserError(f"backbone: its image tower ({name}) has no patches, which the method looks at; {WITH_PATCHES}")
     pooled_BD = visual.head(trunk.forward_head(token_BNW))
     return F.normalize(pooled_BD, dim=-1), project_by_timm(visual, token_BNW[:, trunk.num_prefix_tokens :])
 
@@ -202,6 +231,9 @@ def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool, raw: bool) 
     if not tokens:
         projected_BD = tower(text_BL)
         return _append_raw(projected_BD, projected_BD if raw else None), None
+    if hasattr(tower, "pooler"):
+        pooled_BD, token_BTD = _encode_by_transformers(tower, text_BL)
+        return _append_raw(pooled_BD, pooled_BD if raw else None), token_BTD
     output_tokens = tower.output_tokens
     tower.output_tokens = True
     try:
@@ -209,6 +241,13 @@ def _encode_by_text_tower(tower: Any, text_BL: Tensor, tokens: bool, raw: bool) 
     finally:
         tower.output_tokens = output_tokens
     return _append_raw(pooled_BD, pooled_BD if raw else None), project(x_BTW, tower.text_projection)
+
+
+def _encode_by_transformers(tower: Any, text_BL: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what open_clip's HFTextEncoder does, and each position by its projection; the class token stays first."""
+    mask_BL = (text_BL != tower.config.pad_token_id).long()
+    out = tower.transformer(input_ids=text_BL, attention_mask=mask_BL)
+    return tower.proj(tower.pooler(out, mask_BL)), tower.proj(out.last_hidden_state)
 
 
 def project(x_W: Tensor, projection: nn.Module | Tensor | None) -> Tensor:
@@ -238,7 +277,8 @@ def encode_with_local_patches(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return what `encode_images` does, and raw projected local patches [B, N, D], by one forward pass.
 
-    Raises UserError for a tower without blocks (ResNet, ConvNeXt), or whose patches are no whole square.
+    Raises UserError for a tower without blocks that take a mask (ResNet, ConvNeXt, timm's relpos), or whose patches are
+    no whole square.
     """
     last_block = _last_block(clip.visual)
     with _watch_input(last_block) as inputs:
@@ -252,9 +292,11 @@ def _last_block(visual: Any) -> Any:
     blocks = visual.trunk.blocks if hasattr(getattr(visual, "trunk", None), "blocks") else None
     if blocks is None and hasattr(visual, "transformer"):
         blocks = visual.transformer.resblocks
-    if blocks is None:
+    if blocks is None or "attn_mask" not in inspect.signature(blocks[-1].forward).parameters:
         name = type(getattr(visual, "trunk", visual)).__name__
-        raise UserError(f"backbone: its image tower ({name}) has no patches, of which regions are pooled")
+        raise UserError(
+            f"backbone: its image tower ({name}) has no patches, of which regions are pooled; {WITH_PATCHES}"
+        )
     return blocks[-1]
 
 

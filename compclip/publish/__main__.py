@@ -60,7 +60,7 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
 
     Raises UserError for a folder that holds something else, and for a damaged checkpoint.
     """
-    from compclip.model import backbone
+    from compclip.model import backbone, clip_model
 
     run = source.run
     model = backbone.load(run.trained.checkpoint)
@@ -74,8 +74,10 @@ def publish_run(source: SourceRun, folder: Path, licence: str = "") -> None:
             transformers_export.write_clip_model(model, staging)
         if not transformers_export.find_tower_obstacle(model):
             transformers_export.write_vision_tower(model, staging)
-        has_head = model.head is not None
-        card = model_card.write_card(source, licence, notes, converted=not obstacle, has_head=has_head)
+        own_options = clip_model.list_own_options(model.model_cfg)
+        card = model_card.write_card(
+            source, licence, notes, not obstacle, has_head=model.head is not None, own_options=own_options
+        )
         write_atomic(staging / model_card.CARD, card)
 
     record = {"compclip": metadata.version("compclip"), "cell": run.cell.name, "run_key": run.trained.run_key}

@@ -7,7 +7,7 @@ interval of a number is over its items; one of a difference over seeds and items
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
@@ -49,10 +49,17 @@ TASKS = {
 HEAD = ("benchmark", "metric", "this checkpoint", "95 %", "seeds", "mean ± std", "difference to the start, 95 %")
 
 
-def write_card(source: SourceRun, licence: str, notes: list[str], converted: bool, has_head: bool = False) -> str:
+def write_card(
+    source: SourceRun,
+    licence: str,
+    notes: list[str],
+    converted: bool,
+    has_head: bool = False,
+    own_options: Sequence[str] = (),
+) -> str:
     """Return the card's text. `notes` are its lines on formats, `converted` whether transformers' is among them.
 
-    A model that `has_head` is opened by compclip alone.
+    A model that `has_head`, or whose config has `own_options`, is opened by compclip alone.
     """
     run = source.run
     config = run.config
@@ -69,12 +76,15 @@ def write_card(source: SourceRun, licence: str, notes: list[str], converted: boo
     )
     environment.filters |= {"md": lambda text: to_markdown(str(text)), "code": lambda text: to_code(str(text))}
     card = environment.get_template("card.md.j2").render(
-        head=make_head(source, numbers, offers, licence, converted, "compclip" if has_head else "open_clip"),
+        head=make_head(
+            source, numbers, offers, licence, converted, "compclip" if has_head or own_options else "open_clip"
+        ),
         cell=run.cell,
         version=metadata.version("compclip"),
         model=shorten_paths(model),
         weights=shorten_paths(start),
         has_head=has_head,
+        own_options=", ".join(own_options),
         converted=converted,
         notes=notes,
         numbers=format_table(numbers) if numbers else "",

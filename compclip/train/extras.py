@@ -116,12 +116,13 @@ def create_extras(method: Method, cfg: Any, model: ClipModel, seed: int, scales_
 def widths(model: ClipModel) -> Widths:
     """Return the sizes that a model's heads are built for."""
     text = model.model_cfg["text_cfg"]
+    text_tower: Any = getattr(model.clip, "text", model.clip)
     class_embedding = getattr(model.clip.visual, "class_embedding", None)
     projection_WD = towers.find_text_matrix(model.clip)
     return Widths(
         model.model_cfg["embed_dim"],
         text.get("context_length", 77),
-        text.get("vocab_size", 49408),
+        text_tower.vocab_size,  # transformers' towers bring theirs
         0 if class_embedding is None else class_embedding.shape[-1],
         model.model_cfg["embed_dim"] if projection_WD is None else len(projection_WD),
     )

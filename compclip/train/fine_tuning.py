@@ -224,6 +224,7 @@ def train(run: Run, method: Method, model: ClipModel, sampler: EpochSampler, obs
     losses = LossCheck(adamw)
     workers = observer.count_workers(cfg, device.type, loader.picture_bytes(sampler, views_at(0), model))
     optimiser.set_modes(model.clip)
+    optimiser.check_batch_norms(model.clip, cfg, distributed.current_process().world)
     steps_left = range(first_step, steps)
     with loader.open_batches(sampler, views_at, model, steps_left, workers, observer.count_parts) as batches:
         for step in steps_left:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from compclip.base.errors import UserError
 from compclip.interface.views import Phase
-from compclip.model import lora
+from compclip.model import lora, towers
 from compclip.model.clip_model import ClipModule
 from compclip.train.extras import Extras
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from compclip.config.sections import Train
     from compclip.model.clip_model import ClipModule
 
-LAYER = re.compile(r"\.(\d+)\.")  # its number in a parameter's name, as in transformer.resblocks.3.ln_1.weight
 TOWERS = {"all": ("image", "text"), "image": ("image",), "text": ("text",), "none": ()}
 
 
@@ -41,9 +39,11 @@ def freeze(clip: ClipModule, cfg: Train, seed: int = 0) -> frozenset[str]:
         lora.inject(clip, cfg.lora, TOWERS[cfg.trainable], seed)
     trained = set(TOWERS[cfg.trainable])
     factors = lora.adapter_parameters(clip)
+    later_layers = towers.list_text_layers(clip)[cfg.text_layers :] if cfg.text_layers else []
+    later = {parameter for layer in later_layers for parameter in layer.parameters()}
     for name, parameter in clip.named_parameters():
         tower_name = tower(name)
-        in_trained = tower_name in trained and not _is_later_layer(name, cfg.text_layers)
+        in_trained = tower_name in trained and parameter not in later
         is_trained = in_trained or name == "logit_bias" or (tower_name == "scale" and cfg.train_logit_scale)
         added = name == "logit_bias" and getattr(clip, "bias_added", False)
         parameter.requires_grad_(name in factors or added if factors else is_trained)
@@ -65,10 +65,25 @@ def set_modes(clip: ClipModule) -> None:
                 part.training = isinstance(part, nn.MultiheadAttention)
 
 
-def _is_later_layer(name: str, text_layers: int) -> bool:
-    """Return whether a parameter is of the text tower's layers behind the first so many; 0: of none."""
-    layer = LAYER.search(name) if text_layers and tower(name) == "text" else None
-    return layer is not None and int(layer[1]) >= text_layers
+def check_batch_norms(clip: ClipModule, cfg: Train, processes: int = 1) -> None:
+    """Raise UserError where batch norms in training mode would see parts of a batch, or a batch twice.
+
+    Their statistics would be those of another training: a loss by parts is not that of the whole batch.
+    """
+    cuts = {
+        f"train.micro_batch={cfg.micro_batch}": 0 < cfg.micro_batch < cfg.batch_size,
+        f"{processes} processes": processes > 1,
+        "train.checkpoint_activations=true": cfg.checkpoint_activations and hasattr(clip.visual, "trunk"),
+    }
+    cut = next(filter(cuts.get, cuts), None)
+    if cut and any(
+        isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training for module in clip.modules()
+    ):
+        name = type(getattr(clip.visual, "trunk", clip.visual)).__name__
+        raise UserError(
+            f"{cut}: not with the batch norms of a trained {name}, whose statistics are those of the whole batch; "
+            "leave it out, freeze the image tower (train.trainable=text), or take a ViT"
+        )
 
 
 def count_parameters(clip: nn.Module) -> dict[str, int]:
@@ -105,7 +120,7 @@ def list_decayed(clip: nn.Module, which: str, parameters: Sequence[tuple[str, nn
         return matrices
     decayed = set(dict(clip.named_parameters()))
     for module_name, module in clip.named_modules():
-        if isinstance(module, nn.LayerNorm | nn.BatchNorm2d):
+        if "norm" in type(module).__name__.lower():  # T5's and timm's are classes of their own
             decayed -= set(dict(module.named_parameters(module_name, recurse=False)))
     return frozenset(name for name in names & (decayed | matrices) if "bias" not in name)
 

@@ -94,6 +94,7 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
     losses = fine_tuning.LossCheck(state.adamw)
     computer = fine_tuning.build_computer(state, cfg)
     optimiser.set_modes(model.clip)
+    optimiser.check_batch_norms(model.clip, cfg)
     batches: dict[Views, Batch] = {}  # the last one
 
     def take_step(number: int) -> None:
@@ -115,12 +116,12 @@ def open_step(run: Run, method: Method, model_cfg: Mapping[str, Any], device: st
 def build_model(run: Run, method: Method, model_cfg: Mapping[str, Any], device: str) -> ClipModel:
     """Build the cell's model on a device, without a tokenizer and with weights that nobody knows."""
     cfg = copy.deepcopy(dict(model_cfg))
-    if run.train.context_length:
-        cfg["text_cfg"]["context_length"] = run.train.context_length
     with torch.device(device):
         clip = clip_model.build_module(cfg)
     clip.layout = TokenLayout()
     model = ClipModel(clip, None, None, cfg, {}, "")
+    if run.train.context_length:
+        model = clip_model.cut_context(model, run.train.context_length)
     extras.prepare_model(method, run.method, model, run.cell.seed)
     return model
 

@@ -14,7 +14,7 @@ from compclip.doctor import __main__ as doctor
 from compclip.fetch import missing_inputs
 from compclip.fetch.catalogue import load_shipped
 from compclip.launch import __main__ as launch
-from compclip.launch import repro
+from compclip.launch import grid_check, repro
 from compclip.model import hub_cache
 from compclip.sweep import __main__ as sweep
 from compclip.text import parser_models, wordnet_files
@@ -261,7 +261,7 @@ def test_a_backbone_that_is_made_needs_its_weights_no_more(project):
 
 
 COMMANDS = {
-    "config check": lambda: missing_inputs.main([]),
+    "config check": lambda: grid_check.main([]),
     "doctor": lambda: doctor.main([]),
     "doctor --grid": lambda: doctor.main(["--grid"]),
     "repro": lambda: repro.main([]),

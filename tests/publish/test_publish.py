@@ -14,7 +14,7 @@ import yaml
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_mapping, write_json
-from compclip.model import backbone, heads
+from compclip.model import backbone, class_tokens, heads
 from compclip.publish import model_card
 from compclip.publish.__main__ import main
 from compclip.runs.run_folder import RunFolder, Trained
@@ -224,6 +224,16 @@ def save_unconvertible(project: Path) -> None:
     """Give the run a model that transformers cannot express."""
     write_json(project / "wide.json", TINY | {"vision_cfg": TINY["vision_cfg"] | {"pool_type": "avg"}})
     backbone.create("wide.json").save(fake_runs.trained(project, CELL).checkpoint)
+
+
+def test_the_card_of_what_open_clip_refuses_says_who_opens_it(project):
+    """It names the option, and the hub does not offer open_clip's code for it."""
+    model = backbone.create("tiny.json", seed=1)
+    class_tokens.extend_tower(model, 2, seed=0)
+    model.save(fake_runs.trained(project, CELL).checkpoint)
+    card = publish_card(project)
+    assert "plain open_clip refuses vision_cfg.class_tokens" in card and "import open_clip" not in card
+    assert huggingface_hub.ModelCard(card).data.library_name == "compclip"
 
 
 def test_an_earlier_publication_is_replaced_as_a_whole(project):

@@ -1,0 +1,190 @@
+"""Methods and options on every family of towers: they train, or a line refuses them before anything runs."""
+
+import contextlib
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from compclip.base.errors import UserError
+from compclip.base.files import read_json
+from compclip.config import least_memory
+from compclip.interface.method import load_method
+from compclip.model import backbone, clip_model, rotary_text
+from compclip.model import towers as model_towers
+from compclip.model.tokenizers import ClipTokenizer
+from compclip.train import extras, optimiser, simulated_step
+from perf import towers
+
+# One of each kind: patches and tokens, spans of concepts, regions, class tokens, rotary positions, a decoder, a
+# codebook that starts anew, words of patches, a head that looks at patches, a teacher, further pictures.
+KINDS = ("fsc_clip", "c2lip", "fineclip", "llip", "clip_in", "read_clip", "il_clip", "superclip.wide", "flair", "degla",
+         "triplet_clip", "hybrid.local")  # fmt: skip
+PAIRS = list(zip(itertools.cycle(KINDS), [*towers.FAMILIES] * 2, strict=False))
+TRANSFORMERS = ("XLM-R", "mT5", "NLLB")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(tmp_path_factory):
+    """The families' configs, in the current folder."""
+    folder = tmp_path_factory.mktemp("models")
+    towers.lay_models(folder)
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr(model_towers, "COMPILER", "eager")
+        yield
+
+
+def build(family: str, method: str = "finetune", **options):
+    run = towers.make_run(method, **options)
+    torch.manual_seed(0)
+    return simulated_step.build_model(run, load_method(run.method_name), towers.FAMILIES[family], "cpu")
+
+
+@pytest.mark.parametrize(("method", "family"), PAIRS)
+def test_a_method_trains_or_is_refused_before(method, family):
+    """The check of the config says what a step says."""
+    outcome = towers.try_cell(towers.make_run(method), towers.FAMILIES[family], 1)
+    assert not outcome.fails, outcome.line
+    if family == "ViT":
+        assert outcome.line == towers.TRAINS
+
+
+@pytest.mark.parametrize(("option", "family"), zip(itertools.cycle(towers.OPTIONS), towers.FAMILIES, strict=False))
+def test_an_option_trains_or_is_refused_before(option, family):
+    """The same of options of `train`."""
+    outcome = towers.try_cell(towers.make_run("finetune", **towers.OPTIONS[option]), towers.FAMILIES[family], 1)
+    assert not outcome.fails, outcome.line
+
+
+# --- tokens and patches ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_tokens_of_a_transformers_tower_are_what_its_pooler_pools(family):
+    """The vector is open_clip's; each position goes through the same projection."""
+    clip = build(family).clip.eval()
+    text_BL = torch.tensor([[5, 6, 7, 2], [5, 6, 2, clip.text.config.pad_token_id]])
+    vector_BD, token_BLD = model_towers.encode_texts(clip, text_BL, tokens=True)
+    assert torch.equal(vector_BD, clip.encode_text(text_BL, normalize=True))
+    assert token_BLD.shape == (2, 4, 16)
+    if family == "NLLB":  # pools the first
+        pooled_BD = token_BLD[:, 0]
+    elif family == "mT5":  # a mean, and a linear projection
+        mask_BL1 = (text_BL != clip.text.config.pad_token_id)[..., None]
+        pooled_BD = (token_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
+    else:
+        return
+    torch.testing.assert_close(F.normalize(pooled_BD, dim=-1), vector_BD)
+
+
+def test_cells_of_a_resnet_are_what_its_pool_gives_where_each_sees_itself():
+    """Attention whose mask lets a position see itself alone is its value map and output projection."""
+    clip = build("ResNet").clip.eval()
+    image_B3HW = torch.randn(2, 3, 64, 64)
+    vector_BD, cell_BND = model_towers.encode_images(clip, image_B3HW, tokens=True)
+    assert torch.equal(vector_BD, clip.encode_image(image_B3HW, normalize=True))
+    pool = clip.visual.attnpool
+    feature_NBW = clip.visual.forward_intermediates(image_B3HW, indices=1)["image_intermediates"][0].flatten(2)
+    feature_NBW = feature_NBW.permute(2, 0, 1) + pool.positional_embedding[1:, None]
+    alone_NN = torch.full((4, 4), -torch.inf).fill_diagonal_(0.0)
+    expected_NBD, _ = F.multi_head_attention_forward(
+        feature_NBW, feature_NBW, feature_NBW, feature_NBW.shape[-1], pool.num_heads, None,
+        torch.cat([pool.q_proj.bias, pool.k_proj.bias, pool.v_proj.bias]), None, None, False, 0.0,
+        pool.c_proj.weight, pool.c_proj.bias, use_separate_proj_weight=True, q_proj_weight=pool.q_proj.weight,
+        k_proj_weight=pool.k_proj.weight, v_proj_weight=pool.v_proj.weight, attn_mask=alone_NN)  # fmt: skip
+    torch.testing.assert_close(cell_BND, expected_NBD.transpose(0, 1))
+
+
+# --- what is read from the tower, not from its names or CLIP's numbers ----------------------------------------------
+
+
+@pytest.mark.parametrize("family", TRANSFORMERS)
+def test_words_are_the_towers(family):
+    """A config that names a tower of transformers does not say how many there are."""
+    assert extras.widths(build(family)).vocabulary == 60000
+    assert extras.widths(build("ViT")).vocabulary == towers.WORDS
+
+
+@pytest.mark.parametrize("family", [name for name in towers.FAMILIES if name != "CoCa"])
+def test_text_layers_are_the_towers_layers(family):
+    """Behind the first so many they stand still; embeddings, norms and all of a projection are trained."""
+    clip = build(family).clip
+    optimiser.freeze(clip, towers.make_run("finetune", trainable="text", text_layers=1).train)
+    frozen = {name for name, p in clip.named_parameters() if not p.requires_grad and not name.startswith("visual.")}
+    of_second = {
+        name
+        for name, _ in clip.named_parameters()
+        if any(f".{layers}.1." in f".{name}" for layers in ("resblocks", "layer", "block", "layers"))
+    }
+    of_second = {name for name in of_second if not name.startswith("visual.") and ".block.0." not in f".{name}"}
+    assert frozen and frozen == of_second
+
+
+def test_norms_of_a_t5_are_not_decayed():
+    """They are none of torch's."""
+    clip = build("mT5").clip
+    parameters = list(clip.named_parameters())
+    decayed = optimiser.list_decayed(clip, "all_but_norms", parameters)
+    assert "text.proj.weight" in decayed
+    assert not [name for name, p in parameters if name in decayed and "layer_norm" in name]
+
+
+def test_a_text_tower_of_transformers_is_not_counted_as_clips(tmp_path):
+    """The bound of memory leaves out what the config does not say."""
+    assert least_memory._count_tower(towers.FAMILIES["XLM-R"], "text") == (0, 0)
+    assert least_memory._count_tower(towers.FAMILIES["ViT"], "text")[0] > towers.WORDS
+    assert least_memory.count_products("xlm-roberta-base-ViT-B-32") == (0.0, 0.0)
+
+
+# --- batch norms ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["ResNet", "MobileCLIP", "MobileCLIP-B"])
+def test_batch_norms_see_whole_batches(family):
+    """A batch that is cut, spread over processes or encoded twice is refused; with a frozen tower nothing is."""
+    for options, processes, key in (
+        ({"micro_batch": 2}, 1, "train.micro_batch=2"),
+        ({}, 2, "2 processes"),
+        ({"checkpoint_activations": True}, 1, "train.checkpoint_activations=true"),
+    ):
+        if family == "ResNet" and "checkpoint_activations" in options:
+            continue  # open_clip's keeps everything
+        for trainable in ("all", "text"):
+            train = towers.make_run("finetune", trainable=trainable, **options).train
+            clip = build(family).clip
+            optimiser.freeze(clip, train)
+            optimiser.set_modes(clip)
+            refused = pytest.raises(UserError, match=f"{key}: not with the batch norms of a trained .*trainable=text")
+            with refused if trainable == "all" else contextlib.nullcontext():
+                optimiser.check_batch_norms(clip, train, processes)
+    whole = towers.make_run("finetune", micro_batch=towers.BATCH).train
+    optimiser.check_batch_norms(build(family).clip.train(), whole)
+
+
+# --- what plain open_clip cannot open -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "says"), [("clip_in.rotary", "text_cfg.rotary"), ("llip", "vision_cfg.class_tokens"), ("finetune", "")]
+)
+def test_a_checkpoint_says_what_open_clip_does_not_know(method, says, tmp_path):
+    """Beside its config, where a reader of the error looks."""
+    model = build("ViT", method)
+    object.__setattr__(model, "tokenizer", model.tokenizer or ClipTokenizer(77))
+    model.save(tmp_path)
+    note = read_json(tmp_path / clip_model.CONFIG).get("note", "")
+    assert note.startswith(f"{says}: plain open_clip does not know this and refuses the folder; open it by") == bool(
+        says
+    )
+    with pytest.raises(TypeError) if says else contextlib.nullcontext():
+        clip_model.build_module(model.model_cfg)
+    if method != "finetune":
+        rotary_text.build_module(model.model_cfg).load_state_dict(model.clip.state_dict())
+
+
+def test_no_config_of_open_clip_has_an_option_of_ours():
+    """So that no other checkpoint is said to be refused."""
+    for name in ("ViT-B-32", "ViT-B-16-SigLIP2", "coca_ViT-L-14", "PE-Core-B-16", "nllb-clip-base", "MobileCLIP2-S4"):
+        assert not clip_model.list_own_options(backbone.read_architecture(name))
