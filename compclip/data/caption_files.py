@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from compclip.base.errors import UserError, unknown
 from compclip.base.files import read_bytes, read_field
+from compclip.data.tables import PICTURE_NAME
 
 MERGED = {"train": ("train", "restval")}  # COCO's restval is trained on as usual
 FIRST_BYTES = 1 << 16
@@ -100,20 +101,25 @@ def has_caption_lines(file: Path) -> bool:
 def read_lines(file: str | Path, counts: Counter[str], drops_damaged: bool = False) -> list[CaptionedPicture]:
     """Return the pictures of a file with a caption a line, in the order of their first lines.
 
-    Line by line: an open quote would swallow the lines after it. A damaged line, which is not UTF-8 or no name and
+    Line by line: an open quote would swallow the lines after it. The rest of a caption of several lines is damaged. A damaged line, which is not UTF-8 or no name and
     caption, raises UserError, or is dropped and counted. Raises UserError for another format.
     """
     lines = read_bytes(file).removeprefix(codecs.BOM_UTF8).splitlines()
     start, parse = _find_parser(file, lines, counts)
     captions: dict[str, list[str]] = {}
+    is_open = False
     for number, raw in enumerate(lines[start:], start + 1):
         try:
             line = raw.decode()
             if line.strip():
                 name, caption = parse(line)
+                is_open = is_open and not _names_picture(line)
+                if is_open:
+                    raise ValueError("is the rest of a caption whose quote stays open; write it on one line")
                 captions.setdefault(name, []).append(caption)
         except ValueError as error:
             is_text = not isinstance(error, UnicodeDecodeError)
+            is_open = is_open or (is_text and line.count('"') % 2 == 1 and _names_picture(line))
             if not drops_damaged:
                 fault = error if is_text else "not UTF-8; convert the file to UTF-8"
                 raise UserError(f"{file}: line {number}: {fault}") from error
@@ -121,6 +127,11 @@ def read_lines(file: str | Path, counts: Counter[str], drops_damaged: bool = Fal
     if not captions:
         raise UserError(f"{file}: holds no captions; fetch the official file")
     return [CaptionedPicture(name, name, texts) for name, texts in captions.items()]
+
+
+def _names_picture(line: str) -> bool:
+    """Return whether a line begins with a picture's name; the rest of a caption does not."""
+    return bool(PICTURE_NAME.search(line.partition(",")[0]))
 
 
 def _find_parser(file: str | Path, lines: Sequence[bytes], counts: Counter[str]) -> tuple[int, LineParser]:

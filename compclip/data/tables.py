@@ -52,6 +52,7 @@ HASHED = 1 << 14  # bytes at either end of a picture that tell it from others of
 MAX_GROWTH = 200  # times what a column has in the file
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
+PICTURE_NAME = re.compile(r"\.(?:jpe?g|png|webp|gif|bmp|tiff?)\s*\Z", re.IGNORECASE)
 OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 NumberedRows = Iterator[tuple[int, list[str] | None]]  # with the number of the first line of each
@@ -83,7 +84,7 @@ class TableRow(NamedTuple):
 
 
 class RowFaults:
-    """Rows of a file that are left out, by reason."""
+    """Rows of a file that are left out, or read otherwise than it says, by reason."""
 
     def __init__(self, path: Path) -> None:
         unit = "line" if format_suffix(path) in SEPARATED + JSON_LINES else "row"
@@ -138,7 +139,7 @@ def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
         return list(read_schema(path).names)
     if suffix in SEPARATED:
         with _open_text(path) as file:
-            return _open_reader(path, file, form)[0]
+            return _open_reader(path, file, form, RowFaults(path))[0]
     with _open_text(path) as file:
         for line in iterate_lines(file):
             record = _parse_record(line)
@@ -169,7 +170,8 @@ def choose_column(
 def read_rows(path: Path, columns: Sequence[str], counts: Counter, form: TableForm = TableForm()) -> Iterator[TableRow]:
     """Give the values of `columns` of every usable row, in order; memory does not grow with the table.
 
-    Counted: `empty_rows`, `not_utf8_rows`, and `damaged_rows`: of another length than the header, or no JSON object.
+    Counted: `empty_rows`, `not_utf8_rows`, and `damaged_rows`: of another length than the header, or no JSON object;
+    and `open_quotes`, which are read as parts of texts, each line by itself.
     Raises UserError for a file that cannot be read at all, and for a column that it does not have.
     """
     suffix = format_suffix(path)
@@ -204,8 +206,8 @@ def iterate_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-def _open_reader(path: Path, file: TextIO, form: TableForm) -> tuple[list[str], NumberedRows]:
-    """Return the names of a CSV's columns, and its rows."""
+def _open_reader(path: Path, file: TextIO, form: TableForm, faults: RowFaults) -> tuple[list[str], NumberedRows]:
+    """Return the names of a CSV's columns, and its rows; quotes that stay open are counted."""
     lines = iterate_lines(file)
     skipped = 0
     first = ""
@@ -217,8 +219,8 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> tuple[list[str], 
         raise UserError(f"{path}: holds no row; write it again")
     separator = form.separator or ("\t" if "\t" in first else max(",;|", key=first.count))
     text_lines = itertools.chain([first], lines)
-    reader = csv.reader(text_lines, delimiter=separator, quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE)
-    rows = _number_rows(reader, path, skipped)
+    options = {"delimiter": separator, "quoting": csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE}
+    rows = _number_rows(_RawLines(text_lines), options, path, skipped + 1, faults)
     if form.header:
         return next(rows)[1] or [], rows
     first_row = next(rows)
@@ -226,25 +228,79 @@ def _open_reader(path: Path, file: TextIO, form: TableForm) -> tuple[list[str], 
     return names, itertools.chain([first_row], rows)
 
 
-def _number_rows(reader: Any, path: Path, skipped: int) -> NumberedRows:
-    """Give rows with the numbers of their first lines; None for one that the reader refuses."""
+class _RawLines:
+    """Lines as a reader takes them: those of its row, and whether it wanted one behind the last."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.taken: list[str] = []
+        self.has_ended = False
+
+    def __iter__(self) -> Iterator[str]:
+        """Give them one by one."""
+        for line in self._lines:
+            self.taken.append(line)
+            yield line
+        self.has_ended = True
+
+
+def _number_rows(
+    lines: _RawLines, options: dict[str, Any], path: Path, number: int, faults: RowFaults
+) -> NumberedRows:
+    """Give rows with the numbers of their first lines; None for one that the reader refuses.
+
+    Lines that a quote swallows which is no enclosing one are read each by itself, and the quote is counted.
+    """
+    reader = csv.reader(lines, **options)
+    width = 0
     while True:
-        first = reader.line_num + skipped + 1
+        lines.taken.clear()
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error:
             row = None
-        if reader.line_num + skipped - first > OPEN_LINES:
+        if len(lines.taken) > OPEN_LINES + 1:
             fault = f"a quote stays open over {OPEN_LINES} lines"
-            raise UserError(f"{path}: line {first}: {fault}; close it, or set quotes: false")
-        yield first, row
+            raise UserError(f"{path}: line {number}: {fault}; close it, or set quotes: false")
+        if lines.has_ended or _hides_rows(lines.taken, options, width):
+            faults.add("open_quotes", number)
+            yield from enumerate([_read_alone(line, options) for line in lines.taken], number)
+        else:
+            yield number, row
+        width = width or len(row or ())
+        number += len(lines.taken)
+
+
+def _hides_rows(lines: Sequence[str], options: dict[str, Any], width: int) -> bool:
+    """Return whether a line within a quoted text is a row: it has a row's length, and names a picture where the first does.
+
+    With tabs its length is enough: hardly a text has one.
+    """
+    if len(lines) < 2:
+        return False
+    first, *others = [_read_alone(line, options) or [] for line in lines]
+    pictures = [column for column, text in enumerate(first[:width]) if PICTURE_NAME.search(text)]
+    if not pictures and options["delimiter"] != "\t":
+        return False
+    rows = [row for row in others if len(row) == width > 1]
+    return any(all(PICTURE_NAME.search(row[column]) for column in pictures) for row in rows)
+
+
+def _read_alone(line: str, options: dict[str, Any]) -> list[str] | None:
+    """Return the row of a line; quotes that it leaves open belong to its texts."""
+    for quoting in (options["quoting"], csv.QUOTE_NONE):
+        try:
+            return next(csv.reader([line], **(options | {"quoting": quoting, "strict": True})))
+        except csv.Error:
+            continue
+    return None
 
 
 def _read_separated(path: Path, columns: Sequence[str], faults: RowFaults, form: TableForm) -> Iterator[TableRow]:
     with _open_text(path) as file:
-        names, rows = _open_reader(path, file, form)
+        names, rows = _open_reader(path, file, form, faults)
         slices = [_find_columns(name, names, form, path) for name in columns]
         for number, row in rows:
             if row is None or (form.header and len(row) not in (0, len(names))):

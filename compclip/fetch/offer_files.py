@@ -128,14 +128,13 @@ def _fetch_files(offer: Offer, names: list[str], folder: Path) -> Iterator[tuple
         yield from ((name, staging / source) for name, source in zip(names, sources, strict=True))
         shutil.rmtree(staging, ignore_errors=True)
         return
-    for name in names:
+    for number, name in enumerate(names):
         part_file = _state_file(folder, name, ".part")
         address = offer.address(name)
         file = offer.files[name]
         # members of a plain tar have no checksums of their content
         is_compared = bool(file.sha256) or (file.unpack and not name.endswith(".tar"))
-        advice = f"{address} elsewhere and put it at {Path(offer.section.folder) / name}"
-        with _with_advice(offer, advice), ProgressLine(f"MB of {name}") as progress:
+        with _with_advice(offer, _place_advice(offer, names[number:])), ProgressLine(f"MB of {name}") as progress:
             tell = functools.partial(_show_progress, progress)
             download_file(Download(address, file.size, MOST, is_compared), part_file, tell)
         yield name, part_file
@@ -193,6 +192,14 @@ def _check_or_remove(folder: Path, source: str, name: str, file: OfferFile, says
         (folder / source).resolve().unlink(missing_ok=True)
         (folder / source).unlink(missing_ok=True)
         raise
+
+
+def _place_advice(offer: Offer, names: Sequence[str]) -> str:
+    """Say of every file that is not here where it is and where it belongs."""
+    if len(names) == 1:
+        return f"{offer.address(names[0])} elsewhere and put it at {Path(offer.section.folder) / names[0]}"
+    places = [f"{offer.address(name)} (as {Path(offer.section.folder) / name})" for name in names]
+    return f"elsewhere and put each there: {', '.join(places)}"
 
 
 def _page_advice(offer: Offer) -> str:

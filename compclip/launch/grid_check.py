@@ -32,10 +32,10 @@ def main(argv: list[str]) -> int:
     parser.add_grid("parameters to override")
     args = parser.parse_intermixed_args(argv)
     params, counts = config_command.check_grid(args.params, args.overrides)
+    missing_inputs.require_inputs(params)  # before torch is loaded
     refusals = list(find_refusals(params))
     for refusal in refusals:
         print(f"error: {one_line(refusal)}", file=sys.stderr)
-    missing_inputs.require_inputs(params)
     if refusals:
         return 2
     print(f"{args.params}: {counts}: OK")

@@ -16,6 +16,8 @@ Llip: facebookresearch/Llip (d5649c3), llip/open_clip/model.py, CMP. The attenti
 it was trained (weight_scale); its evaluation tries 1, 3, 5, 8 and 10.
 CLIP-IN: tommmmywangzt1118/VITRIX-CLIPIN (bfd90fa), eval/vitl/transformer_rope.py. A text tower of its own, without
 learnt positions. How long texts may be is in no file: the program speaks of up to 200 tokens.
+Long-CLIP: beichenzbc/Long-CLIP (4e6f5da), model/model_longclip.py. CLIP with QuickGELU for texts of 248 tokens, which
+has two lists of positions: the first 20 are of one, frozen in its training, the others of the second.
 
 A projection that a head takes over is the identity in the text tower, which then gives its tokens as they are.
 """
@@ -40,6 +42,7 @@ IMAGENET: dict[str, Any] = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224,
 ATTENTION_HEADS = 8  # of FLAIR's and Llip's pooling
 CODE_TEMPERATURE = 1000.0
 MIXTURE_TEMPERATURE = 5
+STEADY_POSITIONS = 20  # of Long-CLIP
 ROTARY_POSITIONS = 200  # of CLIP-IN's texts
 
 
@@ -204,12 +207,20 @@ def _convert_clip_in(state: State, _path: Path) -> AuthorsModel:
     return AuthorsModel(state, text_cfg={rotary_text.OPTION: True})
 
 
+def _convert_long_clip(state: State, _path: Path) -> AuthorsModel:
+    stretched = _take(state, "positional_embedding_res", 2)
+    first = _take(state, "positional_embedding", 2)[:STEADY_POSITIONS]
+    state["positional_embedding"] = torch.cat([first, stretched[STEADY_POSITIONS:]])
+    return AuthorsModel(state, QUICK)
+
+
 # By a tensor that no other layout has.
 LAYOUTS: dict[str, Callable[[State, Path], AuthorsModel]] = {
     "image_post.proj": _convert_flair,
     "text_filip_projection.weight": _convert_fg_clip,
     "visual.cls_token": _convert_eva_clip,
     "space_dict": _convert_finite_tokens,
+    "positional_embedding_res": _convert_long_clip,
     "cap_fq": _convert_superclip,
     "k_proj": _convert_llip,
     "text.token_embedding.weight": _convert_clip_in,

@@ -37,7 +37,7 @@ from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
-from compclip.base.urls import check_url, mask_message, warn_of_password
+from compclip.base.urls import check_url, mask_message, mask_url, warn_of_password
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import plan, read
 from compclip.config.grid import first_views, list_cells
@@ -220,6 +220,9 @@ def main(argv: list[str]) -> int:
         text = mask_message(one_line(str(error.__cause__ or error)), args.storage or os.environ.get(STORAGE, ""))
         if re.search("is locked|lock timeout", text):
             text = "another program has locked it; end that one, or wait for it, then start this again"
+        elif "disk is full" in text:
+            place = mask_url(storage_url(args.storage, study.name, Path(".")))
+            text = f"{place}: the disk is full; free space, then start this again"
         raise UserError(f"study {study.name}: storage: {text}") from error
     return 0
 

@@ -189,6 +189,9 @@ def _explain_error(uri: str, error: Exception) -> str:
         upgrade = f"copy it, then run `mlflow db upgrade {shlex.quote(store)}`"
         newer = "`pip install -U mlflow` where that release is the newer one"
         return f"{store}: is of another release of MLflow; {upgrade}, or {newer}"
+    if "is locked" in text:
+        return f"{store}: another program has locked it; end that one, or wait for it, then run `compclip track` again"
+    text = text.partition("[SQL: ")[0].strip()
     if isinstance(error, OSError) and error.errno:
         return f"{store}: {error.strerror} ({error.filename}); free space or repair the folder, then run it again"
     return f"{store}: {text}; check it, or move it away and run `compclip track` again"

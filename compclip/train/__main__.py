@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -61,6 +62,7 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
         else:
             todo.append(equal_runs[0])
     lost = {}
+    trained_before = {run.key for run in todo if run.folder.finished}  # whose snapshots are made now
     if todo:
         todo = run_store.unite_snapshots(todo, run_store.list_planned(root))
         if follower.is_wanted():
@@ -68,8 +70,10 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
         lost = train_runs(todo, method, params, publish)
     count = sum(map(len, cells.values()))
     trains = read_mapping(root / run_store.PLAN / f"{method}.json").get("trains")
+    ours = sum(run.key in trained_before or _is_trained_here(run) for run in todo if run.cell.name not in lost)
     words = {
-        "trained now" if trains else "taken over untrained": len(todo) - len(lost),
+        "trained now" if trains else "taken over untrained": ours,
+        "trained by another command": len(todo) - len(lost) - ours,
         "failed": len(lost),
         "finished before": len(cells) - len(todo),
     }
@@ -80,6 +84,12 @@ def train_method(method: SafeName, params: str, root: Path = Path(".")) -> int:
         print(f"error: {name}: {one_line(reason)}", file=sys.stderr)
     run_store.write_trained(method, (run for equal_runs in cells.values() for run in equal_runs), root)
     return 1 if failed or lost else 0
+
+
+def _is_trained_here(run: StoredRun) -> bool:
+    """Return whether this process started the one that trained a run; two commands may bring one store up to date."""
+    facts = run.folder.final.facts()
+    return (facts.get("host"), facts.get("started_by")) == (socket.gethostname(), os.getpid())
 
 
 def train_cell(name: str, params: str, overrides: Sequence[str]) -> int:

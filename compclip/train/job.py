@@ -142,12 +142,12 @@ def _run_git(*words: str) -> str:
 
 
 def describe_author() -> dict[str, str]:
-    """Return user, host and git branch of this process; what is not known is ""."""
+    """Return user, host, parent process and git branch of this process; what is not known is ""."""
     try:
         branch = _run_git("rev-parse", "--abbrev-ref", "HEAD")
     except (OSError, subprocess.CalledProcessError):
         branch = ""
-    return {"user": read_user(os.getuid()), "host": socket.gethostname(), "git_branch": branch}
+    return {"user": read_user(os.getuid()), "host": socket.gethostname(), "started_by": os.getppid(), "git_branch": branch}
 
 
 def parse_key(argv: list[str]) -> str:

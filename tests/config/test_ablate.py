@@ -201,6 +201,12 @@ def test_a_reference_is_another_method_of_the_grid(project, reference, message):
     assert config_command.main(["check", "report.reference=clic"]) == 0
 
 
+def test_no_reference_may_be_written_as_null(project):
+    """It is what leaving it out is."""
+    assert config_command.main(["check", "report.reference=null"]) == 0
+    assert read.load_params("params.yaml", ["report.reference=null"]).report.reference == ""
+
+
 def test_every_declared_part_of_the_schedule_is_a_value_of_it():
     for name, part in ablate.ablation_parts.list_parts(ablate.Train).items():
         assert getattr(validation.load_section(ablate.Train, {name: part.off}, "train"), name) == part.off

@@ -90,6 +90,7 @@ def test_an_id_of_two_images_is_refused_by_both(tmp_path):
     ("line", "fault", "count"),
     [
         (b'b.jpg,"open', "close a caption's quotes", "malformed_lines"),
+        (b'b.jpg,"open\nin the sun, happy"', "close a caption's quotes", "malformed_lines"),
         (b"b.jpg", "expected image,caption", "malformed_lines"),
         (b"b.jpg,\xff", "not UTF-8", "invalid_utf8_lines"),
     ],
@@ -99,7 +100,8 @@ def test_a_damaged_line_is_counted_in_training_and_ends_a_benchmark(tmp_path, li
     path, counts = tmp_path / "captions.txt", Counter()
     path.write_bytes(b"image,caption\na.jpg,a\n" + line + b"\nc.jpg,c\n")
     cfg = Data(source="flickr8k", path=str(path), images=str(tmp_path), captioner="none")
-    assert [s.id for s in flickr8k.records(cfg, counts)] == ["a", "c"] and counts == {count: 1}
+    assert [s.id for s in flickr8k.records(cfg, counts)] == ["a", "c"]
+    assert counts == {count: 1 + line.count(b"\n")}
     with pytest.raises(UserError, match=f"captions.txt: line 3: .*{fault}"):
         retrieval.load(path)
 

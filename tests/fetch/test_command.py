@@ -134,6 +134,17 @@ def test_no_network_and_then_by_hand(fetch, files, tmp_path, zipped):
     assert below(tmp_path / "data/raw/x") == ["a.txt", "a.zip"]
 
 
+def test_no_network_names_every_file(fetch, files, tmp_path):
+    """All that is not here, each with its place; what is here is not named."""
+    names = {f"{name}.bin": {"source": f"http://127.0.0.1:9/{name}"} for name in "abc"}
+    (tmp_path / "data/raw/x").mkdir(parents=True)
+    (tmp_path / "data/raw/x/b.bin").write_bytes(b"b")
+    code, _, error = fetch({"x": web(files, files=names)}, "x")
+    places = ", ".join(f"http://127.0.0.1:9/{name} (as data/raw/x/{name}.bin)" for name in "ac")
+    message = "x: http://127.0.0.1:9/a: cannot reach 127.0.0.1; or fetch elsewhere and put each there"
+    assert (code, error) == (2, f"error: {message}: {places}\n")
+
+
 def test_the_rest_of_another_file_is_noticed(fetch, files, tmp_path):
     """Its sum is wrong; nothing of it stays, and the next call has the file."""
     files.bodies["/a.bin"], files.cuts["/a.bin"] = b"0123456789", [4, 0, 0, 0, 0]

@@ -145,6 +145,35 @@ def superclip_file(source: ClipModel, path: Path) -> None:
     torch.save({"epoch": 1, "state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, path)
 
 
+def test_long_clip(pictures, tmp_path):
+    """Texts of 248 tokens: a token's place is looked up in one list up to the 20th, behind it in the other."""
+    torch.manual_seed(0)
+    text_cfg = CFG["text_cfg"] | {"context_length": 248}
+    write_json(tmp_path / "long.json", CFG | {"quick_gelu": True, "text_cfg": text_cfg})
+    write_json(tmp_path / "quick.json", CFG | {"quick_gelu": True})
+    write_json(tmp_path / "tiny.json", CFG)
+    source = backbone.create(str(tmp_path / "long.json"), seed=3)
+    source.clip.eval().requires_grad_(False)
+    first_PV, second_PV = torch.randn(2, 248, WIDTH)
+    state = source.clip.state_dict() | {"positional_embedding": first_PV, "positional_embedding_res": second_PV}
+    torch.save(state, tmp_path / "longclip.pt")
+    ids_TL = source.tokenize(TEXTS)
+    place_LV = torch.stack([(first_PV if place < 20 else second_PV)[place] for place in range(248)])
+    mask_LL = torch.full((248, 248), -torch.inf).triu(1)
+    hidden_TLV = source.clip.transformer(source.clip.token_embedding(ids_TL) + place_LV, attn_mask=mask_LL)
+    end_TV = source.clip.ln_final(hidden_TLV)[range(len(TEXTS)), ids_TL.argmax(1)]
+    text_TD = end_TV @ source.clip.text_projection
+    image_BD = source.clip.encode_image(source.pixels([Image.open(ref) for ref in pictures]))
+    expected = np.array([[cosine(image_D, text_D) for text_D in text_TD] for image_D in image_BD])
+    assert (ids_TL.argmax(1) > 77).any()
+    for model in read_both_ways(tmp_path / "longclip.pt", tmp_path / "quick.json", tmp_path):
+        assert model.head is None
+        assert model.tokenize(TEXTS).shape == (len(TEXTS), 248)
+        np.testing.assert_allclose(scored(model, pictures).table(pictures, TEXTS), expected, atol=2e-5)
+    with pytest.raises(UserError, match="trained with quickgelu"):
+        backbone.load(tmp_path / "longclip.pt", str(tmp_path / "tiny.json"))
+
+
 @of_gelu
 def test_superclip(source, pictures, tmp_path):
     """CLIP's cosines, with GELU."""

@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import resource
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,42 @@ def test_a_small_pickle_takes_no_memory(tmp_path, program):
     with pytest.raises(UserError, match="x.pt: not a readable weights file.*(memo of|instructions)"):
         weight_files.read_weights(tmp_path / "x.pt")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+TWICE = b"\x80\x02}" + b"K\x01" + b"2\x86" * 60 + b"K\x01s."  # a key of tuples, each of the last one twice
+BY_MEMO = b"\x80\x02}K\x01" + b"".join(b"q%c0h%ch%c\x86" % (n, n, n) for n in range(60)) + b"K\x01s."
+
+
+def write_older(path, program):
+    """Torch's format before 1.6: a number, a version, the machine, the objects, the names of storages."""
+    start = [pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
+    path.write_bytes(b"".join([*start, program, pickle.dumps([], 2)]))
+
+
+def write_archive(path, program):
+    """Torch's format of today."""
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x/data.pkl", program)
+        file.writestr("x/byteorder", "little")
+        file.writestr("x/version", "3\n")
+
+
+@pytest.mark.parametrize("write", [Path.write_bytes, write_older, write_archive])
+@pytest.mark.parametrize("program", [TWICE, BY_MEMO], ids=["copies", "memo"])
+def test_a_small_pickle_takes_no_time(tmp_path, program, write):
+    """Python hashes a key by all that is within it, each as often as it is there: 2**60 numbers."""
+    write(tmp_path / "x.pt", program)
+    with pytest.raises(UserError, match="x.pt: not a readable weights file.*within each other"):
+        weight_files.read_weights(tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize("scale", [1e4, 100.0, -50.0])
+def test_a_scale_that_overflows_is_named(tiny, source, tmp_path, scale):
+    """Else the loss is nan, and the learning rate is blamed."""
+    state = source.clip.state_dict() | {"logit_scale": torch.tensor(scale)}
+    torch.save(state, tmp_path / "x.pt")
+    with pytest.raises(UserError, match=f"x.pt: 'logit_scale': is {scale:g}, .*write its logarithm"):
+        load(tmp_path / "x.pt", tiny)
 
 
 @pytest.mark.parametrize("convert", [lambda tensor: tensor.numpy(), lambda tensor: tensor, torch.nn.Parameter])

@@ -68,6 +68,23 @@ def test_a_locked_storage_is_one_line(tmp_path, monkeypatch):
     )
 
 
+def test_a_full_disk_is_one_line_with_the_storage(tmp_path, monkeypatch):
+    """The path says which disk."""
+    error = sqlite3.OperationalError("database or disk is full")
+    monkeypatch.setattr(sweep_command, "run_study", lambda *_: raise_storage_error(error))
+    monkeypatch.setattr(sweep_command.studies, "load_study", lambda _: type("Study", (), {"name": "s", "params": ""})())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as refused:
+        sweep_command.main(["--study", "s"])
+    where = "study s: storage: sqlite:///.work/studies/s.db"
+    assert str(refused.value) == f"{where}: the disk is full; free space, then start this again"
+
+
+def raise_storage_error(cause):
+    """As optuna does."""
+    raise optuna.exceptions.StorageInternalError("An exception is raised") from cause
+
+
 @pytest.mark.parametrize(
     ("revision", "command"),
     [("v3.0.0.a", "optuna storage upgrade --storage sqlite:///{folder}/s.db"), ("v99.a", "pip install -U optuna")],

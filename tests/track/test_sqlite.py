@@ -51,6 +51,17 @@ def test_a_rebuild_deletes_no_row_of_others(tmp_path, runs, uri, file):
     assert strangers <= set(rows(file)) and len(strangers) >= len(THEIRS)
 
 
+def test_a_locked_database_is_one_line(tmp_path, runs, uri, file):
+    """What to do, without SQL or the library's address."""
+    locked = f"{uri}?timeout=0"  # SQLite's own wait
+    with closing(sqlite3.connect(file, isolation_level=None)) as locking_connection:
+        locking_connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UserError) as error:
+            update(tmp_path, locked)
+    advice = "another program has locked it; end that one, or wait for it, then run `compclip track` again"
+    assert str(error.value) == f"{locked}: {advice}"
+
+
 def rows(file):
     """Every row of every table that may be somebody's."""
     with closing(sqlite3.connect(file)) as database:

@@ -192,6 +192,16 @@ def test_sigterm_leaves_the_trainings_and_the_next_call_attaches(here, finished,
     assert outcome(here, name) == outcome(finished, name)
 
 
+def test_what_another_command_trained_is_counted_as_such(here, monkeypatch, capsys):
+    """Two commands of one store: the second waits for the process that the first has started."""
+    tiny_project.plan()
+    monkeypatch.setattr(train_command, "_orphan_check", lambda: lambda: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getppid", lambda: 1)  # of the training, which is a fork of this process
+        assert bring("finetune") == 0
+    assert capsys.readouterr().out.endswith("finetune: 1 cell, 1 run: 1 trained by another command\n")
+
+
 def test_a_stage_whose_dvc_is_gone_goes_too(monkeypatch):
     """Its parent, or the shell's above it, is another one than when it began."""
     above = [(7, 1)]
