@@ -244,9 +244,7 @@ class _RawLines:
         self.has_ended = True
 
 
-def _number_rows(
-    lines: _RawLines, options: dict[str, Any], path: Path, number: int, faults: RowFaults
-) -> NumberedRows:
+def _number_rows(lines: _RawLines, options: dict[str, Any], path: Path, number: int, faults: RowFaults) -> NumberedRows:
     """Give rows with the numbers of their first lines; None for one that the reader refuses.
 
     Lines that a quote swallows which is no enclosing one are read each by itself, and the quote is counted.
