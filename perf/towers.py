@@ -232,11 +232,13 @@ def count_words(model: ClipModel) -> int:
 
 
 def fill_batch(batch: Batch, words: int) -> Batch:
-    """Return a batch with random pixels, and random texts of a start, 3 to 8 words, an end and padding, in place."""
+    """Return a batch with random pixels and texts (a start, 3 to 8 words, an end, padding; words alone to read)."""
     generator = torch.Generator().manual_seed(1)
     for tensor in batch.tensors():
         if tensor.dtype == torch.uint8:
             tensor.random_(0, 256, generator=generator)
+    if batch.target_BL is not None:
+        batch.target_BL.random_(3, words, generator=generator)
     for block in batch.texts.values():
         for row_L in block.ids.view(-1, block.ids.shape[-1]):
             length = int(torch.randint(3, 9, (), generator=generator))
