@@ -1,13 +1,14 @@
 """Every method on every family of towers: it trains, is refused by one line before it starts, or fails.
 
-    python -m perf.towers [--methods finetune fsc_clip] [--families vit resnet] [--write experiments/grids/towers.md]
+    python -m perf.towers [--methods finetune fsc_clip] [--families ViT ResNet] [--write experiments/grids/towers.md]
 
 One small model for each family of open_clip's list, with random weights, and two steps on a made batch: random pixels
 and words, every text there. Three tables. Each method with its defaults; each option of `train` by finetune; what is
 checked of each family: a frozen tower keeps every tensor, a batch cut by `micro_batch` has the whole one's first loss,
-the trained weights open in plain open_clip, whose vectors are those that were trained. A refusal counts where
-`compclip config check` says the same from the config alone (compclip/train/tower_check.py). Exit status 1 where a cell
-fails, or is refused by one of the two alone. Two processes are not tried here: tests/train/test_distributed.py.
+a resumed training is one without a stop, the weights open in plain open_clip with the vectors of the evaluation. A
+refusal counts where `compclip config check` says the same from the config alone (compclip/train/tower_check.py). Exit
+status 1 where a cell fails, or is refused by one of the two alone. Two processes are not tried here:
+tests/train/test_distributed.py.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Lora, Train
+from compclip.evaluate import embed
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step
 from compclip.model import backbone, clip_model, towers
 from compclip.model.clip_model import ClipModel
-from compclip.train import accumulate, fine_tuning, optimiser, simulated_step, tower_check
+from compclip.train import accumulate, checkpoint, fine_tuning, optimiser, simulated_step, tower_check
 from compclip.train.batch import Batch
 
 METHODS = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
@@ -193,9 +195,9 @@ def _catch(call: functools.partial[Any]) -> Outcome:
 
 
 def train_cell(
-    run: Run, method: Method, model_cfg: Mapping[str, Any], steps: int, draws: int = 0
+    run: Run, method: Method, model_cfg: Mapping[str, Any], steps: int, draws: int = 0, folder: Path | None = None
 ) -> tuple[tuple[float, ...], ClipModel]:
-    """Return the losses of a cell's steps, and its model; `draws` seeds dropout."""
+    """Return the losses of a cell's steps, and its model; `draws` seeds dropout, `folder` has checkpoints."""
     torch.manual_seed(0)
     backbone.check_kind(dict(model_cfg), f"model {run.backbone.model}", captioner=False)
     model = simulated_step.build_model(run, method, model_cfg, "cpu")
@@ -205,8 +207,9 @@ def train_cell(
     if run.train.compile:
         towers.compile_blocks(model.clip)
     computer = fine_tuning.build_computer(state, run.train)
+    header = folder and checkpoint.read(folder, model.clip, state.adamw, extra_parts=state.extras)
     losses = []
-    for number in range(steps):
+    for number in range(header["step"] if header else 0, steps):
         step = Step(number, simulated_step.PER_EPOCH)
         views = method.views(run.method, step)
         batch = fill_batch(simulated_step.build_batch(views, BATCH, model), count_words(model))
@@ -216,6 +219,9 @@ def train_cell(
         terms = computer.compute_gradients(batch, views, loss)
         fine_tuning.update(model, state.adamw, run.train.lr, run.train, state.extras)
         losses.append(float(accumulate.sum_terms(terms)))
+    if folder:
+        tensors = checkpoint.collect_tensors(model.clip, state.adamw, state.extras)
+        checkpoint.write_tensors(folder, steps, tensors, {"step": steps})
     fine_tuning.leave_training(model, run.train)
     return tuple(losses), model
 
@@ -226,11 +232,13 @@ def count_words(model: ClipModel) -> int:
 
 
 def fill_batch(batch: Batch, words: int) -> Batch:
-    """Return a batch with random pixels, and random texts of a start, 3 to 8 words, an end and padding, in place."""
+    """Return a batch with random pixels and texts (a start, 3 to 8 words, an end, padding; words alone to read)."""
     generator = torch.Generator().manual_seed(1)
     for tensor in batch.tensors():
         if tensor.dtype == torch.uint8:
             tensor.random_(0, 256, generator=generator)
+    if batch.target_BL is not None:
+        batch.target_BL.random_(3, words, generator=generator)
     for block in batch.texts.values():
         for row_L in block.ids.view(-1, block.ids.shape[-1]):
             length = int(torch.randint(3, 9, (), generator=generator))
@@ -262,8 +270,18 @@ def check_cut(model_cfg: Mapping[str, Any]) -> str:
     return "other draws" if redrawn != whole.losses else f"{cut.losses[0]:.4f} for {whole.losses[0]:.4f}"
 
 
+def check_resumed(model_cfg: Mapping[str, Any]) -> str:
+    """Two steps with a stop between them leave every tensor as two steps without one do."""
+    train = functools.partial(train_cell, make_run("finetune"), load_method("finetune"), model_cfg)
+    with tempfile.TemporaryDirectory() as folder:
+        train(1, folder=Path(folder))
+        resumed = train(2, folder=Path(folder))[1].clip.state_dict()
+    through = train(2)[1].clip.state_dict()
+    return ", ".join(name for name in through if not torch.equal(through[name], resumed[name]))[:80] or TRAINS
+
+
 def check_published(model_cfg: Mapping[str, Any]) -> str:
-    """Trained weights open in the classes of open_clip that the written config names, with equal vectors."""
+    """Trained weights open in open_clip's classes by the written config, whose vectors are those of the evaluation."""
     _, model = train_cell(make_run("finetune"), load_method("finetune"), model_cfg, 2)
     plain = clip_model.build_module(model.model_cfg).eval()
     plain.load_state_dict(model.clip.state_dict())
@@ -273,8 +291,8 @@ def check_published(model_cfg: Mapping[str, Any]) -> str:
     image_B3HW = batch.image_B3HW.float() / 255
     text_BL = batch.text_BL
     pairs: list[tuple[Tensor, Tensor]] = [
-        (towers.encode_images(model.clip, image_B3HW)[0], plain.encode_image(image_B3HW, normalize=True)),
-        (towers.encode_texts(model.clip, text_BL)[0], plain.encode_text(text_BL, normalize=True)),
+        (embed.encode_images(model, image_B3HW), plain.encode_image(image_B3HW, normalize=True)),
+        (embed.encode_texts(model, text_BL), plain.encode_text(text_BL, normalize=True)),
     ]
     return TRAINS if all(torch.allclose(ours, theirs, atol=1e-5) for ours, theirs in pairs) else "other vectors"
 
@@ -282,7 +300,8 @@ def check_published(model_cfg: Mapping[str, Any]) -> str:
 CHECKS = {
     "a frozen image tower keeps every tensor": check_frozen,
     "a batch cut by `micro_batch` has the whole one's loss": check_cut,
-    "opens in open_clip with equal vectors": check_published,
+    "resumed, it has the tensors of a run without a stop": check_resumed,
+    "opens in open_clip, with the vectors of the evaluation": check_published,
 }
 
 

@@ -58,6 +58,13 @@ def test_an_option_trains_or_is_refused_before(option, family):
     assert not outcome.fails, outcome.line
 
 
+@pytest.mark.parametrize("check", [towers.check_resumed, towers.check_published])
+@pytest.mark.parametrize("family", ["ResNet", "MobileCLIP", "XLM-R"])
+def test_a_family_resumes_and_opens_in_open_clip(family, check):
+    """Statistics of batch norms and draws of dropout included."""
+    assert check(towers.FAMILIES[family]) == towers.TRAINS
+
+
 # --- tokens and patches ---------------------------------------------------------------------------------------------
 
 
