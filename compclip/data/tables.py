@@ -244,9 +244,7 @@ class _RawLines:
         self.has_ended = True
 
 
-def _number_rows(
-    lines: _RawLines, options: dict[str, Any], path: Path, number: int, faults: RowFaults
-) -> NumberedRows:
+def _number_rows(lines: _RawLines, options: dict[str, Any], path: Path, number: int, faults: RowFaults) -> NumberedRows:
     """Give rows with the numbers of their first lines; None for one that the reader refuses.
 
     Lines that a quote swallows which is no enclosing one are read each by itself, and the quote is counted.
@@ -274,7 +272,7 @@ def _number_rows(
 
 
 def _hides_rows(lines: Sequence[str], options: dict[str, Any], width: int) -> bool:
-    """Return whether a line within a quoted text is a row: it has a row's length, and names a picture where the first does.
+    """Return whether a line within a quoted text is a row: of its length, and with a picture's name where the first has one.
 
     With tabs its length is enough: hardly a text has one.
     """

@@ -106,7 +106,8 @@ def place_region(cfg: Regions, sample: Sample, written: WrittenRegion) -> Region
 def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
     """Give the key of every usable row and its regions, each as the JSON of a `WrittenRegion`.
 
-    Counted: `regions_rows`, `regions_listed`, `regions_cut_texts`, too long ones, and of those left out `regions_damaged` and `regions_without_key`.
+    Counted: `regions_rows`, `regions_listed`, `regions_cut_texts`, which were too long, and of those left out
+    `regions_damaged` and `regions_without_key`.
     Raises UserError for a list that is missing, of an unknown format, or has no such field.
     """
     key_name = cfg.key_column

@@ -30,7 +30,8 @@ _MARK = re.compile(
 def clean_caption(text: str, counts: Counter | None = None) -> str:
     """Return a caption on one line as a tokenizer of CLIP reads it, without characters that nobody sees.
 
-    Counted in `counts`: `cut_captions`, of more than `LONGEST` characters or with a longer word than `LONGEST_WORD`, `cleaned_captions`, that were written
+    Counted in `counts`: `cut_captions`, of more than `LONGEST` characters or `LONGEST_WORD` in a word,
+    `cleaned_captions`, that were written
     otherwise, and `special_tokens`, that spelt a mark of a tokenizer, whose words stay.
     """
     words = text[:LONGEST].split()

@@ -143,7 +143,12 @@ def describe_author() -> dict[str, str]:
         branch = _run_git("rev-parse", "--abbrev-ref", "HEAD")
     except (OSError, subprocess.CalledProcessError):
         branch = ""
-    return {"user": read_user(os.getuid()), "host": socket.gethostname(), "started_by": os.getppid(), "git_branch": branch}
+    return {
+        "user": read_user(os.getuid()),
+        "host": socket.gethostname(),
+        "started_by": os.getppid(),
+        "git_branch": branch,
+    }
 
 
 def parse_key(argv: list[str]) -> str:

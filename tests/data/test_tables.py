@@ -140,7 +140,9 @@ def test_a_picture_of_many_rows_is_decoded_once_for_training(tmp_path):
     """In a column of two parts, as the hub has them: 64 rows at most are decoded to find them, one to read one."""
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     cells = pa.array([{"bytes": b"\xff" * (8 << 20), "path": "x.jpg"}] * 20, kind)
-    pq.write_table(pa.table({"x": cells}), tmp_path / "t.parquet", dictionary_pagesize_limit=1 << 30, store_schema=False)
+    pq.write_table(
+        pa.table({"x": cells}), tmp_path / "t.parquet", dictionary_pagesize_limit=1 << 30, store_schema=False
+    )
     del cells
     values = [row.values["x"] for row in tables.read_rows(tmp_path / "t.parquet", ["x"], Counter())]
     before = pa.total_allocated_bytes()
@@ -153,7 +155,9 @@ def write_repeated(path, size, rows):
     value = b"\xff" * size if path.name.startswith("p") else b"a" * size
     cells = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value, b""][:1]))
     column = cells.cast(pa.dictionary(pa.int32(), pa.binary() if path.name.startswith("p") else pa.string()))
-    pq.write_table(pa.table({"x": column}), path, dictionary_pagesize_limit=1 << 30, compression="zstd", store_schema=False)
+    pq.write_table(
+        pa.table({"x": column}), path, dictionary_pagesize_limit=1 << 30, compression="zstd", store_schema=False
+    )
 
 
 @pytest.mark.parametrize("name", ["pictures.parquet", "texts.parquet"])
