@@ -19,6 +19,7 @@ from compclip.base.errors import UserError
 
 SEPARATOR = "::"
 MOST = 1_000_000  # numbers of one pair of braces
+_WILDCARD = re.compile(r"[*?]")
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 
 
@@ -34,11 +35,23 @@ def expand_paths(text: str) -> list[str]:
     Raises UserError for numbers in braces that fall, or that are too many.
     """
     paths: list[str] = []
-    for entry in [text] if os.path.lexists(text) else text.split(SEPARATOR):
-        for path in [entry] if os.path.lexists(entry) else _expand_braces(entry):
-            is_pattern = "*" in path or "?" in path
-            paths += (sorted(glob.glob(path, recursive=True)) if is_pattern else []) or [path]
+    for path in _split_paths(text):
+        paths += (sorted(glob.glob(path, recursive=True)) if _WILDCARD.search(path) else []) or [path]
     return list(dict.fromkeys(paths))
+
+
+def list_roots(text: str) -> list[str]:
+    """Return the paths that a text names, of a pattern the folder before its first wildcard."""
+    paths = _split_paths(text)
+    return [os.path.dirname(_WILDCARD.split(path)[0]) if _WILDCARD.search(path) else path for path in paths]
+
+
+def _split_paths(text: str) -> list[str]:
+    """Return the entries of a list, numbers and choices in braces written out."""
+    paths: list[str] = []
+    for entry in [text] if os.path.lexists(text) else text.split(SEPARATOR):
+        paths += [entry] if os.path.lexists(entry) else _expand_braces(entry)
+    return paths
 
 
 def _expand_braces(text: str) -> list[str]:

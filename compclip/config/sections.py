@@ -242,10 +242,9 @@ class Report:
     """The columns of the comparison (`benchmark/metric`; none: all whole-benchmark metrics)."""
 
     columns: list[str] = field(default_factory=list)
-    # null is "", as an empty line of YAML
-    reference: Annotated[str, BeforeValidator(lambda name: "" if name is None else name)] = (
-        ""  # a method of the grid that all others are compared with as well, beside the pretrained model
-    )
+    # a method of the grid that all others are compared with as well, beside the pretrained model; null is "", as an
+    # empty line of YAML
+    reference: Annotated[str, BeforeValidator(lambda name: "" if name is None else name)] = ""
     # over all comparisons of a table: holm holds the chance of one false mark, benjamini_hochberg the share of them
     correction: Literal["none", "holm", "benjamini_hochberg"] = "none"
     split: Literal["whole", "validation", "test"] = "whole"  # the items that are shown; papers print whole benchmarks

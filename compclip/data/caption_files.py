@@ -101,14 +101,16 @@ def has_caption_lines(file: Path) -> bool:
 def read_lines(file: str | Path, counts: Counter[str], drops_damaged: bool = False) -> list[CaptionedPicture]:
     """Return the pictures of a file with a caption a line, in the order of their first lines.
 
-    Line by line: an open quote would swallow the lines after it. The rest of a caption of several lines is damaged. A damaged line, which is not UTF-8 or no name and
-    caption, raises UserError, or is dropped and counted. Raises UserError for another format.
+    Line by line: an open quote would swallow the lines after it.
+    A damaged line, which is not UTF-8, no name and caption, or the rest of a caption of several lines, raises
+    UserError, or is dropped and counted. Raises UserError for another format.
     """
     lines = read_bytes(file).removeprefix(codecs.BOM_UTF8).splitlines()
     start, parse = _find_parser(file, lines, counts)
     captions: dict[str, list[str]] = {}
     is_open = False
     for number, raw in enumerate(lines[start:], start + 1):
+        line = ""
         try:
             line = raw.decode()
             if line.strip():

@@ -59,10 +59,22 @@ def measure_group(path: str) -> int:
     return max(group.column(column).total_uncompressed_size for group in groups)
 
 
+def open_file(path: str, is_nested: bool = False) -> pq.ParquetFile:
+    """Open a file whose texts and pictures that are written once for many rows are decoded once, too.
+
+    `is_nested`: also those in a column of several parts, which Arrow reads so within a row group alone.
+    """
+    metadata = pq.read_metadata(path)
+    leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    names = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and not leaf.max_repetition_level]
+    names = [name for name in names if is_nested or "." not in name]
+    return pq.ParquetFile(path, metadata=metadata, read_dictionary=names, pre_buffer=False)  # which holds whole columns
+
+
 @functools.lru_cache(FILES)
 def _open_file(path: str) -> tuple[pq.ParquetFile, list[int]]:
     """Return an open file, and the first row of each group."""
-    file = pq.ParquetFile(path, pre_buffer=False)
+    file = open_file(path, is_nested=True)
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     return file, [0, *accumulate(sizes[:-1])]
 
@@ -71,4 +83,7 @@ def _open_file(path: str) -> tuple[pq.ParquetFile, list[int]]:
 def _read_group(path: str, group: int) -> pa.ChunkedArray:
     column = path.partition(MARK)[2]
     file, _ = _open_file(file_of(path))
-    return file.read_row_group(group, columns=[column], use_threads=False).column(0)
+    try:
+        return file.read_row_group(group, columns=[column], use_threads=False).column(0)
+    except pa.ArrowNotImplementedError:  # a part of a column that is written in both ways
+        return open_file(file_of(path)).read_row_group(group, columns=[column], use_threads=False).column(0)

@@ -20,7 +20,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from compclip.base import files
 from compclip.base.errors import UserError, one_line, unknown
 from compclip.base.path_lists import expand_paths
-from compclip.data.parquet_cells import cell_path
+from compclip.data.parquet_cells import cell_path, open_file
 from compclip.data.sample import ImageLocation
 
 SEPARATED = (".csv", ".tsv")
@@ -272,7 +272,7 @@ def _number_rows(lines: _RawLines, options: dict[str, Any], path: Path, number: 
 
 
 def _hides_rows(lines: Sequence[str], options: dict[str, Any], width: int) -> bool:
-    """Return whether a line within a quoted text is a row: it has a row's length, and names a picture where the first does.
+    """Return whether a line within a quoted text is a row: of its length, and with a picture where the first has one.
 
     With tabs its length is enough: hardly a text has one.
     """
@@ -477,7 +477,7 @@ def _is_list(kind: pa.DataType) -> bool:
 def _iterate_batches(path: Path, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Give batches, and of Arrow the address at which the file is mapped (0 of Parquet)."""
     if format_suffix(path) in PARQUET:
-        with pq.ParquetFile(files.check_regular(path), pre_buffer=False) as table:  # a buffer would hold whole columns
+        with open_file(files.check_regular(path)) as table:
             for batch in table.iter_batches(
                 _count_rows(table, columns, path), columns=list(dict.fromkeys(columns)), use_threads=False
             ):
@@ -508,7 +508,8 @@ def _count_rows(table: pq.ParquetFile, columns: Sequence[str], path: Path) -> in
             if chunk.total_uncompressed_size > max(DECODED_BYTES, MAX_GROWTH * chunk.total_compressed_size):
                 size = chunk.total_uncompressed_size >> 20
                 raise UserError(f"{path}: column {name!a} grows to {size} MiB when it is read; leave it out")
-            largest = max(largest, chunk.total_uncompressed_size // max(1, group.num_rows))
+            is_repeated = "." in chunk.path_in_schema and chunk.has_dictionary_page  # a row may have all of it
+            largest = max(largest, chunk.total_uncompressed_size // (1 if is_repeated else max(1, group.num_rows)))
     return max(1, min(BATCH_ROWS, DECODED_BYTES // largest))
 
 
@@ -521,32 +522,52 @@ def _open_arrow(source: pa.NativeFile) -> Any:
 
 def _column_values(column: pa.Array, path: str, name: str, start: int, base: int) -> list[Any]:
     """Return the values of a batch that begins behind `start` rows; of a picture its place, or its path."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return _locate_pictures(column, path, name, start, base) if _holds_pictures(kind) else _list_texts(column)
+
+
+def _list_texts(column: pa.Array) -> list[Any]:
+    """Return the values of a column; one that stands in many rows is one object."""
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if _holds_pictures(column.type):
-        return _locate_pictures(column, path, name, start, base)
+        return _spread(column, _list_texts)
     try:
         return column.to_pylist()
     except UnicodeDecodeError:  # Arrow does not check that texts are UTF-8
         return column.cast(pa.large_list(pa.large_binary()) if _is_list(column.type) else pa.large_binary()).to_pylist()
 
 
+def _spread(column: pa.DictionaryArray, convert: Callable[[pa.Array], list[Any]]) -> list[Any]:
+    """Convert each different value of a column once, and give that of every row; None for one without."""
+    numbers = column.indices.unique().drop_null()
+    converted = dict(zip(numbers.to_pylist(), convert(column.dictionary.take(numbers)), strict=True))
+    return list(map(converted.get, column.indices.to_pylist()))
+
+
 def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: int) -> list[Any]:
     """Return each picture's place: of Arrow its bytes in the file, mapped at `base`; of Parquet its cell."""
     is_struct = pa.types.is_struct(column.type)
-    content = (column.field("bytes") if is_struct else column).cast(pa.large_binary())
+    content = column.field("bytes") if is_struct else column
     has_paths = is_struct and column.type.get_field_index("path") >= 0
-    paths = column.field("path").to_pylist() if has_paths else [""] * len(column)
-    lengths = pc.fill_null(pc.binary_length(content), 0).to_pylist()
+    paths = _list_texts(column.field("path")) if has_paths else [""] * len(column)
+    sizes_and_hashes = _measure_pictures(content)
     if base:
-        offsets = _find_offsets(content, path, base)
+        offsets = _find_offsets(content.cast(pa.large_binary()), path, base)
     else:
         offsets = list(range(start, start + len(column)))
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
     cells = []
-    for name, offset, length, value in zip(paths, offsets, lengths, content, strict=True):
-        cells.append(TablePicture(path, offset, length, name or "", _hash_ends(value)) if length else name)
+    for name, offset, measured in zip(paths, offsets, sizes_and_hashes, strict=True):
+        cells.append(TablePicture(path, offset, measured[0], name or "", measured[1]) if measured else name)
     return cells
+
+
+def _measure_pictures(content: pa.Array) -> list[tuple[int, bytes] | None]:
+    """Return the size and a hash of each picture; None for one without bytes."""
+    if pa.types.is_dictionary(content.type):
+        return _spread(content, _measure_pictures)
+    values = content.cast(pa.large_binary())
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_pylist()
+    return [(size, _hash_ends(value)) if size else None for size, value in zip(lengths, values, strict=True)]
 
 
 def _hash_ends(value: pa.LargeBinaryScalar) -> bytes:

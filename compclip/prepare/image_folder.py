@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compclip.base.errors import UserError
-from compclip.base.path_lists import SEPARATOR, expand_paths
+from compclip.base.path_lists import SEPARATOR, list_roots
 from compclip.config.sections import Data
 from compclip.data import parquet_cells
 from compclip.data.sample import Sample
@@ -16,15 +16,14 @@ from compclip.data.sample import Sample
 class ImageFolder:
     """The folder `images` of a section, or several; `file` is named in errors. Its links are resolved once.
 
-    A file that is named stands for itself, one that fits a pattern for its folder.
+    A file that is named stands for itself, and a pattern for the folder before its first wildcard, whose links are
+    looked at as those of any folder.
     """
 
     def __init__(self, images: str, file: str = "") -> None:
         self._images = images
         self._file = file
-        is_pattern = "*" in images or "?" in images
-        folders = (os.path.dirname(p) if is_pattern and os.path.isfile(p) else p for p in expand_paths(images))
-        self._roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
+        self._roots = tuple(os.path.join(os.path.realpath(root), "") for root in list_roots(images))
         self._parents: dict[str, bool] = {}
 
     def check(self, record: str, path: str) -> None:

@@ -106,7 +106,8 @@ def place_region(cfg: Regions, sample: Sample, written: WrittenRegion) -> Region
 def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
     """Give the key of every usable row and its regions, each as the JSON of a `WrittenRegion`.
 
-    Counted: `regions_rows`, `regions_listed`, and of those left out `regions_damaged` and `regions_without_key`.
+    Counted: `regions_rows`, `regions_listed`, `regions_cut_texts`, which were too long, and of those left out
+    `regions_damaged` and `regions_without_key`.
     Raises UserError for a list that is missing, of an unknown format, or has no such field.
     """
     key_name = cfg.key_column
@@ -125,7 +126,9 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
             counts["regions_without_key"] += 1
             continue
         values = (record.get(cfg.column) or []) if cfg.column else [record]
-        regions = [parse_region(value, cfg) for value in values] if isinstance(values, list) else [None]
+        cleaning = Counter[str]()
+        regions = [parse_region(value, cfg, cleaning) for value in values] if isinstance(values, list) else [None]
+        counts["regions_cut_texts"] += cleaning["cut_captions"]
         counts["regions_listed"] += len(regions)
         counts["regions_damaged"] += regions.count(None)
         usable = [json.dumps(region) for region in regions if region]
@@ -133,8 +136,11 @@ def read_rows(cfg: Regions, counts: Counter) -> Iterator[tuple[str, list[str]]]:
             yield name, usable
 
 
-def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:
-    """Return box, captions and negatives of a region; None for what has no box of numbers, or no caption."""
+def parse_region(value: Any, cfg: Regions, counts: Counter | None = None) -> WrittenRegion | None:
+    """Return box, captions and negatives of a region; None for what has no box of numbers, or no caption.
+
+    Counted: what `clean_caption` counts of each text.
+    """
     if not isinstance(value, dict):
         return None
     box = value.get(cfg.box[0]) if len(cfg.box) == 1 else [value.get(name) for name in cfg.box]
@@ -142,19 +148,19 @@ def parse_region(value: Any, cfg: Regions) -> WrittenRegion | None:
         return None
     if not all(type(edge) in (int, float) and abs(edge) < LARGEST for edge in box[:4]):
         return None
-    captions = _list_texts(value, cfg.caption)
+    captions = _list_texts(value, cfg.caption, counts)
     true_texts = set(map(str.casefold, captions))  # tokenizers know no capitals
-    negatives = [text for text in _list_texts(value, cfg.negatives) if text.casefold() not in true_texts]
+    negatives = [text for text in _list_texts(value, cfg.negatives, counts) if text.casefold() not in true_texts]
     return (box[:4], captions, negatives) if captions else None
 
 
-def _list_texts(record: Record, names: Iterable[str]) -> list[str]:
+def _list_texts(record: Record, names: Iterable[str], counts: Counter | None) -> list[str]:
     """Return the different texts of some fields, which hold one, a list, or an object of them."""
     texts: list[Any] = []
     for name in names:
         value = record.get(name)
         texts += value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
-    written = [clean_caption(text) for text in texts if isinstance(text, str)]
+    written = [clean_caption(text, counts) for text in texts if isinstance(text, str)]
     return list(dict.fromkeys(filter(None, written)))
 
 

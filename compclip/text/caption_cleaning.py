@@ -16,6 +16,7 @@ import ftfy
 from compclip.base.files import replace_lone
 
 LONGEST = 1 << 14  # characters, some 2,700 words: time and memory of rules grow faster than a text's length
+LONGEST_WORD = 1000  # characters without a space: spaCy's time grows with their square
 ROUNDS = 4  # of repairs that uncover others, as `&amp;quot;` does
 JOINERS = "\u200c\u200d"  # invisible, but parts of scripts and emoji
 # The marks of CLIP's, T5's, Gemma's and BERT's tokenizers.
@@ -29,14 +30,17 @@ _MARK = re.compile(
 def clean_caption(text: str, counts: Counter | None = None) -> str:
     """Return a caption on one line as a tokenizer of CLIP reads it, without characters that nobody sees.
 
-    Counted in `counts`: `cut_captions`, of more than `LONGEST` characters, `cleaned_captions`, that were written
+    Counted in `counts`: `cut_captions`, of more than `LONGEST` characters or `LONGEST_WORD` in a word,
+    `cleaned_captions`, that were written
     otherwise, and `special_tokens`, that spelt a mark of a tokenizer, whose words stay.
     """
-    line = " ".join(text[:LONGEST].split())
+    words = text[:LONGEST].split()
+    has_long = max(map(len, words), default=0) > LONGEST_WORD
+    line = " ".join([word[:LONGEST_WORD] for word in words] if has_long else words)
     repaired = line if _is_plain(line) else _repair(line)
     harmless = " ".join(_MARK.sub(_spell_mark, repaired).split())
     if counts is not None:
-        counts["cut_captions"] += len(text) > LONGEST
+        counts["cut_captions"] += has_long or len(text) > LONGEST
         counts["cleaned_captions"] += repaired != line
         counts["special_tokens"] += harmless != repaired
     return harmless

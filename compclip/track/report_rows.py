@@ -90,9 +90,9 @@ def _make_row(
     reference = compared[0].get("reference", PRETRAINED) if compared else PRETRAINED
     tags = {"kind": "row", **dict(zip(ROW, name, strict=True)), **SOURCE, "reference": reference, entries.GRID: "true"}
     for line in compared:
-        column = options.headline_of.get(_metric(line))
-        if column:
-            tags[tracking_store.name_difference(_metric(line))] = _describe_difference(line, column)
+        headline = options.headline_of.get(_metric(line))
+        if headline:
+            tags[tracking_store.name_difference(_metric(line))] = _describe_difference(line, headline)
         if line.get("rests_on"):
             tags[f"rests_on/{_metric(line)}"] = line["rests_on"]
     note = (f"**{options.notice}** " if options.notice else "") + _describe_row(name, lines, reference)

@@ -141,7 +141,7 @@ def _run_git(*words: str) -> str:
     return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def describe_author() -> dict[str, str]:
+def describe_author() -> dict[str, Any]:
     """Return user, host, parent process and git branch of this process; what is not known is ""."""
     try:
         branch = _run_git("rev-parse", "--abbrev-ref", "HEAD")

@@ -311,6 +311,17 @@ def test_a_side_is_the_root_of_the_area_in_pixels():
         assert (region != "of_other_size") == is_kept
 
 
+def test_a_text_that_is_cut_is_counted(tmp_path):
+    """A region's captions and negatives are bounded as all texts are."""
+    region = {"image": "a", "box": [0, 0, 1, 1], "caption": ["a " * 9000, "(" * 2000], "negatives": ["b " * 9000]}
+    (tmp_path / "r.jsonl").write_text(json.dumps(region) + "\n")
+    counts = Counter()
+    cfg = Regions(str(tmp_path / "r.jsonl"), on="image", negatives=["negatives"])
+    ((_, (written,)),) = region_lists.read_rows(cfg, counts)
+    assert counts["regions_cut_texts"] == 3
+    assert max(map(len, json.loads(written)[1])) <= 1 << 14
+
+
 def test_numbers_of_a_box_are_bounded():
     cfg = Regions(file="x", on="image")
     assert region_lists.parse_region({"box": [0, 0, 10**4000, 1], "caption": "a"}, cfg) is None

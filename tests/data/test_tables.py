@@ -136,6 +136,44 @@ def test_pictures_inside_are_read_in_place(tmp_path, name, is_struct):
     assert images.read_bytes(places[2], 5) == b"\xfe" * 5
 
 
+def test_a_picture_of_many_rows_is_decoded_once_for_training(tmp_path):
+    """In a column of two parts, as the hub has them: 64 rows at most are decoded to find them, one to read one."""
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    cells = pa.array([{"bytes": b"\xff" * (8 << 20), "path": "x.jpg"}] * 20, kind)
+    pq.write_table(
+        pa.table({"x": cells}), tmp_path / "t.parquet", dictionary_pagesize_limit=1 << 30, store_schema=False
+    )
+    del cells
+    values = [row.values["x"] for row in tables.read_rows(tmp_path / "t.parquet", ["x"], Counter())]
+    before = pa.total_allocated_bytes()
+    assert len(images.read_bytes(values[19])) == 8 << 20
+    assert pa.total_allocated_bytes() - before < 20 << 20
+
+
+def write_repeated(path, size, rows):
+    """A Parquet whose dictionary has one value for all rows."""
+    value = b"\xff" * size if path.name.startswith("p") else b"a" * size
+    cells = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value, b""][:1]))
+    column = cells.cast(pa.dictionary(pa.int32(), pa.binary() if path.name.startswith("p") else pa.string()))
+    pq.write_table(
+        pa.table({"x": column}), path, dictionary_pagesize_limit=1 << 30, compression="zstd", store_schema=False
+    )
+
+
+@pytest.mark.parametrize("name", ["pictures.parquet", "texts.parquet"])
+def test_what_many_rows_share_is_decoded_once(tmp_path, name):
+    """A file of some kilobytes: 200 rows of one cell of 8 MiB, not 1.6 GiB."""
+    write_repeated(tmp_path / name, 8 << 20, 200)
+    before = pa.default_memory_pool().max_memory()
+    values = [row.values["x"] for row in tables.read_rows(tmp_path / name, ["x"], Counter())]
+    assert len(values) == 200
+    if name.startswith("p"):
+        assert len(images.read_bytes(values[199])) == 8 << 20
+    else:
+        assert values[180] is values[140]  # of one batch
+    assert pa.default_memory_pool().max_memory() - before < 200 << 20
+
+
 def test_a_table_that_changed_is_an_unreadable_picture(tmp_path):
     write_pictures(tmp_path / "t.parquet", [b"a"], pa.binary())
     for row, column in ((5, "image"), (0, "caption"), (0, "gone")):

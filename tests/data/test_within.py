@@ -46,6 +46,15 @@ def test_names(link_root, monkeypatch, name):
         assert image_folder.ImageFolder(folder).contains(os.path.join(folder, name)) is (name not in OUTSIDE)
 
 
+@pytest.mark.parametrize("pattern", ["disk/*", "disk/*/*.png", "disk/**/a.png", "{disk,x}/*/a.png", "x::disk/*"])
+def test_a_pattern_stands_for_the_folder_before_it(link_root, monkeypatch, pattern):
+    """A link below it leads outside, also where the pattern itself lists it."""
+    monkeypatch.chdir(link_root)
+    folder = image_folder.ImageFolder(pattern)
+    assert folder.contains("disk/in/a.png") and folder.contains("disk/in.png")
+    assert not folder.contains("disk/out/a.png") and not folder.contains("disk/out.png")
+
+
 def test_the_root_and_the_working_directory_are_folders(link_root, monkeypatch):
     monkeypatch.chdir(link_root)
     assert image_folder.ImageFolder("/").contains("/etc/passwd")

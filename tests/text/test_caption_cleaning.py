@@ -47,12 +47,12 @@ def test_a_clean_caption_stays_as_it_is(text):
     assert not {TOKENIZER.sot_token_id, TOKENIZER.eot_token_id} & set(TOKENIZER.encode(clean))
 
 
-@pytest.mark.parametrize(("text", "length"), [("(" * 200_000, 1 << 14), ("a dog " * 400_000, 1 << 14), ("a dog", 5)])
+@pytest.mark.parametrize(("text", "length"), [("(" * 200_000, 1000), ("a dog " * 400_000, 1 << 14), ("a dog", 5)])
 def test_a_huge_text_is_cut_and_counted(text, length):
     """What parses a caption, and what rewrites it, takes more than its length in time and memory."""
     counts = Counter()
     assert len(clean_caption(text, counts)) == length
-    assert counts["cut_captions"] == (len(text) > 1 << 14)
+    assert counts["cut_captions"] == (len(text) > 1 << 14 or max(map(len, text.split()), default=0) > 1000)
 
 
 def test_sources_are_cleaned_where_they_enter():

@@ -1,0 +1,31 @@
+"""A small selection of what the programs of tests/fuzz try as a whole."""
+
+import pytest
+
+from tests.fuzz import delimited, hostile, rules
+
+
+def test_delimited_files_lose_nothing_in_silence(tmp_path):
+    assert delimited.try_files(60, 0, tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", hostile.KINDS)
+def test_small_files_take_little(tmp_path, kind):
+    """No traceback, less than a GiB above the start, and seconds."""
+    assert [hostile.try_file(kind, number, 0, tmp_path) for number in range(2)] == ["", ""]
+
+
+def test_rules_take_long_captions():
+    count, defects = rules.try_rules([10, 30], 1, longest_s=600)
+    assert count > 400 and defects == []
+
+
+@pytest.mark.long
+def test_rules_take_the_longest_captions():
+    """Some 2,500 words are the most that enters."""
+    assert rules.try_rules([1000, 2500], 1, longest_s=60)[1] == []
+
+
+@pytest.mark.long
+def test_five_hundred_small_files_take_little(tmp_path):
+    assert hostile.try_files(500, 0, tmp_path) == []
