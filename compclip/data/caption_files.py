@@ -109,6 +109,7 @@ def read_lines(file: str | Path, counts: Counter[str], drops_damaged: bool = Fal
     start, parse = _find_parser(file, lines, counts)
     captions: dict[str, list[str]] = {}
     is_open = False
+    line = ""
     for number, raw in enumerate(lines[start:], start + 1):
         line = ""
         try:

@@ -272,7 +272,7 @@ def _number_rows(lines: _RawLines, options: dict[str, Any], path: Path, number: 
 
 
 def _hides_rows(lines: Sequence[str], options: dict[str, Any], width: int) -> bool:
-    """Return whether a line within a quoted text is a row: of its length, and with a picture where the first has one.
+    """Return whether a line within a quoted text is a row: as long, and naming a picture where the first one does.
 
     With tabs its length is enough: hardly a text has one.
     """

@@ -136,8 +136,6 @@ class ClipModel:
             record["note"] = (
                 f"{', '.join(options)}: plain open_clip does not know this and refuses the folder; {OPEN_BY}"
             )
-        elif self.head is not None:
-            record["note"] = f"plain open_clip reads the towers alone, without the {self.head.kind} head; {OPEN_BY}"
         write_json(folder / CONFIG, {"model_cfg": self.model_cfg, "preprocess_cfg": self.preprocess_cfg, **record})
         if self.head is not None:
             self.head.save(folder)
