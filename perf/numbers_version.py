@@ -25,6 +25,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from compclip.base.files import hash_file
 from compclip.config import read
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,7 +103,7 @@ def train(tree: Path, project: Path, methods: Sequence[str]) -> None:
 
 
 def read_numbers(project: Path, method: str) -> list[Any] | None:
-    """Return the logged numbers of a method's run and the fingerprint of its weights; None where it was not trained."""
+    """Return the logged numbers of a method's run and the hashes of its weights; None where it was not trained."""
     from compclip.runs.progress import CLOCK
 
     folder = project / "runs" / method / "tiny-scenes-0"
@@ -110,7 +111,7 @@ def read_numbers(project: Path, method: str) -> list[Any] | None:
         return None
     rows = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     logged = [{name: value for name, value in row.items() if name not in CLOCK} for row in rows]
-    return [*logged, json.loads((folder / "environment.json").read_text(encoding="utf-8"))["weights_fingerprint"]]
+    return [*logged, *map(hash_file, sorted(folder.glob("checkpoint/*.safetensors")))]
 
 
 def renew(

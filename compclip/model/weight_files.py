@@ -10,14 +10,13 @@ import functools
 import io
 import math
 import pickle
-import pickletools
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from compclip.base import messages
 from compclip.base.errors import UserError, report_failure, unknown
-from compclip.model import hub_cache, model_config, transformers_files, weight_archives
+from compclip.model import hub_cache, model_config, pickle_bounds, transformers_files, weight_archives
 from compclip.model.clip_model import CONFIG, GELU, QUICK, ClipModule, activation_name, describe_difference
 
 # Names of the weights of a folder in open_clip's format, best first.
@@ -38,16 +37,12 @@ LAYOUT = "give a file of tensors by name, as state_dict() has them"
 UNREADABLE = "not a readable weights file"
 ANEW = "fetch it again"
 POINTER = b"version https://git-lfs.github.com/spec/"
-MAX_INSTRUCTIONS = 1 << 22  # of a pickle; each may make an object of some dozen bytes
-MAX_HASHED = 1 << 24  # values within keys and lists of a pickle, each counted as often as it is within them
 OLDER_PICKLES = 4  # behind the number with which torch.save's files began before 1.6
 LARGEST_SCALE = 20.0  # of logit_scale, a logarithm: 4.6 in CLIP, 6.9 in FDT; e to the power of 89 is infinite
 MAX_SHARING = 4  # times that tensors may stand on the same bytes, in total
 POSITIONS = "visual.positional_embedding"
 DOWN_FACTOR = "lora_A"
 UP_FACTOR = "lora_B"
-_GROWING = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS")
-_MARK = [0]
 _CORE = re.compile(r"^numpy\._core\b")  # as numpy 2 names it
 _PLAIN = {
     "collections.OrderedDict", "numpy.ndarray", "numpy.dtype", "numpy.core.multiarray._reconstruct",
@@ -126,14 +121,14 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
             with np.load(path, allow_pickle=False) as arrays:  # those of objects are pickles, and raise ValueError
                 return select({name: torch.from_numpy(array) for name, array in arrays.items()})
         for pickled in objects:
-            _check_instructions(pickled, path.stat().st_size)
+            pickle_bounds.check_instructions(pickled, path.stat().st_size)
     else:
         with path.open("rb") as stream:
-            _check_instructions(stream, path.stat().st_size)
+            pickle_bounds.check_instructions(stream, path.stat().st_size)
             stream.seek(0)
             content = _PlainUnpickler(stream).load()  # torch.save's older files begin with a number
             for _ in range(OLDER_PICKLES if isinstance(content, int) else 0):
-                _check_instructions(stream, path.stat().st_size)
+                pickle_bounds.check_instructions(stream, path.stat().st_size)
         if isinstance(content, dict):
             state = select(content)
             for name, value in state.items():
@@ -151,66 +146,6 @@ def _read_content(path: Path, select: Callable[[Any], Any]) -> Any:
 def _holds_objects(member: zipfile.ZipInfo) -> bool:
     """Return whether a member of torch's archive is its pickle, of no more than the archive may hold."""
     return member.filename.endswith("/data.pkl") and member.file_size <= weight_archives.SPARE_BYTES
-
-
-def _check_instructions(stream: IO[bytes], size: int) -> None:
-    """Raise UnsafePickle for a pickle that would take far more memory than its file has bytes, before it is loaded.
-
-    Python's own reader makes a table up to the largest index that an instruction names.
-    """
-    sizes = _NestedSizes()
-    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        if number > MAX_INSTRUCTIONS:
-            raise weight_archives.UnsafePickle(f"has more than {MAX_INSTRUCTIONS:,} instructions")
-        if opcode.name.endswith("PUT") and int(argument or 0) > size:
-            raise weight_archives.UnsafePickle(f"its objects name a memo of {argument:,} places")
-        sizes.step(opcode, argument)
-        if sizes.total > MAX_HASHED:
-            raise weight_archives.UnsafePickle("its objects are within each other too often")
-
-
-class _NestedSizes:
-    """How many values are within the objects that a pickle makes, each counted as often as it is within them.
-
-    Python hashes a key of tuples by all that is within it: fifty tuples, each of the last one twice, take for ever.
-    """
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._stack: list[list[int]] = []  # of each object a size that grows with a list's items
-        self._memo: dict[Any, list[int]] = {}
-
-    def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Follow an instruction. Raises UnsafePickle where it takes what is not there."""
-        name = opcode.name
-        if name.endswith("PUT") or name == "MEMOIZE":
-            self._memo[len(self._memo) if argument is None else argument] = self._top()
-        elif name.endswith("GET"):
-            self._stack.append(self._memo.get(argument, [1]))
-        elif name == "DUP":
-            self._stack.append(self._top())
-        else:
-            self._replace(opcode)
-
-    def _top(self) -> list[int]:
-        return self._stack[-1] if self._stack else [1]
-
-    def _replace(self, opcode: pickletools.OpcodeInfo) -> None:
-        """Take an instruction's values, and leave its results; lists and mappings keep their size cell."""
-        before, after = opcode.stack_before, opcode.stack_after
-        taken: list[list[int]] = []
-        if pickletools.markobject in before:
-            while self._stack and (size := self._stack.pop()) is not _MARK:
-                taken.append(size)
-        for _ in [kind for kind in before if kind not in (pickletools.markobject, pickletools.stackslice)]:
-            taken += [self._stack.pop()] if self._stack else []
-        self.total += sum(size for (size,) in taken)
-        grows = opcode.name in _GROWING and taken
-        result = taken[-1] if grows else [1]
-        if grows or opcode.name.startswith("TUPLE") or opcode.name in ("FROZENSET", "LIST", "DICT"):
-            result[0] += sum(size for (size,) in (taken[:-1] if grows else taken))
-        for kind in after:
-            self._stack.append(_MARK if kind is pickletools.markobject else result)
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -284,6 +284,7 @@ def test_a_training_notes_who_ran_it(tmp_path, monkeypatch):
     subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "x"], check=True, cwd=tmp_path)
     monkeypatch.chdir(tmp_path)
     expected = {"user": read_user(os.getuid()), "host": socket.gethostname(), "git_branch": "trial"}
+    expected["started_by"] = os.getppid()
     assert job.describe_author() == expected
     monkeypatch.setenv("PATH", "")
     assert job.describe_author() == expected | {"git_branch": ""}
