@@ -100,11 +100,16 @@ class LocalJob:
         return " (its control group counts no oom_kill since the job began)"
 
     def _note_end(self, code: int) -> None:
-        """Write how the process ended into job.json, for who looks later: its parent alone is told."""
-        if code and self.record.get("exit_code") != code:
-            self.record["exit_code"] = code
-            with contextlib.suppress(UserError):  # a disk that is full
-                write_json(self.folder.job, self.record)
+        """Write how the process ended into job.json, for who looks later: its parent alone is told.
+
+        Not where the job was forgotten, or another was sent since.
+        """
+        if not code or self.record.get("exit_code") == code:
+            return
+        with contextlib.suppress(UserError):  # nothing there, or a disk that is full
+            if read_mapping(self.folder.job) == self.record:
+                write_json(self.folder.job, self.record | {"exit_code": code})
+        self.record["exit_code"] = code
 
     def label(self) -> str:
         """The process."""

@@ -202,7 +202,7 @@ def test_an_evaluation_that_fails_where_older_results_are():
     assert jobs.wait_for_job(failed, lambda: None) == jobs.FAILED
     orphan = jobs.find_job(stored_run.folder)
     assert orphan.state() == jobs.FAILED  # nobody's child: told from its files alone, as SLURM's are
-    assert orphan.reason().startswith("error: ")
+    assert orphan.reason() == failed.reason() and orphan.reason().startswith("exit code 2: error: ")
 
 
 def test_launch_beside_a_training_scores_what_that_made(here):
