@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from compclip.base import errors
@@ -126,6 +128,12 @@ def without_place(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without an enclosing job's variables; those that a grid may read stay."""
     exempt = CONNECTION.union(list_allowed(environment))
     return {name: value for name, value in environment.items() if name in exempt or not PLACE.fullmatch(name)}
+
+
+def with_own_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which `python` is the program that runs here, whether or not a shell activated it."""
+    folders = [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
+    return {**environment, "PATH": os.pathsep.join(folders)}
 
 
 def without_defaults(environment: Mapping[str, str]) -> dict[str, str]:

@@ -123,12 +123,19 @@ def entry(main: Callable[[list[str]], int]) -> int:
 
 
 def _report_plugin(error: Exception) -> int:
-    """Print one line of an error that arose in a plug-in and return 2; raise any other, and with `-v` this one."""
+    """Print one line of an error that arose in a plug-in, or by a package that is not there, and return 2.
+
+    Any other is raised, and with `-v` these.
+    """
     plugins = sys.modules.get("compclip.base.plugins")  # where none was loaded, none has failed
     fault = plugins.describe_failure(error) if plugins else ""
+    fix = "repair that module, or see the traceback with -v"
+    if not fault and isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("compclip"):
+        fault = f"{sys.executable}: has no package {error.name!r}"
+        fix = "activate the environment in which compclip is installed, or install the package there"
     if not fault or os.environ.get(LEVEL_VARIABLE) == "debug":
         raise error
-    print(f"error: {UserError(fault)}; repair that module, or see the traceback with -v", file=sys.stderr)
+    print(f"error: {UserError(fault)}; {fix}", file=sys.stderr)
     return 2
 
 

@@ -222,6 +222,7 @@ def run_dvc(
     log_path = root / LOG
     log_path.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "dvc", "repro", *words]
+    environment = environment_variables.with_own_python(environment or os.environ)
     is_over = threading.Event()
     threading.Thread(target=_draw, args=(lines, is_over), daemon=True).start()
     is_stopped = False

@@ -1,6 +1,7 @@
 """Wrong calls are one line with exit code 2, of subcommands too; help names defaults."""
 
 import gc
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,18 @@ def test_an_ended_command_leaves_nothing_to_the_collector():
     assert errors.entry(lambda _argv: 0) == 0
     assert gc.get_freeze_count()
     gc.unfreeze()
+
+
+@pytest.mark.parametrize("name, is_line", [("omegaconf", True), ("compclip.nowhere", False)])
+def test_a_python_without_the_packages(name, is_line, capsys):
+    """Another environment's is a line that names it; what the package itself lacks is a defect, and raised."""
+
+    def main(_argv):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    if is_line:
+        assert errors.entry(main) == 2
+        assert capsys.readouterr().err.startswith(f"error: {sys.executable}: has no package '{name}'; activate ")
+    else:
+        with pytest.raises(ModuleNotFoundError):
+            errors.entry(main)

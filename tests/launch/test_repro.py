@@ -51,6 +51,16 @@ def test_a_line_a_stage(code, tmp_path, monkeypatch, capsys):
     assert Path(".work/repro.log").read_text() == OUTPUT
 
 
+def test_stages_run_with_the_python_that_runs_repro(tmp_path, monkeypatch):
+    """Their commands begin with `python`, and nobody has to activate an environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setattr(sys, "executable", fake_dvc(tmp_path, 0))
+    (tmp_path / "python").write_text("#!/bin/sh\ncommand -v python\n")
+    assert repro.run_dvc([], repro.StageLines(0)) == 0
+    assert Path(".work/repro.log").read_text().strip() == sys.executable
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with the stages and a grid of photographs, of which nobody asks where they are."""
