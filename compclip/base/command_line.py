@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import textwrap
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from compclip.base.errors import UserError
+
 UNKNOWN = "unrecognized arguments: "  # argparse's own words
 GRID_FILE = "params.yaml"
+VALUE = re.compile(r"[a-z]\w*(\.[\w-]+)+=")  # key=value, of a section's key
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -67,6 +72,15 @@ class CommandParser(argparse.ArgumentParser):
                 hint = f"did you mean {' or '.join(close_options)}? {hint}"
         print(f"error: {self.prog}: {message}; {hint}", file=sys.stderr)
         sys.exit(2)
+
+
+def refuse_values(argv: Sequence[str]) -> None:
+    """Raise UserError for a `key=value` of a command that brings the grid up to date as params.yaml has it."""
+    for word in filter(VALUE.match, argv):
+        raise UserError(
+            f"{word}: is not taken here; for every run of the grid `compclip config set {word}`, for runs of a method "
+            f"beside the others `compclip config vary METHOD {word}`, which takes several values a,b"
+        )
 
 
 def _describe_default(default: Any) -> str:

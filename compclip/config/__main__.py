@@ -1,9 +1,11 @@
-"""params.yaml: check it, show what a cell resolves to, make another grid the current one, write an ablation, plan.
+"""params.yaml: check it, show what a cell resolves to, change values, make another grid the current one, plan.
 
 What a grid costs on a card is `compclip config cost`: it trains a step, and stands in compclip/launch/cost_table.py.
 
 compclip config check [key=value ...]   validate
 compclip config show CELL               one cell, resolved
+compclip config set key=value ...       change values where they stand, comments kept
+compclip config vary METHOD key=a,b     declare a variant for each value, and put it into the grid
 compclip config use FILE                make another grid the current params.yaml
 compclip config ablate METHOD           a grid that leaves out one part of a method at a time
 compclip config plan                    what each stage is to do, with which code: the stage `plan`
@@ -29,9 +31,9 @@ PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
-    """Run check, show, use, ablate or plan."""
+    """Run check, show, set, vary, use, ablate or plan."""
     args = _parse_arguments(argv)
-    from compclip.config import ablate, grid, plan, read
+    from compclip.config import ablate, change, grid, plan, read
 
     if args.command == "use":
         read.use_grid(args.file, force=args.force)
@@ -41,6 +43,10 @@ def main(argv: list[str]) -> int:
         count = format_count(len(grid.list_cells(params)), "cell")
         print(f"{path}: {count}", *ablate.describe(ablation), sep="\n")
         print(f"Next: `compclip config use {path}`, then `compclip repro report track`")
+    elif args.command in ("set", "vary"):
+        subject = [args.method] if args.command == "vary" else []
+        lines = (change.vary_method if subject else change.set_values)(args.params, *subject, args.assignments)
+        print(*lines or [f"{args.params}: nothing changed, it says so already"], sep="\n")
     elif args.command == "check":
         print(f"{args.params}: {check_grid(args.params, args.overrides)[1]}: OK")
     else:
@@ -92,6 +98,12 @@ def _parser() -> CommandParser:
     ablate.add_argument("--force", action="store_true", help="overwrite a file that is there")
     for command in (check, show, plan, ablate):
         command.add_grid("parameters to override")
+    change = commands.add_parser("set", help="change values where they stand")
+    vary = commands.add_parser("vary", help="declare variants of a method, one for each value")
+    vary.add_argument("method", help="the method that is varied")
+    for command, shown in ((change, "key=value"), (vary, "key=value,value")):
+        command.add_argument("assignments", nargs="+", metavar=shown, help="as train.lr=1e-5")
+        command.add_grid()
     switch = commands.add_parser("use", help="make another grid the current one")
     switch.add_argument("file", help="a file of experiments/grids/, or any other grid")
     switch.add_argument("--force", action="store_true", help="overwrite uncommitted edits")

@@ -19,12 +19,35 @@ INDENT = 2
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
     """Return the text with the value at `keys` replaced, or inserted where there is none."""
+    if _find_node(text, keys) is None:
+        return insert_entry(text, keys[:-1], keys[-1], value)
+    return set_typed(text, keys, format_inline(value))
+
+
+def set_typed(text: str, keys: Sequence[str], typed: str) -> str:
+    """Return the text with YAML as it was typed, on one line, for the value at `keys`."""
     node = _find_node(text, keys)
     if node is None:
-        return insert_entry(text, keys[:-1], keys[-1], value)
-    start = node.start_mark.index
-    separator = "" if text[:start].endswith((" ", "\n")) else " "
-    return f"{text[:start]}{separator}{format_inline(value)}{text[_find_end(node) :]}"
+        text = insert_entry(text, keys[:-1], keys[-1], 0)  # of any value: it stands where the typed one will
+        node = _find_node(text, keys)
+    assert node is not None
+    head, end = text[: node.start_mark.index], text[_find_end(node) :]
+    if head.rstrip().endswith(":") and typed:  # of a value that stands below its key, too
+        head = f"{head.rstrip()} "
+    return f"{head}{typed}{end}"
+
+
+def begin_block(text: str, keys: Sequence[str]) -> str:
+    """Return the text with a mapping begun at `keys`, whose entries will stand below it, a line each.
+
+    Where there is one, or it would stand in brackets, nothing changes.
+    """
+    if not keys or _find_node(text, keys):
+        return text
+    text = begin_block(text, keys[:-1])
+    parent = _find_node(text, keys[:-1])
+    in_brackets = isinstance(parent, yaml.CollectionNode) and parent.flow_style
+    return text if in_brackets else set_typed(text, keys, "")
 
 
 def insert_entry(text: str, keys: Sequence[str], name: str, value: Any) -> str:
@@ -39,12 +62,12 @@ def insert_entry(text: str, keys: Sequence[str], name: str, value: Any) -> str:
         start = node.start_mark.index if node else len(text)
         block = format_entry(name, value, INDENT * len(keys))
         following = text[start:].lstrip(" ")
-        return f"{text[:start]}\n{block}{following.removeprefix(chr(10))}".lstrip("\n")
+        return f"{text[:start].rstrip(' ')}\n{block}{following.removeprefix(chr(10))}".lstrip("\n")
     if not isinstance(node, yaml.MappingNode):
         raise UserError(f"{'.'.join(keys)}: is no mapping, so that {name!r} cannot be added; write it as `key: value`")
     if node.flow_style:
         return _insert_inline(text, node, f"{name}: {format_inline(value)}", [entry for _, entry in node.value])
-    block = format_entry(name, value, node.start_mark.column)
+    block = format_entry(name, value, node.value[0][0].start_mark.column)  # an anchor stands before the mapping
     return _insert_lines(text, _find_end(node), block if keys else f"\n{block}")
 
 

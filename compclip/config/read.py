@@ -131,13 +131,16 @@ def read_values(path: str | Path) -> dict:
     return yaml_text.to_plain(yaml_text.read_yaml(path, NO_SECTIONS), str(path))
 
 
-def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
-    """Return a grid as OmegaConf has it, unresolved, laid over its bases, overrides applied."""
+def read_with_overrides(path: str | Path, overrides: Sequence[str], text: str | None = None) -> Any:
+    """Return a grid as OmegaConf has it, unresolved, laid over its bases, overrides applied.
+
+    `text` stands in the place of the file's.
+    """
     if not os.path.exists(path):
         raise UserError(
             f"{path}: no such file; run from a project's root, begin one with `compclip init`, or give --params FILE"
         )
-    grid, *bases = _read_layers(Path(path))
+    grid, *bases = _read_layers(Path(path), text)
     try:
         merged = OmegaConf.merge(*reversed(bases), grid)
     except yaml_text.FAULTS as error:
@@ -158,11 +161,12 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str]) -> Any:
     return _leave_out_unnamed(merged, grid) if bases else merged
 
 
-def _read_layers(path: Path) -> list[Any]:
+def _read_layers(path: Path, text: str | None = None) -> list[Any]:
     """Return a grid and the grids that it is laid over, the uppermost first, each without its key `base`."""
     layers: dict[Path, Any] = {}
     while path not in layers:
-        layers[path] = yaml_text.read_yaml(path, NO_SECTIONS)
+        layers[path] = yaml_text.parse_yaml(read_text(path) if text is None else text, str(path), NO_SECTIONS)
+        text = None
         sections: Any = OmegaConf.to_container(layers[path])
         name = sections.get(BASE)
         if name is None:

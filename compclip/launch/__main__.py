@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compclip.base import messages
-from compclip.base.command_line import CommandParser
+from compclip.base.command_line import CommandParser, refuse_values
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.messages import format_count
@@ -207,6 +207,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--data", nargs="+", default=(), metavar="NAME", help=help_text)
     parser.add_argument("--shards-per-task", type=int, metavar="N", help="with --stage: shards of a cluster's job")
     parser.add_grid()
+    refuse_values(argv)
     args = parser.parse_args(argv)
     profile = profiles.load_profile(args.profile)
     for option, number in (("-j", args.jobs), ("--shards-per-task", args.shards_per_task)):

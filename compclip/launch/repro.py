@@ -26,7 +26,7 @@ from omegaconf import OmegaConf
 from tqdm import tqdm
 
 from compclip.base import environment_variables
-from compclip.base.command_line import GRID_FILE, CommandParser
+from compclip.base.command_line import GRID_FILE, CommandParser, refuse_values
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.messages import format_count, format_counts
@@ -61,6 +61,7 @@ def main(argv: list[str]) -> int:
     parser = CommandParser(prog="compclip repro", description=__doc__, example="report")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage of dvc.yaml; default: all")
     args, options = parser.parse_known_args(argv)
+    refuse_values(argv)
     if not STAGES_FILES[0].is_file():
         raise UserError(f"{STAGES_FILES[0]}: not here; start this in a project, which `compclip init FOLDER` makes")
     params = read.load_params(GRID_FILE)

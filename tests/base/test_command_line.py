@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from compclip import __main__ as compclip_command
 from compclip.base import errors
 from compclip.base.command_line import CommandParser
+from compclip.base.errors import UserError
 
 
 def make_parser() -> CommandParser:
@@ -60,3 +62,14 @@ def test_a_python_without_the_packages(name, is_line, capsys):
     else:
         with pytest.raises(ModuleNotFoundError):
             errors.entry(main)
+
+
+@pytest.mark.parametrize(
+    "words", [["repro", "report", "train.lr=1e-5"], ["launch", "slurm/local.yaml", "train.lr=1e-5"]]
+)
+def test_values_are_set_in_the_grid(words):
+    """A command that brings the grid up to date says which of two others is meant."""
+    with pytest.raises(
+        UserError, match="`compclip config set train.lr=1e-5`.*`compclip config vary METHOD train.lr=1e-5`"
+    ):
+        compclip_command.main(words)
