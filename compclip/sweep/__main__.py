@@ -52,7 +52,7 @@ from compclip.runs import notify, run_store
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.notify import News
 from compclip.runs.run_folder import Inputs
-from compclip.sweep import confirmation, study_results
+from compclip.sweep import confirmation, findings, study_results
 from compclip.sweep import study_declaration as studies
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_driver import RunSender, StudyDriver, open_study
@@ -117,6 +117,7 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         drive_and_notify(driver, profile.notify, args.trials or study.trials)
         print(f"studies/{study.name}/index.html: {study_results.format_counts(driver.document())}", flush=True)
         record_in_mlflow(study.name, args.params)
+        print(*findings.describe(driver.document()), sep="\n", flush=True)
 
 
 def make_inputs(study: Study, params: Params, root: Path) -> None:

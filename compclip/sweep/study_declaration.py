@@ -330,6 +330,14 @@ def objective_columns(study: Study, pretrained: StoredRun, results_folder: Path,
     return columns_of_runs(study, [run], params)
 
 
+def read_run(columns: Sequence[Column], stored: folders.RunFolder, cell: Cell, split: PictureSplit) -> FinishedRun:
+    """Read a finished run of the store with the columns' benchmarks, on the items of a split."""
+    names = list_benchmarks(columns)
+    assert stored.results is not None  # of a run that was told
+    results = _read_results(stored.results, {*names, *(split.authors[n] for n in names if n in split.authors)})
+    return FinishedRun(stored.final, stored.results, cell, {}, [], {}, split.select_results(results))
+
+
 def _read_results(folder: Path, benchmarks: Iterable[str]) -> dict[str, Result]:
     results = {}
     for name in benchmarks:

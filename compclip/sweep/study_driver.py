@@ -32,9 +32,10 @@ from compclip.runs import jobs, picture_splits, progress, run_store
 from compclip.runs.jobs import DONE, FAILED, PENDING, RUNNING, Holder, Worker
 from compclip.runs.local_runs import MachineSender
 from compclip.runs.picture_splits import PictureSplit
+from compclip.runs.result_files import FinishedRun
 from compclip.runs.run_store import StoredRun
+from compclip.sweep import findings, study_results
 from compclip.sweep import study_declaration as studies
-from compclip.sweep import study_results
 from compclip.sweep.sampling_and_pruning import make_sampler, should_stop
 from compclip.sweep.study_declaration import Study
 from compclip.sweep.study_results import NOTED
@@ -176,6 +177,8 @@ class StudyDriver:
     split: PictureSplit = field(default_factory=PictureSplit)  # the items that the objectives are of
     methods: Mapping[str, Any] = field(default_factory=dict)  # params.yaml's
     notice: str = ""
+    budget: int = 0  # trials, as they were asked for
+    found: dict | None = None  # at the end: `findings.find`
     page_due: float = 0.0  # when the page is written next
     finished_trials: dict[int, dict] = field(default_factory=dict)  # as trials.json has them
     finished_seconds: dict[str, float] = field(default_factory=dict)  # by run key
@@ -189,6 +192,7 @@ class StudyDriver:
 
     def drive(self, target: int) -> None:
         """Bring the study to `target` trials. Raises UserError where nothing but failures comes back."""
+        self.budget = target
         for values in self.study.paper:
             self.opened.enqueue_trial(dict(values), skip_if_exists=True)
         self._score_pretrained()
@@ -211,12 +215,29 @@ class StudyDriver:
             if waited_s:
                 time.sleep(wait_s)
             running = unfinished
+        self._find()
         self.write()
         if self._keeps_failing():
             raise UserError(
                 f"study {self.study.name}: {format_count(len(self.failures), 'trial')} failed in a row, the last: "
                 f"{self.failures[-1]}; {LATER}"
             )
+
+    def _find(self) -> None:
+        """Work out what the study found, from the items of all finished trials."""
+        document = self.document()
+        trials = study_results.list_complete(document["trials"])
+        if not trials:
+            return
+        loaded = read.load_params(self.params)
+
+        def read_run(key: str) -> FinishedRun:
+            cell = studies.trial_run(self.study, loaded).cell
+            return studies.read_run(self.columns, run_store.find_folder(key, self.root), cell, self.split)
+
+        runs = {trial["number"]: read_run(trial["run_key"]) for trial in trials}
+        pretrained = read_run(document["reference"]["run_key"])
+        self.found = findings.find(self.study, loaded, self.columns, trials, document["best"], runs, pretrained)
 
     def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
         """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""
@@ -427,7 +448,9 @@ class StudyDriver:
                 self.finished_trials[t.number] = trial
             trials.append(trial)
         reference = self.opened.user_attrs.get("reference")
-        return study_results.study_to_json(self.study, trials, reference, self.columns, self.notice)
+        return study_results.study_to_json(
+            self.study, trials, reference, self.columns, self.notice, self.budget, self.found
+        )
 
     def write(self) -> None:
         """Write the files of studies/<name>/."""

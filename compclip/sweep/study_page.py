@@ -15,6 +15,7 @@ from compclip.base.files import read_mapping, write_atomic
 from compclip.report.escape import format_tick, hide_in_page
 from compclip.report.statistics import BOTH, NEITHER
 from compclip.report.svg_plots import COLOURS, PAPER, SvgPlot
+from compclip.sweep import findings
 from compclip.sweep.confirmation import VERDICTS
 from compclip.sweep.study_results import CONFIRMED, format_counts, list_complete
 
@@ -56,7 +57,7 @@ def format_page(study_json: Mapping[str, Any], confirmed: Mapping[str, Any] | No
         slices.append(draw_slice(study, complete, dimension, i))
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
-        study=study, facts=list_facts(study),
+        study=study, facts=list_facts(study), found=findings.describe(study_json),
         numbers=format_numbers, value=format_value, difference=format_difference, marks=list_marks,
         best=next((t for t in complete if t["number"] == study["best"]), None), counts=format_counts(study),
         confirmed=confirmed, verdicts=list_verdicts(confirmed) if confirmed else (), signs=SIGNS,

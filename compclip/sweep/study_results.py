@@ -63,11 +63,12 @@ def _format_time(moment: datetime | None) -> str | None:
 
 def study_to_json(
     study: Study, trials: list[dict], reference: dict | None,
-    columns: Sequence[Column] = (), notice: str = "",
+    columns: Sequence[Column] = (), notice: str = "", budget: int = 0, found: dict | None = None,
 ) -> dict:  # fmt: skip
     """Return the whole of trials.json; `columns`: the objectives, of which a cosine is marked `score`.
 
-    `notice` is what a reader must know before any number.
+    `notice` is what a reader must know before any number; `budget` another number of trials than is declared; `found`
+    what `findings.find` says at the end.
 
     Values are shares, or cosines; what is made of the document for a reader is in percent.
     """
@@ -80,10 +81,10 @@ def study_to_json(
     best = best_trial(study, trials, reference["values"] if reference else None)
     declared = study.identity()
     return {
-        "study": declared.pop("name"), "notice": notice, **declared, "budget": study.trials, "reference": reference,
-        "objectives": objectives,
+        "study": declared.pop("name"), "notice": notice, **declared, "budget": budget or study.trials,
+        "reference": reference, "objectives": objectives,
         "best": None if best is None else best["number"], "front": pareto_front(study, trials),
-        "trials": trials,
+        "found": found, "trials": trials,
     }  # fmt: skip
 
 

@@ -103,6 +103,11 @@ def test_trials_are_runs_of_the_grid(here):
     document = read_trials("s")
     first, states = document["trials"][0], Counter(t["state"] for t in document["trials"])
     assert states["complete"] + states["pruned"] == 3, (out, err)
+    assert out.splitlines()[-1].startswith(
+        f"sugarcrepe/replace: trial {document['best']} of {states['complete']}, gamma="
+    )
+    page = Path("studies/s/index.html").read_text()
+    assert 0 < page.index(f"trial {document['best']} of") < page.index("<dt>method</dt>")
     ours = run_store.find_folder(first["run_key"])
     lines = list(map(json.loads, ours.intermediate.read_text().splitlines()))
     assert [line["step"] for line in lines] == [4, 7] and list(first["intermediate"]) == ["4", "7"]
