@@ -129,6 +129,7 @@ def _score_checkpoints(args: argparse.Namespace, overrides: Sequence[str], root:
     """Score checkpoints that are no cells, print their numbers and write results; 1 where one of several failed."""
     params = scoring_options.load_params(args, overrides)
     from compclip.evaluate import score
+    from compclip.evaluate.published_beside import find_beside
     from compclip.model import backbone
 
     out = scoring_options.check_output(args)
@@ -141,12 +142,15 @@ def _score_checkpoints(args: argparse.Namespace, overrides: Sequence[str], root:
     if len(errors) == len(scored):
         raise errors[0]
     first = scored[args.checkpoint[0]]
+    published = {}
+    for ref, documents in scored.items():
+        published[ref] = {} if isinstance(documents, UserError) else find_beside(ref, args.model, documents)
     if len(scored) == 1 and not isinstance(first, UserError):
-        scoring_options.print_documents(first, args.json)
+        scoring_options.print_documents(first, args.json, published=published[args.checkpoint[0]])
     else:
         scoring_options.print_several(scored, args.json)
     if out:
-        _write_results(scored, out)
+        _write_results(scored, published, out)
     return 1 if errors else 0
 
 
@@ -182,14 +186,21 @@ def _score_foreign(
             yield ref, error
 
 
-def _write_results(scored: Mapping[str, dict[str, dict] | UserError], out: Path) -> None:
-    """Write the results of one checkpoint into `out`, of several each into a folder there that is named after it."""
+def _write_results(
+    scored: Mapping[str, dict[str, dict] | UserError], published: Mapping[str, scoring_options.Published], out: Path
+) -> None:
+    """Write the results of one checkpoint, and a page of them, into `out`; of several each into a folder there.
+
+    That folder is named after the checkpoint.
+    """
     names: dict[str, str] = {}
     for ref, documents in scored.items():
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", ref).strip("._") or "checkpoint"
         names[ref] = name if name not in names.values() else f"{name}-{len(names) + 1}"
         if not isinstance(documents, UserError):
-            result_store.write_documents(documents, out / names[ref] if len(scored) > 1 else out)
+            folder = out / names[ref] if len(scored) > 1 else out
+            result_store.write_documents(documents, folder)
+            scoring_options.write_page(ref, documents, published[ref], folder)
 
 
 def _parser() -> CommandParser:

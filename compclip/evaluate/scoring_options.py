@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from compclip.base import messages
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError
-from compclip.base.files import check_output_folder
+from compclip.base.files import check_output_folder, write_atomic
 from compclip.base.messages import format_share
 from compclip.config.columns import expand_groups
 from compclip.runs.item_outcomes import CUT_TEXTS, LOST_NAMES, PARTIAL, SMALLER, SPECIAL_TOKENS, is_partial
@@ -20,7 +21,10 @@ from compclip.runs.item_outcomes import CUT_TEXTS, LOST_NAMES, PARTIAL, SMALLER,
 if TYPE_CHECKING:
     from compclip.config.sections import Params
     from compclip.evaluate.benchmark_module import LoadedBenchmarks
+    from compclip.evaluate.published_beside import Beside
 
+Published: TypeAlias = "Mapping[str, Mapping[str, Beside]]"  # by benchmark and metric
+TEMPLATE = Path(__file__).with_name("page.html.j2")
 NOT_LEFT_OUT = ("records", "scored", "tied", CUT_TEXTS, SPECIAL_TOKENS)  # counts
 
 
@@ -80,21 +84,28 @@ def check_output(args: argparse.Namespace) -> Path | None:
     return check_output_folder(args.out) if args.out else None
 
 
-def numbers_as_json(documents: Mapping[str, dict]) -> dict[str, Any]:
-    """Return metrics, their 95 % intervals over pictures, and counts by benchmark."""
+def numbers_as_json(documents: Mapping[str, dict], published: Published = MappingProxyType({})) -> dict[str, Any]:
+    """Return metrics, their 95 % intervals over pictures, counts, coverage, and what is published, by benchmark."""
     from compclip.evaluate.compare import compute_intervals
 
     numbers = {}
     for name, d in documents.items():
-        numbers[name] = {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"]}
+        beside = {metric: numbers.plain for metric, numbers in published.get(name, {}).items()}
+        numbers[name] = {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"],
+                         "coverage": d["coverage"], "published": beside}  # fmt: skip
     return numbers
 
 
-def print_documents(documents: Mapping[str, dict], as_json: bool, warnings: bool = True) -> None:
-    """Print one model's numbers, and on stderr what was left out."""
+def print_documents(
+    documents: Mapping[str, dict], as_json: bool, warnings: bool = True, published: Published = MappingProxyType({})
+) -> None:
+    """Print one model's numbers, beside those that are published, and on stderr what was left out."""
     if warnings:
         print_warnings(documents)
-    print(json.dumps(numbers_as_json(documents), indent=1) if as_json else metric_table(documents))
+    if as_json:
+        print(json.dumps(numbers_as_json(documents, published), indent=1))
+    else:
+        print(metric_table(documents, published))
 
 
 def print_several(documents_by_name: Mapping[str, Mapping[str, dict] | UserError], as_json: bool) -> None:
@@ -129,21 +140,66 @@ def table_of_several(documents_by_name: Mapping[str, Mapping[str, dict]]) -> str
     return "\n".join(lines)
 
 
-def metric_table(documents: Mapping[str, dict]) -> str:
-    """Return a line a metric: benchmark, metric, percent, on how many items it rests; a mark where few records did."""
-    lines = [f"{'benchmark':<18} {'metric':<36} {'percent':>7} {'n':>7}"]
-    for name, doc in documents.items():
-        for metric, value in doc["metrics"].items():
-            n = len(doc["items"][metric]["ids"]) if metric in doc["items"] else "mean"
-            scored, records = doc["coverage"].get(metric, (0, 0))
-            mark = f"  {PARTIAL} {scored:,} of {records:,} records" if is_partial(scored, records) else ""
-            lost = doc["counts"].get(LOST_NAMES)
-            if lost:
-                mark += f"  {SMALLER} {lost:,} names without a caption"
-            is_cosine = metric in doc["scores"]
-            mark = ("  a cosine, no percent" if is_cosine else "") + mark
-            lines.append(f"{name:<18} {metric:<36} {format_share(value, is_cosine):>7} {n:>7}{mark}")
+def metric_table(documents: Mapping[str, dict], published: Published = MappingProxyType({})) -> str:
+    """Return a line a metric: percent, its interval, records that were scored, and what is published of it."""
+    rows = list(list_rows(documents, published))
+    wide = max((len(row.records) for row in rows), default=0)
+    head = f"{'benchmark':<18} {'metric':<28} {'percent':>7}  {'95 % interval':<15} {'records':<{wide}}"
+    lines = [f"{head}  {'published, same backbone' if published else ''}".rstrip()]
+    for row in rows:
+        numbers = f"{row.percent:>7}  {row.interval:<15} {row.records:<{wide}}"
+        notes = "  ".join(filter(None, (row.note, row.published)))
+        lines.append(f"{row.benchmark:<18} {row.metric:<28} {numbers}  {notes}".rstrip())
     return "\n".join(lines)
+
+
+class MetricRow(NamedTuple):
+    """A line of the table, each part as text; `interval` is over pictures, `note` what is odd about the number."""
+
+    benchmark: str
+    metric: str
+    percent: str
+    interval: str
+    records: str
+    note: str
+    published: str
+
+
+def list_rows(documents: Mapping[str, dict], published: Published) -> Iterator[MetricRow]:
+    """Yield a row for each metric; a mark where few of the records were scored."""
+    from compclip.evaluate.compare import compute_intervals
+
+    for name, doc in documents.items():
+        intervals = compute_intervals(doc)
+        lost = doc["counts"].get(LOST_NAMES)
+        for metric, value in doc["metrics"].items():
+            is_cosine = metric in doc["scores"]
+            ends = (format_share(end, is_cosine) for end in intervals.get(metric, ()))
+            scored, records = doc["coverage"].get(metric, (0, 0))
+            few = f"{PARTIAL} " if is_partial(scored, records) else ""
+            notes = (
+                "a cosine, no percent" if is_cosine else "",
+                f"{SMALLER} {lost:,} names without a caption" if lost else "",
+            )
+            items = f"{len(doc['items'][metric]['ids']):,} items" if metric in doc["items"] else "a mean"
+            beside = published.get(name, {}).get(metric)
+            yield MetricRow(
+                name, metric, format_share(value, is_cosine), f"[{', '.join(ends)}]" if metric in intervals else "",
+                f"{few}{scored:,} of {records:,}" if records else items, "  ".join(notes),
+                beside.describe() if beside else "",
+            )  # fmt: skip
+
+
+def write_page(ref: str, documents: Mapping[str, dict], published: Published, folder: Path) -> None:
+    """Write the table as a page, `index.html`, beside the results."""
+    from jinja2 import Environment, StrictUndefined
+
+    from compclip.report.escape import hide_in_page
+
+    environment = Environment(autoescape=True, finalize=hide_in_page, trim_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    rows = list(list_rows(documents, published))
+    write_atomic(folder / "index.html", template.render(ref=ref, rows=rows, partial=PARTIAL))
 
 
 def print_warnings(documents: Mapping[str, dict]) -> None:

@@ -193,7 +193,7 @@ def compare_tables(numbers: Sequence[PublishedNumber], group: ResultTable) -> li
         # (`fsc_clip.lora`) is matched only by a published row of that very name
         our_rows: dict[str, list[ComparisonRow]] = {n.method: [] for n in compared}
         for row in group.rows:
-            for method in {n.method for n in _select_matching(row.method, compared)}:
+            for method in {n.method for n in select_matching(row.method, compared)}:
                 our_rows[method].append(_make_our_row(row, group, names, compared))
         lines: list[ComparisonRow] = []
         for method in sorted(our_rows, key=lambda m: m != PRETRAINED):
@@ -214,7 +214,7 @@ def select_comparable(numbers: Sequence[PublishedNumber], backbone: str, data: s
     return [n for n in same_backbone if not is_data_named or not n.data or to_slug(n.data) == data]
 
 
-def _select_matching(ours: str, numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
+def select_matching(ours: str, numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
     """Select the numbers of a row of ours, by its name; of a released checkpoint also its authors' own.
 
     `released.fsc_clip_lora` is `fsc_clip.lora` on whatever data, `released.clic_laion` is `clic` on LAION.
@@ -265,7 +265,7 @@ def _make_our_row(
     columns = {column.name: column for column in group.columns}
     same_weights = []
     if row.method == PRETRAINED or row.method.startswith(RELEASED):
-        matching = _select_matching(row.method, drop_wrong_activations(numbers))
+        matching = select_matching(row.method, drop_wrong_activations(numbers))
         same_weights = [n for n in matching if to_slug(n.backbone) == group.backbone]
     cells = []
     for name in names:
