@@ -7,8 +7,8 @@ and words, every text there. Three tables. Each method with its defaults; each o
 checked of each family: a frozen tower keeps every tensor, a batch cut by `micro_batch` has the whole one's first loss,
 a resumed training is one without a stop, the weights open in plain open_clip with the vectors of the evaluation. A
 refusal counts where `compclip config check` says the same from the config alone (compclip/train/tower_check.py). Exit
-status 1 where a cell fails, or is refused by one of the two alone. Two processes are not tried here:
-tests/train/test_distributed.py.
+status 1 where a cell fails, or is refused by one of the two alone. Two processes, connected by gloo, train two methods
+on each family; that all methods' terms and gradients are one process's is tests/train/test_distributed.py.
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import hashlib
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from compclip.base import plugins
+from compclip.base import plugins, worker_processes
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import Cell
@@ -37,7 +42,7 @@ from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step
 from compclip.model import backbone, clip_model, towers
 from compclip.model.clip_model import ClipModel
-from compclip.train import accumulate, checkpoint, fine_tuning, optimiser, simulated_step, tower_check
+from compclip.train import accumulate, checkpoint, distributed, fine_tuning, optimiser, simulated_step, tower_check
 from compclip.train.batch import Batch
 
 METHODS = [name for name in plugins.list_plugins(plugins.METHODS) if load_method(name).TRAINS]
@@ -69,7 +74,7 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "small_eva02": ("eva02_base_patch16_clip_224", {"depth": 1, "embed_dim": 64, "num_heads": 2}),
     "small_swin": ("swin_base_patch4_window7_224",
                    {"depths": (1, 1), "num_heads": (1, 2), "embed_dim": 16, "window_size": 4}),
-    "small_relpos": ("vit_relpos_medium_patch16_cls_224", {"depth": 1, "embed_dim": 64, "num_heads": 2}),
+    "small_relpos": ("vit_relpos_medium_patch16_cls_224", {"depth": 2, "embed_dim": 64, "num_heads": 2}),
     "small_gap": ("vit_medium_patch16_gap_256", {"depth": 1, "embed_dim": 64, "num_heads": 2}),
     "small_mci": ("vit_base_mci_224", {"depth": 1}),
     "small_vitamin": ("vitamin_small_224", {"depth": 1}),
@@ -111,7 +116,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "ConvNeXt": join_towers(use_timm("test_convnext", "", "linear"), TEXT),
     "MobileCLIP": join_towers(use_timm("fastvit_t8", "avg", None), TEXT | {"no_causal_mask": True}, **OWN_TEXT),
     "MobileCLIP-B": join_towers(use_timm("small_mci", "token", None), TEXT, **OWN_TEXT),
-    "ViTamin": join_towers(use_timm("small_vitamin", "", "linear"), TEXT, **OWN_TEXT),
+    "ViTamin": join_towers(use_timm("small_vitamin", "", "linear") | {"timm_drop_path": 0.1}, TEXT, **OWN_TEXT),
     "Swin": join_towers(use_timm("small_swin", "", "linear"), TEXT),
     "ViT relpos": join_towers(use_timm("small_relpos", "", "linear"), TEXT),
     "ViT gap": join_towers(use_timm("small_gap", "", "linear"), TEXT),
@@ -134,6 +139,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "decayed: all_but_norms": {"decayed": "all_but_norms"},
     "precision: bf16_weights": {"precision": "bf16_weights"},
 }
+# Two processes, by method and options.
+TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
+    "two processes": ("finetune", {}),
+    "two processes, trainable: text": ("finetune", {"trainable": "text"}),
+    "two processes, fsc_clip": ("fsc_clip", {}),
+}
+PATIENCE = timedelta(minutes=2)  # of one process for the other
 TRAINS = "yes"
 
 
@@ -145,6 +157,7 @@ class Outcome:
     fails: bool = False
     losses: tuple[float, ...] = ()
     model: ClipModel | None = None
+    digest: str = ""  # of a model that another process trained
 
 
 def lay_models(folder: Path) -> None:
@@ -174,11 +187,17 @@ def make_run(method: str, **options: Any) -> Run:
     )
 
 
-def try_cell(run: Run, model_cfg: Mapping[str, Any], steps: int = 2) -> Outcome:
+def try_cell(run: Run, model_cfg: Mapping[str, Any], steps: int = 2, processes: int = 1) -> Outcome:
     """Train a cell, and look whether the check by shapes says what its training says."""
     method = load_method(run.method_name)
-    foreseen = _catch(functools.partial(tower_check.check_cell, run, method, model_cfg))
-    outcome = _catch(functools.partial(train_cell, run, method, model_cfg, steps))
+    foreseen = _catch(functools.partial(tower_check.check_cell, run, method, model_cfg, processes))
+    if processes == 1:
+        outcome = _catch(functools.partial(train_cell, run, method, model_cfg, steps))
+    else:
+        futures = [worker.submit(_train_share, run, model_cfg, steps) for worker in open_pair()]
+        outcome, other = (future.result() for future in futures)
+        if other != outcome:
+            outcome = replace(outcome, line="the processes differ", fails=True)
     if foreseen.fails or outcome.fails or foreseen.line == outcome.line:
         return foreseen if foreseen.fails else outcome
     return Outcome(f"foreseen: {foreseen.line}; trained: {outcome.line}", fails=True)
@@ -194,16 +213,45 @@ def _catch(call: functools.partial[Any]) -> Outcome:
     return Outcome(losses=losses, model=model)
 
 
+@functools.cache
+def open_pair() -> tuple[ProcessPoolExecutor, ProcessPoolExecutor]:
+    """Start two processes that train a cell together; they have what this one has loaded, and end with it."""
+    meeting = Path(tempfile.mkdtemp(prefix="pair-")) / "meeting"
+    context = multiprocessing.get_context("fork")
+    first, second = (ProcessPoolExecutor(1, context, _meet, (rank, meeting)) for rank in (0, 1))
+    return first, second
+
+
+def _meet(rank: int, meeting: Path) -> None:
+    worker_processes.end_with_parent()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=PATIENCE)
+
+
+def _train_share(run: Run, model_cfg: Mapping[str, Any], steps: int) -> Outcome:
+    """Train a cell as one of two processes; the model comes back as a digest."""
+    outcome = _catch(functools.partial(train_cell, run, load_method(run.method_name), model_cfg, steps))
+    digest = hashlib.sha256()
+    for tensor in outcome.model.clip.state_dict().values() if outcome.model else ():
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return replace(outcome, model=None, digest=digest.hexdigest())
+
+
 def train_cell(
     run: Run, method: Method, model_cfg: Mapping[str, Any], steps: int, draws: int = 0, folder: Path | None = None
 ) -> tuple[tuple[float, ...], ClipModel]:
-    """Return the losses of a cell's steps, and its model; `draws` seeds dropout, `folder` has checkpoints."""
+    """Return the losses of a cell's steps, and its model; `draws` seeds dropout, `folder` has checkpoints.
+
+    Each process of a run has its share of a batch.
+    """
+    process = distributed.current_process()
+    share = BATCH // process.world
     torch.manual_seed(0)
     backbone.check_kind(dict(model_cfg), f"model {run.backbone.model}", captioner=False)
     model = simulated_step.build_model(run, method, model_cfg, "cpu")
     state = fine_tuning.start_state(run, method, model)
     optimiser.set_modes(model.clip)
-    optimiser.check_batch_norms(model.clip, run.train)
+    optimiser.check_batch_norms(model.clip, run.train, process.world)
     if run.train.compile:
         towers.compile_blocks(model.clip)
     computer = fine_tuning.build_computer(state, run.train)
@@ -212,9 +260,10 @@ def train_cell(
     for number in range(header["step"] if header else 0, steps):
         step = Step(number, simulated_step.PER_EPOCH)
         views = method.views(run.method, step)
-        batch = fill_batch(simulated_step.build_batch(views, BATCH, model), count_words(model))
+        whole = fill_batch(simulated_step.build_batch(views, BATCH, model), count_words(model))
+        batch = whole.rows(share * process.rank, share * (process.rank + 1)) if process.world > 1 else whole
         state.adamw.zero_grad(set_to_none=True)
-        fine_tuning.seed_dropout(draws, number, 0)
+        fine_tuning.seed_dropout(draws, number, process.rank)
         loss = functools.partial(method.loss, cfg=run.method, step=step)
         terms = computer.compute_gradients(batch, views, loss)
         fine_tuning.update(model, state.adamw, run.train.lr, run.train, state.extras)
@@ -259,15 +308,24 @@ def check_frozen(model_cfg: Mapping[str, Any]) -> str:
 
 
 def check_cut(model_cfg: Mapping[str, Any]) -> str:
-    """The first loss of a batch cut in two is the whole one's; a tower with dropout draws anew for each part."""
-    whole = try_cell(make_run("finetune"), model_cfg, 1)
-    cut = try_cell(make_run("finetune", micro_batch=2), model_cfg, 1)
-    if not cut.losses or not whole.losses:
-        return "refused"
-    if abs(cut.losses[0] - whole.losses[0]) < 1e-4:
+    """The losses of batches cut in two are the whole ones'; a tower with dropout draws anew for each part."""
+    return _compare(model_cfg, try_cell(make_run("finetune", micro_batch=2), model_cfg))
+
+
+def check_together(model_cfg: Mapping[str, Any]) -> str:
+    """The same of two processes, which hold equal tensors after the last step."""
+    return _compare(model_cfg, try_cell(make_run("finetune"), model_cfg, processes=2))
+
+
+def _compare(model_cfg: Mapping[str, Any], cut: Outcome) -> str:
+    """Say whether losses are those of whole batches; the second one is behind a step of the optimiser."""
+    if not cut.losses:
+        return cut.line if cut.fails else "refused"
+    train = functools.partial(train_cell, make_run("finetune"), load_method("finetune"), model_cfg, len(cut.losses))
+    whole = train()[0]
+    if all(abs(a - b) < 1e-3 for a, b in zip(cut.losses, whole, strict=True)):
         return TRAINS
-    redrawn, _ = train_cell(make_run("finetune"), load_method("finetune"), model_cfg, 1, draws=1)
-    return "other draws" if redrawn != whole.losses else f"{cut.losses[0]:.4f} for {whole.losses[0]:.4f}"
+    return "other draws" if train(draws=1)[0] != whole else f"{cut.losses} for {whole}"
 
 
 def check_resumed(model_cfg: Mapping[str, Any]) -> str:
@@ -299,7 +357,8 @@ def check_published(model_cfg: Mapping[str, Any]) -> str:
 
 CHECKS = {
     "a frozen image tower keeps every tensor": check_frozen,
-    "a batch cut by `micro_batch` has the whole one's loss": check_cut,
+    "batches cut by `micro_batch` have the whole ones' losses": check_cut,
+    "two processes have the losses of one": check_together,
     "resumed, it has the tensors of a run without a stop": check_resumed,
     "opens in open_clip, with the vectors of the evaluation": check_published,
 }
@@ -325,7 +384,7 @@ class Tables:
 def fill_tables(methods: Sequence[str], families: Sequence[str], options: Sequence[str] = tuple(OPTIONS)) -> Tables:
     """Try all cells of some methods and options on some families, in the current folder."""
     of_methods: dict[str, dict[str, Outcome]] = {name: {} for name in methods}
-    of_options: dict[str, dict[str, Outcome]] = {name: {} for name in options}
+    of_options: dict[str, dict[str, Outcome]] = {name: {} for name in (*options, *TOGETHER)}
     of_checks: dict[str, dict[str, str]] = {name: {} for name in CHECKS}
     for family in families:
         print(family, file=sys.stderr, flush=True)
@@ -334,6 +393,8 @@ def fill_tables(methods: Sequence[str], families: Sequence[str], options: Sequen
         for name in options:
             of_options[name][family] = replace(try_cell(make_run("finetune", **OPTIONS[name]), FAMILIES[family]),
                                                model=None)  # fmt: skip
+        for name, (method, further) in TOGETHER.items():
+            of_options[name][family] = try_cell(make_run(method, **further), FAMILIES[family], processes=2)
         for name, check in CHECKS.items():
             try:
                 of_checks[name][family] = check(FAMILIES[family])
@@ -377,6 +438,7 @@ HEAD = """# Methods on towers
 Made by `python -m perf.towers --write experiments/grids/towers.md`: one small model of each family of open_clip's list,
 random weights, two steps. ✓ trains; a number is the line below that refuses it, which `compclip config check` says
 before anything runs. "Other draws": dropout or stochastic depth draws anew for each part of a cut batch.
+`compclip launch` knows how many processes its profile gives a run, and says a refusal of those.
 
 """
 

@@ -30,7 +30,7 @@ from compclip.config import grid, read
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.fetch import missing_inputs
-from compclip.launch import estimate, profiles, repro
+from compclip.launch import estimate, grid_check, profiles, repro
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm, submitit_options
 from compclip.runs import follower, gpus, jobs, key_parts, local_runs, notify, run_folder, run_store, shard_tasks
@@ -48,6 +48,7 @@ def send(profile: Profile, params_path: str, dry: bool, workers: int, root: Path
     """Send the stale runs of the grid; return 0 where nothing failed."""
     params = read.load_params(params_path)
     missing_inputs.require_inputs(params, root)
+    grid_check.require_towers(grid.resolve_all(params), root, profile.processes)
     repro.make_stages(["keys", *(f"benchmark@{b}" for b in params.evaluate.benchmarks)], params, root)
     runs = locate_runs(params, root)
     if not dry:

@@ -56,6 +56,11 @@ class Profile:
         """Number of processes of one run on each node."""
         return self.tasks_per_node or max(1, self.gpus)
 
+    @property
+    def processes(self) -> int:
+        """Number of processes of one run."""
+        return 1 if self.executor == "local" else self.nodes * self.tasks
+
     def require_local_gpus(self) -> None:
         """Raise UserError where a profile of this machine asks for GPUs and CUDA counts fewer."""
         count = len(gpus.list_gpus()) if self.gpus else 0

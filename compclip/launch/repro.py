@@ -35,7 +35,7 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
 from compclip.fetch import missing_inputs
 from compclip.interface.method import load_method
-from compclip.launch import forecast
+from compclip.launch import forecast, grid_check
 from compclip.report import heading
 
 LOG = Path(".work/repro.log")
@@ -52,6 +52,7 @@ SHOWN = ("note: ", "warning: ", "error: ", "ERROR: ")
 CLOCK = "{desc} {elapsed}"
 BAR = "{desc} {elapsed} |{bar:30}| {n_fmt} of {total_fmt}"
 PLAN, REPORT, TRACK = "plan", "report", "track"  # the first stage, and the last two
+TRAINED = {"train", "evaluate", "wise_ft", REPORT, TRACK}  # what trains, and what needs that
 REPORTS = Path("reports")
 INTERRUPTED = 130
 
@@ -66,6 +67,8 @@ def main(argv: list[str]) -> int:
         raise UserError(f"{STAGES_FILES[0]}: not here; start this in a project, which `compclip init FOLDER` makes")
     params = read.load_params(GRID_FILE)
     missing_inputs.require_inputs(params)
+    if not args.stages or not TRAINED.isdisjoint(stage.partition("@")[0] for stage in args.stages):
+        grid_check.require_towers(grid.resolve_all(params))
     idle = plan.list_idle(params)
     total = 0
     with hold_exclusively(LOCK, BUSY):

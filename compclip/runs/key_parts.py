@@ -46,6 +46,7 @@ class KeyParts:
     """Fingerprints of the data, of the backbone and of all that was read; each module's hash by its name.
 
     `code` is what the key has of the modules, `columns` are the hashes behind `data`; runs of before 1.0.0 lack both.
+    `towers` says how towers are trained where that changed once (compclip/runs/tower_versions.py).
     """
 
     data: str
@@ -54,6 +55,7 @@ class KeyParts:
     modules: Mapping[str, str]
     code: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    towers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ def describe_key(run: Run, root: Path) -> KeyParts:
     backbone = run_store.hash_backbone(Inputs(root, run.cell))
     modules = training_code.hash_training_modules(run.method_name)
     code = training_code.hash_training_code(run.method_name)
-    return KeyParts(fingerprints.data, backbone, fingerprints.all, modules, code, fingerprints.columns)
+    return KeyParts(
+        fingerprints.data, backbone, fingerprints.all, modules, code, fingerprints.columns, fingerprints.towers
+    )
 
 
 def write_parts(folder: RunFolder, key: KeyParts) -> None:
@@ -169,7 +173,9 @@ def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) ->
     """
     folder = cell_run.folder
     with jobs.hold_idle(folder):
-        parts = replace(source.key_parts, data=inputs.data, columns=inputs.columns, inputs=inputs.all)
+        parts = replace(
+            source.key_parts, data=inputs.data, columns=inputs.columns, inputs=inputs.all, towers=inputs.towers
+        )
         write_parts(folder, parts)
         _enter_final(source, cell_run)
         for path in (folder.metrics, *folder.checkpoints()):  # of a training that is not needed any more
@@ -202,7 +208,7 @@ def _enter_final(source: RecordedRun, cell_run: StoredRun) -> None:
 class Difference:
     """One difference between a finished run and what a cell's key is made of now; hashes are cut."""
 
-    kind: str  # parameter, option, data, column, backbone, input or code
+    kind: str  # parameter, option, data, column, backbone, towers, input or code
     name: str
     old: Any
     new: Any
@@ -239,6 +245,7 @@ def compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Compari
     differences = [
         *_compare_hashes("data", {cell.data: recorded.data}, {cell.data: current.data}),
         *_compare_hashes("backbone", {cell.backbone: recorded.backbone}, {cell.backbone: current.backbone}),
+        *_compare_values("towers", recorded.towers, current.towers),
     ]
     if not differences:
         differences += _compare_hashes("input", {"beside them": recorded.inputs}, {"beside them": current.inputs})
@@ -249,11 +256,16 @@ def compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Compari
 
 
 def _compare_hashes(kind: str, recorded: Mapping[str, str], current: Mapping[str, str]) -> Iterator[Difference]:
+    for found in _compare_values(kind, recorded, current):
+        yield replace(found, old=found.old[:HASH_DIGITS], new=found.new[:HASH_DIGITS])
+
+
+def _compare_values(kind: str, recorded: Mapping[str, str], current: Mapping[str, str]) -> Iterator[Difference]:
     for name in sorted({**recorded, **current}):
         old = recorded.get(name, NOT_THERE)
         new = current.get(name, NOT_THERE)
         if old != new:
-            yield Difference(kind, name, old[:HASH_DIGITS], new[:HASH_DIGITS])
+            yield Difference(kind, name, old, new)
 
 
 def _compare_parameters(run: RecordedRun, cell_run: StoredRun) -> Iterator[Difference]:

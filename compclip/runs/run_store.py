@@ -15,7 +15,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +27,7 @@ from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.views import PICTURE_COLUMNS
 from compclip.model import run_weights
+from compclip.runs import tower_versions
 from compclip.runs.run_folder import Inputs, Published, RunFolder, Trained, read_neighbours_record
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 VARIABLE = "COMPCLIP_STORE"
 PLAN = Path("plan/train")
 KEYS = Path("keys")
-BATCH_NORMS = {"batch norms": "those of frozen parts stay"}  # in the keys of runs whose backbone has some
-LARGEST_HEAD = 1 << 24  # bytes of a safetensors file's head that are searched
 TRAINED = Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
@@ -316,7 +315,8 @@ def compute_keys(
         reads = plan.get("reads", {}).get(name, {})
         needs_neighbours = name in plan["near"]
         inputs = Inputs(root, Cell(**run["cell"]))
-        fingerprints = hash_inputs(inputs, plan["columns"][name], reads, needs_neighbours, plan["trains"])
+        train = run["train"] if plan["trains"] else None
+        fingerprints = hash_inputs(inputs, plan["columns"][name], reads, needs_neighbours, train)
         key = compute_key(run, plan["trains"], fingerprints.all, plan["code"])
         keys[name] = {"key": key, "data": fingerprints.data}
         if values:
@@ -335,7 +335,8 @@ def hash_run_inputs(run: Run, root: Path) -> Fingerprints:
     method = load_method(run.method_name)
     needs_neighbours = first_views(run.method_name, run.method).neighbours > 0
     columns = list_columns(method, run.method)
-    return hash_inputs(Inputs(root, run.cell), columns, method.reads(run.method), needs_neighbours, method.TRAINS)
+    train = asdict(run.train) if method.TRAINS else None
+    return hash_inputs(Inputs(root, run.cell), columns, method.reads(run.method), needs_neighbours, train)
 
 
 def hash_backbone(inputs: Inputs) -> str:
@@ -354,7 +355,8 @@ class Fingerprints(NamedTuple):
     columns: dict[str, str]
     data: str
     all: str
-    former: tuple[str, str]
+    former: tuple[str, ...]
+    towers: Mapping[str, str]
 
 
 def hash_inputs(
@@ -362,13 +364,13 @@ def hash_inputs(
     columns: Iterable[str],
     reads: Mapping[str, str] | None = None,
     needs_neighbours: bool = False,
-    trains: bool = False,
+    train: Mapping[str, Any] | None = None,
 ) -> Fingerprints:
     """Hash what a run reads: columns of its data, its backbone, and `reads`, its method's own files by what makes them.
 
-    A column that the data lack is in the hash as well, so that a run is stale once they have it. Beside the columns
-    stands how batch norms are trained, where the backbone has some. Raises UserError for what was not made, or fetched,
-    yet.
+    A column that the data lack is in the hash as well, so that a run is stale once they have it. `train`: the options
+    of a run that trains; what compclip/runs/tower_versions.py says of them on this backbone is in the hash. Raises
+    UserError for what was not made, or fetched, yet.
     """
     from compclip.data import column_hashes  # imports pyarrow: not in a process that lists runs
 
@@ -380,9 +382,6 @@ def hash_inputs(
     hashes = column_hashes.read_columns(inputs.data) if columns else {}
     read_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns)}
     former_columns = {name: hashes.get(name, "") for name in column_hashes.list_names(hashes, columns, former=True)}
-    if trains and any(map(_has_batch_norms, inputs.backbone.glob("*.safetensors"))):
-        read_columns |= BATCH_NORMS
-        former_columns |= BATCH_NORMS
     run_weights.check_files(inputs.backbone)
     files = [*sorted(inputs.backbone.iterdir()), *method_files]
     if needs_neighbours:
@@ -390,15 +389,13 @@ def hash_inputs(
     data = _hash_text(json.dumps(read_columns))
     places = _hash_text(json.dumps(former_columns))
     beside_data = _fingerprint_current(files)
-    former = (_hash_text(f"{places} {beside_data}"), _fingerprint_current((inputs.manifest, *files)))
-    return Fingerprints(read_columns, data, _hash_text(f"{data} {beside_data}"), former)
-
-
-def _has_batch_norms(weights: Path) -> bool:
-    """Return whether a file of weights has statistics of batch norms, by the names in its head."""
-    with open(weights, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        return b".running_mean" in file.read(min(size, LARGEST_HEAD))
+    towers = {} if train is None else tower_versions.list_versions(inputs.backbone, train)
+    former: tuple[str, ...] = ()
+    if towers:  # runs of before these have none of its fingerprints
+        beside_data = _hash_text(f"{beside_data} {json.dumps(towers)}")
+    else:
+        former = (_hash_text(f"{places} {beside_data}"), _fingerprint_current((inputs.manifest, *files)))
+    return Fingerprints(read_columns, data, _hash_text(f"{data} {beside_data}"), former, towers)
 
 
 def hash_pictures(inputs: Inputs) -> Fingerprints:

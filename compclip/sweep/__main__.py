@@ -44,7 +44,7 @@ from compclip.config.grid import first_views, list_cells
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.fetch import missing_inputs
-from compclip.launch import profiles, repro
+from compclip.launch import grid_check, profiles, repro
 from compclip.launch.profiles import Profile
 from compclip.launch.slurm import Slurm
 from compclip.report.run_details import collect_runs
@@ -109,6 +109,9 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         params = fixed_params(study, Path(args.params), args.overrides, root)
         loaded = read.load_params(params)
         studies.check_study(study, loaded, args.params)
+        first = studies.trial_overrides(study, studies.corner_values(study), loaded.methods)
+        trial = studies.trial_run(study, read.load_params(params, first))
+        grid_check.require_towers([trial], root, profile.processes)
         make_inputs(study, loaded, root)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = StudyDriver(study, opened, make_sender(profile), params, root, args.jobs or profile.jobs)

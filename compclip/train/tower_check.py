@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 DEVICE = "meta"
 
 
-def check_cell(run: Run, method: Method, model_cfg: Mapping[str, Any]) -> None:
-    """Raise UserError where the towers of a config refuse a method or an option of `train`, as its run would."""
+def check_cell(run: Run, method: Method, model_cfg: Mapping[str, Any], processes: int = 1) -> None:
+    """Raise UserError where the towers of a config refuse a method or an option of `train`, as its run would.
+
+    `processes`: how many train it together.
+    """
     cfg = run.train
     backbone.check_kind(dict(model_cfg), f"model {run.backbone.model}", captioner=False)
     with torch.random.fork_rng([]), torch.no_grad():
@@ -41,7 +44,7 @@ def check_cell(run: Run, method: Method, model_cfg: Mapping[str, Any]) -> None:
         if cfg.compile:
             towers.compile_blocks(model.clip)
         optimiser.set_modes(model.clip)
-        optimiser.check_batch_norms(model.clip, cfg)
+        optimiser.check_batch_norms(model.clip, cfg, processes)
 
 
 def _shorten(model_cfg: Mapping[str, Any]) -> dict[str, Any]:

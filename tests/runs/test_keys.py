@@ -95,7 +95,8 @@ def test_a_backbone_that_changes_changes_the_keys(here, name):
     Path("models/tiny", CHECKSUMS).unlink()  # somebody's own weights
     original_keys, path = by_cell(), Path(CHANGES[name])
     raw = path.read_bytes()
-    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    place = raw.rindex(b"6")
+    path.write_bytes(raw[:place] + b"7" + raw[place + 1 :])
     changed = by_cell()
     assert not set(original_keys.values()) & set(changed.values())
     path.write_bytes(raw)

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from dataclasses import fields
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch.nn import functional as F
 from compclip.base.errors import UserError
 from compclip.base.files import read_json
 from compclip.config import least_memory
-from compclip.interface.method import load_method
+from compclip.interface.method import LOOKED_AT, load_method
+from compclip.interface.views import Step, Views
 from compclip.model import backbone, clip_model, rotary_text
 from compclip.model import towers as model_towers
 from compclip.model.tokenizers import ClipTokenizer
@@ -18,10 +20,11 @@ from compclip.train import extras, optimiser, simulated_step
 from perf import towers
 
 # One of each kind: patches and tokens, spans of concepts, regions, class tokens, rotary positions, a decoder, a
-# codebook that starts anew, words of patches, a head that looks at patches, a teacher, further pictures.
+# codebook that starts anew, words of patches, a head that looks at patches, a teacher, further pictures, composites.
 KINDS = ("fsc_clip", "c2lip", "fineclip", "llip", "clip_in", "read_clip", "il_clip", "superclip.wide", "flair", "degla",
-         "triplet_clip", "hybrid.local")  # fmt: skip
-PAIRS = list(zip(itertools.cycle(KINDS), [*towers.FAMILIES] * 2, strict=False))
+         "triplet_clip", "hybrid.local", "clic", "fg_clip")  # fmt: skip
+# With those of options and of two processes a tenth of the table.
+PAIRS = list(zip(itertools.cycle(KINDS), [*towers.FAMILIES] * 4, strict=False))
 TRANSFORMERS = ("XLM-R", "mT5", "NLLB")
 
 
@@ -42,6 +45,24 @@ def build(family: str, method: str = "finetune", **options):
     return simulated_step.build_model(run, load_method(run.method_name), towers.FAMILIES[family], "cpu")
 
 
+def list_views(name: str) -> set[str]:
+    """What a method asks of a batch or of the towers, at any step."""
+    run = towers.make_run(name)
+    method = load_method(run.method_name)
+    steps = [method.views(run.method, Step(number, simulated_step.PER_EPOCH)) for number in LOOKED_AT]
+    asked = {f.name for views in steps for f in fields(Views) if getattr(views, f.name) != getattr(Views(), f.name)}
+    return asked | ({"teacher"} if method.teacher(run.method) else set())
+
+
+def test_the_tenth_has_every_family_and_every_kind_of_method():
+    """What any method of the table asks for is asked for here."""
+    assert {family for _, family in PAIRS} == set(towers.FAMILIES)
+    kinds = set().union(*map(list_views, KINDS))
+    assert not {name: asked for name in towers.METHODS if (asked := list_views(name) - kinds)}
+    cells = len(towers.FAMILIES) * len([*towers.METHODS, *towers.VARIANTS, *towers.OPTIONS, *towers.TOGETHER])
+    assert len(set(PAIRS)) + 2 * len(towers.FAMILIES) >= cells / 10
+
+
 @pytest.mark.parametrize(("method", "family"), PAIRS)
 def test_a_method_trains_or_is_refused_before(method, family):
     """The check of the config says what a step says."""
@@ -56,6 +77,26 @@ def test_an_option_trains_or_is_refused_before(option, family):
     """The same of options of `train`."""
     outcome = towers.try_cell(towers.make_run("finetune", **towers.OPTIONS[option]), towers.FAMILIES[family], 1)
     assert not outcome.fails, outcome.line
+
+
+@pytest.mark.parametrize(("row", "family"), zip(itertools.cycle(towers.TOGETHER), towers.FAMILIES, strict=False))
+def test_two_processes_train_or_are_refused_before(row, family):
+    """The same of both; a batch of each step is shared."""
+    method, options = towers.TOGETHER[row]
+    outcome = towers.try_cell(towers.make_run(method, **options), towers.FAMILIES[family], processes=2)
+    assert not outcome.fails, outcome.line
+
+
+@pytest.mark.parametrize(("family", "says"), [("ViT", "yes"), ("SigLIP", "yes"), ("ResNet", "refused"),
+                                              ("mT5", "other draws")])  # fmt: skip
+def test_parts_of_a_batch_give_what_the_docs_say(family, says):
+    """Of one process or of two: losses of whole batches, a refusal, or those of other draws."""
+    assert towers.check_cut(towers.FAMILIES[family]) == says
+    assert towers.check_together(towers.FAMILIES[family]) == says
+    if says == "yes":  # the second loss would show an update that differs
+        losses = towers.try_cell(towers.make_run("finetune"), towers.FAMILIES[family]).losses
+        assert abs(losses[1] - losses[0]) > 5e-3
+        assert " for " in towers._compare(towers.FAMILIES[family], towers.Outcome(losses=(losses[0], losses[0])))
 
 
 @pytest.mark.parametrize("check", [towers.check_resumed, towers.check_published])
