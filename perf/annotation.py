@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -81,14 +82,19 @@ def spacy(texts: list[str]) -> None:
         pass
 
 
+def to_columns(texts: list[str]) -> object:
+    """The columns of a shard of captions."""
+    return stage.annotate_columns(texts, Counter()).array()
+
+
 def against_spacy(pool: list[str], count: int, rounds: int) -> dict[str, float]:
     """Captions a second: of spaCy and of a shard's columns; new captions in every round."""
     first, spacys, ours = captions(pool, count, 0), [], []
     spacy(first[:10])
-    cold = cpu_s(lambda: stage.annotate_columns(first, Counter()).array())
+    cold = cpu_s(partial(to_columns, first))
     for texts in (captions(pool, count, seed) for seed in range(1, rounds + 1)):
-        spacys.append(cpu_s(lambda texts=texts: spacy(texts)))
-        ours.append(cpu_s(lambda texts=texts: stage.annotate_columns(texts, Counter()).array()))
+        spacys.append(cpu_s(partial(spacy, texts)))
+        ours.append(cpu_s(partial(to_columns, texts)))
     ratios = [a / b for a, b in zip(spacys, ours, strict=True)]
     return {
         "spacy_per_s": count / min(spacys),

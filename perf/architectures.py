@@ -30,6 +30,7 @@ from typing import Any
 from compclip.base import plugins
 from compclip.base.errors import UserError, entry
 from compclip.base.files import read_json, write_atomic, write_json
+from compclip.base.safe_names import SafeName
 from compclip.config.cell import Cell
 from compclip.interface.method import load_method
 from compclip.runs import run_folder
@@ -198,7 +199,7 @@ def measure(root: Path, method: str, model: str) -> Row:
     command(root, "compclip.evaluate", "--cell", cell.name)
     published = Published(root, cell)
     log = [json.loads(line) for line in published.trained.metrics.read_text().splitlines()]
-    result = read_json(run_folder.result_path(published.results, "sugarcrepe"))
+    result = read_json(run_folder.result_path(published.results, SafeName("sugarcrepe", "benchmark")))
     seconds = (log[-1]["time"] - log[0]["time"]) / max(1, len(log) - 1)
     peak_gib = read_json(published.trained.environment)["peak_memory_mib"] / 1024
     for path in (published.trained.path, published.results, root / "store"):

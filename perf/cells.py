@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from compclip.base.files import read_json, write_atomic, write_json  # noqa: E402
+from compclip.base.safe_names import SafeName  # noqa: E402
 from compclip.evaluate import result_store  # noqa: E402
 from compclip.runs import run_store  # noqa: E402
 from compclip.runs.run_store import StoredRun  # noqa: E402
@@ -91,7 +92,7 @@ def runs(root: Path) -> Iterator[StoredRun]:
     """The different runs of the grid, in its order."""
     seen_keys: set[str] = set()
     for plan in sorted((root / run_store.PLAN).glob("*.json")):
-        for run in run_store.load_planned(plan.stem, root):
+        for run in run_store.load_planned(SafeName(plan.stem, "method"), root):
             if run.key not in seen_keys:
                 seen_keys.add(run.key)
                 yield run

@@ -58,7 +58,7 @@ class Structure:
 
 def read_structures(path: Path = SIZES) -> dict[str, Structure]:
     """Read the structure of each column."""
-    structures = {}
+    structures: dict[str, Structure] = {}
     for name, table in json.loads(path.read_text()).items():
         rows = np.array(table["pictures"])
         count_PS = np.repeat(rows[:, :-1], rows[:, -1], axis=0)

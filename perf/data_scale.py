@@ -39,7 +39,8 @@ from compclip.data import shard_files  # noqa: E402
 from compclip.data.prepared_dataset import NOUNS_FILE, PreparedDataset  # noqa: E402
 from compclip.data.sample import Sample  # noqa: E402
 from compclip.prepare import shard_stages, shard_writer  # noqa: E402
-from compclip.prepare.shard_work import ANNOTATE, ShardWork  # noqa: E402
+from compclip.prepare.shard_work import ShardWork  # noqa: E402
+from compclip.runs.shard_tasks import ANNOTATE  # noqa: E402
 from perf import made_tars, process_memory  # noqa: E402
 from perf.cells import command  # noqa: E402
 from perf.checkout import copy  # noqa: E402
@@ -167,7 +168,8 @@ def started(data: str, kind: str, workers: int, pictures: bool) -> dict[str, Any
     model, views = _model(), _views(kind)
     with process_memory.peak() as memory_peak:
         began, cpu = time.perf_counter(), time.process_time()
-        maker = ViewMaker(PreparedDataset(Path(data)), 0, model.image_size, **({} if pictures else {"load": _blank}))
+        options: dict[str, Any] = {} if pictures else {"load": _blank}
+        maker = ViewMaker(PreparedDataset(Path(data)), 0, model.image_size, **options)
         rows = EpochSampler(maker, BATCH)
         with _open_batches(rows, views, model, workers) as batches:
             next(batches)

@@ -196,7 +196,7 @@ def checkpoints(project: Path, folder: Path, args: argparse.Namespace) -> dict[s
     refs = [str(ref) for ref in _make_variants(start, folder)]
     figures = compared(
         lambda: _process(world, refs, args.threads),
-        lambda: [_process(world, [single_ref], args.threads) for single_ref in refs],
+        lambda: _processes(world, refs, args.threads),
         args.rounds,
     )
     shares = {f"{kind}_share": round(1 / figures[f"{kind}_ratio"], 3) for kind in ("wall", "cpu")}
@@ -206,6 +206,11 @@ def checkpoints(project: Path, folder: Path, args: argparse.Namespace) -> dict[s
 def _process(world: Path, refs: list[str], threads: int) -> None:
     words = ["--world", str(world), "--threads", str(threads), "--score", *refs]
     subprocess.run([sys.executable, "-m", "perf.evaluate", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def _processes(world: Path, refs: list[str], threads: int) -> None:
+    for ref in refs:
+        _process(world, [ref], threads)
 
 
 def score_together(world: Path, refs: list[str], threads: int) -> None:

@@ -44,6 +44,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from compclip.base.safe_names import SafeName  # noqa: E402
 from compclip.evaluate import __main__ as evaluate_command  # noqa: E402
 from compclip.launch.profiles import Profile  # noqa: E402
 from compclip.launch.slurm import Slurm  # noqa: E402
@@ -56,7 +57,7 @@ from perf.checkout import OUTSIDE, copy, environment  # noqa: E402
 from perf.processes import hold, in_session, status, wait  # noqa: E402
 from tests.tiny_project import TINY  # noqa: E402
 
-METHOD = "fsc_clip"
+METHOD = SafeName("fsc_clip", "method")
 EVERY = 3  # steps between two checkpoints
 PARAMS = """
 grid: {{methods: [fsc_clip], backbones: [tiny], data: [scenes], seeds: {seeds}}}
@@ -218,7 +219,7 @@ class Killer:
         wait(lambda: not (stage and jobs.read_start_time(stage)))
         output = SAID.read_bytes()[log_size:].decode(errors="replace")
         through = " runs trained" in output  # all of them: it came to its own end, and nothing trains on
-        self.untold += bool(stage) and not through and f"`dvc repro train@{METHOD}` attaches" not in output
+        self.untold += bool(stage) and not through and f"`compclip repro train@{METHOD}` attaches" not in output
         return bool(stage)
 
     def _hit_stage(self) -> bool:

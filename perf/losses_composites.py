@@ -146,7 +146,8 @@ def compare_read_clip(folder: Path, seed: int) -> Compared:
         write_t5(t5, seed)
         cfg = load_method("read_clip").Config(decoder=t5)
         f = drawn("read_clip", cfg, fill="all", seed=seed, B=B)
-    model, trainer, terms = open_read_clip(folder, f), load_trainer(folder), []
+    terms: list[Tensor] = []
+    model, trainer = open_read_clip(folder, f), load_trainer(folder)
     trainer.model, trainer._custom_backward = SimpleNamespace(device="cpu"), terms.append
     trainer.compute_loss(
         model,
@@ -160,7 +161,7 @@ def compare_read_clip(folder: Path, seed: int) -> Compared:
         },
     )
     names = ("image_BD", "text_BD", "negative_BKD", "positive_BPD", "scale", "heads.project.weight")
-    return total("read_clip", f, cfg), sum(terms), f, names
+    return total("read_clip", f, cfg), sum(terms, torch.zeros(())), f, names
 
 
 def write_t5(folder: str, seed: int) -> None:
@@ -170,7 +171,7 @@ def write_t5(folder: str, seed: int) -> None:
 
     logging.disable_progress_bar()
     torch.manual_seed(seed)
-    cfg = T5Config(
+    cfg = T5Config(  # type: ignore[call-arg]
         vocab_size=30, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_decoder_layers=1, num_heads=2, dropout_rate=0.0,
         decoder_start_token_id=0, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
     )  # fmt: skip

@@ -184,7 +184,7 @@ def compare_fsc_clip(folder: Path, seed: int, **options: Any) -> Compared:
         output_dict=True,
     )  # fmt: skip
     names = ("image_BD", "text_BD", "negative_BKD", "patch_BND", "token_BTD", "negative_token_BKTD", "scale")
-    return total("fsc_clip", f, cfg), sum(terms.values()), f, names
+    return total("fsc_clip", f, cfg), sum(terms.values(), torch.zeros(())), f, names
 
 
 def load_fsc_clip(folder: Path, cfg: Any) -> Callable[..., dict[str, Tensor]]:

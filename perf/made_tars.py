@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -131,7 +132,7 @@ def annotated(work: ShardWork, rows: int) -> None:
         if [c for s in samples for c in s.captions] != columns_of_shard.array().field("text").to_pylist():
             raise ValueError(f"{item.name}: its captions are not those of the first shard with other numbers")
         shard_writer.write_batch(
-            work.shard_path(item), annotate_shards.build_batch(samples, [1] * len(samples), columns_of_shard)
+            work.shard_path(item), annotate_shards.build_batch(samples, [1] * len(samples), cast(Any, columns_of_shard))
         )
         about = shard_writer.describe_shard(work.shard_path(item), item.name, len(samples), len(samples))
         description = {

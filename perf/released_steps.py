@@ -37,7 +37,7 @@ from compclip.train.loader import collate
 
 CHILD = Path(__file__).with_name("step_programs.py")
 SIDE = 224  # written into CLIC's program
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "embed_dim": 16,
     "vision_cfg": {"image_size": SIDE, "patch_size": 56, "width": 32, "layers": 2, "head_width": 16},
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},

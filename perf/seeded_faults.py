@@ -21,6 +21,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -52,7 +53,8 @@ class Fault:
 def load_faults(path: Path, only: str) -> list[Fault]:
     """The faults of modules whose path begins with `only`."""
     faults = []
-    for module, section in OmegaConf.to_container(OmegaConf.load(path)).items():
+    sections: Any = OmegaConf.to_container(OmegaConf.load(path))
+    for module, section in sections.items():
         if not module.startswith(only):
             continue
         for fault in section["faults"]:

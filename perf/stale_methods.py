@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -43,7 +44,7 @@ Edit = Callable[[Sample, Annotation], tuple[Sample, Annotation]]
 
 def of_caption(**change: Callable[[Annotation], object]) -> Edit:
     """Return an edit of fields of the annotation."""
-    return lambda sample, a: (sample, replace(a, **{name: make(a) for name, make in change.items()}))
+    return lambda sample, a: (sample, replace(a, **dict[str, Any]((name, make(a)) for name, make in change.items())))
 
 
 def of_texts(kind: str) -> Edit:
@@ -51,7 +52,7 @@ def of_texts(kind: str) -> Edit:
     return lambda sample, a: (sample, replace(a, stored={**a.stored, kind: ("Another text.",)}))
 
 
-def of_sample(**change: object) -> Edit:
+def of_sample(**change: Any) -> Edit:
     """Return an edit of fields of the sample."""
     return lambda sample, a: (replace(sample, **change), a)
 

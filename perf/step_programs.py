@@ -129,7 +129,7 @@ def build_tokenizer(**options: Any) -> Any:
     words = [*letters, *(f"{letter}</w>" for letter in letters), *("".join(pair) for pair in merges)]
     words += ["<|startoftext|>", "<|endoftext|>"]
     vocabulary = {word: number for number, word in enumerate(words)}
-    return transformers.CLIPTokenizer(vocabulary, merges, **options)
+    return transformers.CLIPTokenizer(vocabulary, merges, **options)  # type: ignore[arg-type]
 
 
 def main(method: str, folder: str, inputs_path: str, output: str) -> None:

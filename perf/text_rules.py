@@ -16,7 +16,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,11 +72,18 @@ def seconds(work: Callable[[], object], rounds: int = 1) -> float:
     return min(times)
 
 
+def rewrite(rule: Any, annotations: list[Annotation], rng: np.random.Generator) -> list[str | None]:
+    """Each caption by a rule."""
+    return [rule(a, rng) for a in annotations]
+
+
 def measure(annotations: list[Annotation], rounds: int) -> dict[str, dict[str, float]]:
     """For each rule captions a second and the part of captions it covers; CLIC in pairs."""
     rng = np.random.default_rng(0)
     pairs = list(zip(annotations, annotations[1:] + annotations[:1], strict=True))
-    work = {name: lambda rule=rule: [rule(a, rng) for a in annotations] for name, rule in RULES.items()}
+    work: dict[str, Callable[[], list[Any]]] = {}
+    for name, rule in RULES.items():
+        work[name] = partial(rewrite, rule, annotations, rng)
     work["clic (pairs)"] = lambda: [swap.clic(a, b, rng) for a, b in pairs]
     work["concepts"] = lambda: [a.concepts() or None for a in annotations]
     rows = {}

@@ -228,7 +228,8 @@ def train_cell(
 
 def count_words(model: ClipModel) -> int:
     """Return how many words the text tower knows, of which the last ends a text."""
-    return getattr(model.clip, "text", model.clip).vocab_size
+    text: Any = getattr(model.clip, "text", model.clip)
+    return int(text.vocab_size)
 
 
 def fill_batch(batch: Batch, words: int) -> Batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     weights = {"atr_loss_weight": 0.2, "tec_loss_weight": 0.3}
     loss = loss_module.Clip_DALoss(world_size=2, hardnegative=True, atr_loss=True, tec_loss=True, **weights)
 
-    def compute_loss(thresholds: Tensor | float) -> tuple[Tensor, Tensor]:
+    def compute_loss(thresholds: Any) -> tuple[Tensor, Tensor]:
         outputs = [model(images.double(), texts) for images, texts, _ in batches]
         image_BD, text_AD = (torch.cat([output[n] for output in outputs]) for n in (0, 1))
         loss_module.gather_features_da = lambda *_: (image_BD, text_AD, valid)
@@ -53,6 +54,6 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     def compute() -> dict[str, Tensor]:
         return {"total": compute_loss(compute_loss(0.0)[1])[0]}
 
-    texts = [texts for _, texts, _ in batches]
-    tokens = torch.cat([*(text[:HALF] for text in texts), *(text[HALF:] for text in texts)])
+    halves = [texts for _, texts, _ in batches]
+    tokens = torch.cat([*(text[:HALF] for text in halves), *(text[HALF:] for text in halves)])
     return take_step(model, compute, pictures, tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -16,8 +17,9 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     It pads by "!", and so reads each "!" of a text as padding: texts are without, as in ours.
     """
     open_package("open_clip", folder / "src/open_clip")
-    transformers.AutoTokenizer.from_pretrained = lambda name, **options: build_tokenizer(**options)
-    transformers.models.clip.tokenization_clip.whitespace_clean = lambda text: " ".join(text.split())
+    transformers.AutoTokenizer.from_pretrained = lambda name, **options: build_tokenizer(**options)  # type: ignore[method-assign]
+    clip_words: Any = transformers.models.clip.tokenization_clip
+    clip_words.whitespace_clean = lambda text: " ".join(text.split())
     import open_clip.utils
 
     open_clip.utils.maybe_nltk_download = lambda *names: None

@@ -46,7 +46,9 @@ def leave_out_maps(model: ClipModel) -> None:
     """Let the norm behind the last block and both projections change nothing, and a norm of a norm be the norm."""
     visual: Any = model.clip.visual
     visual.ln_post = nn.LayerNorm(WIDTH, eps=0.0)
-    model.clip.heads.image_query[0].eps = 0.0
+    heads: Any = model.clip.heads
+    heads.image_query[0].eps = 0.0
+    projections: list[Any] = [visual.proj, model.clip.text_projection]
     with torch.no_grad():
-        for projection in (visual.proj, model.clip.text_projection):
+        for projection in projections:
             nn.init.eye_(projection)

@@ -29,7 +29,7 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     replace_absent("easydict")
     for name in ("prototype.model", "prototype.data"):
         open_package(name, folder / name.replace(".", "/"))
-    torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[assignment]
+    torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[method-assign]
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{shared_inputs['work']}/group", rank=0, world_size=1
     )

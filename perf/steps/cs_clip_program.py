@@ -48,7 +48,7 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     data = COCONeg(COCODataset(image_preprocess=transform, **options), list(range(len(samples))))
     batch = data.collate_fn([data[i] for i in range(len(data))])
     clip = use_float64(load(open_clip.CLIP(**shared_inputs["model"]), shared_inputs["state"]))
-    clip.dtype = torch.float64  # type: ignore[assignment]
+    clip.dtype = torch.float64
     wrapped = UniversalCLIPWrapper(clip, transform, "openclip")
     head = FlexibleCLIPMultiLayerAlignment(align_text=False)  # configs/coco_ft.yaml
     model = CLIPEndToEndPipeline(wrapped, head, ["final"], ["final"])

@@ -42,7 +42,7 @@ def run(folder: Path, shared_inputs: Step) -> Step:
     images, texts, extra, bags = collate([data[i] for i in range(len(data))])
     texts, with_negatives = prepare_data_for_neg_loss(extra["negatives"], args, "cpu", texts)
     model = use_float64(load(CLIP(**shared_inputs["model"]), shared_inputs["state"]))
-    Tensor.cuda = lambda tensor: tensor  # type: ignore[method-assign, assignment]
+    Tensor.cuda = lambda tensor: tensor  # type: ignore[misc, method-assign, assignment]
 
     def compute() -> dict[str, Tensor]:
         _, bag_AD, _ = model(images.double(), bags)

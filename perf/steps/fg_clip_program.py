@@ -130,7 +130,7 @@ def is_turned(name: str) -> bool:
 
 def load_ours(model: Any, state: dict[str, Tensor]) -> nn.Module:
     """Fill its model; positions of long texts are made of those of short ones, as it does."""
-    weights = {}
+    weights: dict[str, Tensor] = {}
     for name, value in state.items():
         names, value = find_names(name), value.T if is_turned(name) else value
         weights |= dict(zip(names, value.chunk(3) if len(names) > 1 else [value], strict=True))

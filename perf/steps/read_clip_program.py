@@ -60,7 +60,7 @@ def run(folder: Path, shared_inputs: Step) -> Step:
 
     def compute() -> dict[str, Tensor]:
         trainer.compute_loss(model, batch | {"pixel_values": batch["pixel_values"].double()})
-        return {"total": sum(terms)}
+        return {"total": sum(terms, torch.zeros(()))}
 
     tokens = [batch[name] * batch[name.replace("input_ids", "attention_mask")] for name in TEXTS]
     step = take_step(model, compute, batch["pixel_values"], torch.cat(tokens))
@@ -106,7 +106,7 @@ def write_t5(folder: Path) -> None:
     """Write a T5 v1.1 of one layer without dropout, and a tokenizer of whole words."""
     import tokenizers
 
-    cfg = transformers.T5Config(
+    cfg = transformers.T5Config(  # type: ignore[call-arg]
         vocab_size=len(WORDS), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_decoder_layers=1, num_heads=2,
         dropout_rate=0.0, decoder_start_token_id=0, feed_forward_proj="gated-gelu", tie_word_embeddings=False,
     )  # fmt: skip
@@ -130,7 +130,7 @@ class NoRegistry:
 def open_program(folder: Path) -> dict[str, Any]:
     """Return the modules of the program that a step needs, without what their packages import."""
     replace_absent("iopath", "iopath.common", "iopath.common.download", "iopath.common.file_io", "datasets", "peft")
-    transformers.utils.is_torch_fx_proxy = lambda tensor: False  # transformers 5 has none
+    setattr(transformers.utils, "is_torch_fx_proxy", lambda tensor: False)  # noqa: B010 (transformers 5 has none)
     for name in ("src", *(f"src.{piece}" for piece in ("common", "utils", "models", "collators", "runners"))):
         open_package(name, folder.joinpath(*name.split(".")))
     import nltk
