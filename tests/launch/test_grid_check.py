@@ -5,7 +5,7 @@ import pytest
 from compclip.base.files import write_json
 from compclip.fetch import missing_inputs
 from compclip.launch import grid_check
-from perf import towers
+from perf.truth import towers
 from tests.tiny_project import PARAMS, TINY
 
 RESNET = TINY | {"vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}}
