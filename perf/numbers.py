@@ -7,6 +7,8 @@ Each side's code trains every method and variant of the field's grid (experiment
 model on 64 drawings, each side by its own grid; a method that one side alone has is new. Equal bits, of the weights and
 of all logged numbers: the tree's hashes are written, and runs keep their keys. Other bits: that method's version goes
 up as well. What is not trained counts as other numbers.
+
+Takes 2 minutes on two cores; needs the history of git.
 """
 
 from __future__ import annotations

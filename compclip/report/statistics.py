@@ -133,8 +133,8 @@ def _satterthwaite(terms: Sequence[Variance]) -> float:
 # --- what the rows of a table tell of each other's variances over seeds
 
 LEAST_ROWS = 3
-# Of Smyth's degrees of freedom, and of those of all rows but two, so much is used. By perf/truth/coverage.py --tables about
-# 94 to 97 of 100 intervals then hold the truth for 3 to 40 rows and 2 to 5 seeds, alike or spread fivefold.
+# Of Smyth's degrees of freedom, and of those of all rows but two, so much is used. By perf.truth.coverage --tables
+# about 94 to 97 of 100 intervals then hold the truth for 3 to 40 rows and 2 to 5 seeds, alike or spread fivefold.
 PRIOR_SHARE = 0.45
 LEAST_SHARE = 0.003  # of the rows' mean variance; two seeds with equal scores have a variance of 0, and no logarithm
 

@@ -12,6 +12,8 @@ Half of them are killed once more on their way back. Then the command must come 
 a project that nobody disturbed, but for what the clock says; and MLflow must show the same runs. Commands run in copies
 of this process, which has imported all that they need: a kill meets work and no imports. The last line printed is a
 JSON document; exit code 1 where something differs.
+
+Takes 20 minutes for 200 kills; needs nothing.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ them. In the end `dvc repro` collects everything: weights, logged steps and per-
 that nobody disturbed, made in this process; no run may have made a step again but for those behind its last checkpoint
 when its own trainer was killed; and MLflow must have one run a cell with every step once. The last line printed is a
 JSON document; exit code 1 where something differs or fewer kills than asked for met a run alive.
+
+Takes 10 minutes for 50 kills; needs with `--slurm` a SLURM (slurm/local-cluster.sh up).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ layout, so that a form takes two minutes on two cores; `file` is the start with 
 ViT at random (a name of open_clip's with its tag is played by `perf.faults.first_hour`). Prints a row a start:
 commands, edits, wall seconds of both, pictures trained on and tested, and whether the page names the reader's own
 test. Exit code 1 where a start has no such page, meets the drawings, or trains on a held-out picture.
+
+Takes 2 minutes a form on idle cores; needs photographs.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 Of a run in runs/<method>/<backbone-data-seed>/ the results are found beside `runs`; a checkout from before that layout
 has runs/<cell>/ with results/ and wise_ft.json inside. Only what the clock, the machine and the place say may differ:
 times and speeds, where a checkpoint lies, the run key, and environment.json but for what it says of data and packages.
+
+Takes seconds; needs two folders of runs.
 """
 
 from __future__ import annotations

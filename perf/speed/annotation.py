@@ -10,6 +10,8 @@ nothing else is done, and two do so side by side, a shard each. Prints one JSON 
 is slower than 0.8 of spaCy, two processes than 1.8 of one, a caption takes more than 3 KB or, to become an
 `Annotation`, more than three times as long as to be unpickled, or memory grows by more than a tenth over the later
 shards.
+
+Takes some 3 minutes; needs captions (the shared data's, else the scenes' sentences).
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ SugarCrepe's swap_obj.json whose photographs are there: texts of the others woul
 A model whose name ends in `-short` is that of open_clip with one layer a tower, all else as large as it is; of a
 vocabulary from a hub, 32,000 words. What a method reads from lists (negative texts and pictures) is here what belongs
 to the next photographs.
+
+Takes half a minute a cell, over an hour for all; needs COCO's and SugarCrepe's files.
 """
 
 from __future__ import annotations

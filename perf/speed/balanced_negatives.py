@@ -5,6 +5,8 @@
 Of each number of captions, taken from the front of a prepared data set: milliseconds of CPU a caption, in all and for
 counting words, drawing candidates, and choosing. "annotation" is what spaCy and WordNet take for the first of them, in
 the same run; `--annotated 0` leaves it out, so that the peak of memory is that of the balance.
+
+Takes a minute; needs a prepared data set with candidates.
 """
 
 from __future__ import annotations

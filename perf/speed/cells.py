@@ -8,6 +8,8 @@ in wall time: collecting (`dvc repro evaluate`), the report, MLflow, a `dvc repr
 three), and status.
 Disk: how many copies of each checkpoint there are, by inode. The last line is a JSON document; exit code 1 where a
 bound is broken.
+
+Takes 2 minutes with 14 cells, 6 with 500; needs nothing.
 """
 
 from __future__ import annotations

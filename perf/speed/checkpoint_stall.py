@@ -7,6 +7,8 @@ time, all into the same empty folder. `stand-still` is the time until the traini
 products, as a training makes its steps, until the file is whole: `slower` is what one takes against one without a save,
 `longest` the longest of them. The thread shares Python's lock with them, and on a CPU the cores and the memory's rate.
 The thread's first save also makes its memory.
+
+Takes 3 minutes with a ViT-B-32; needs 4 GB of disk.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ run through `dvc repro`; one shard is really analysed, the others are made of it
 same is run with nothing to do. Fresh processes measure the seconds until a first batch for three kinds of views, and
 memory above the model. With --shards all shards are links to one. The last line printed is a JSON document; exit code 1
 where a bound is broken. `--folder` keeps what is made.
+
+Takes 10 minutes up to 1e6 samples; needs 5 GB of disk for 1e6 samples.
 """
 
 from __future__ import annotations

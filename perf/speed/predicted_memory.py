@@ -7,6 +7,8 @@ anonymous memory grew from before the model was built to the peak. Tensors of 64
 which go back when they are freed: else the measure would be glibc's heap. Both sides have fused attention, which keeps
 no matrix of weights: the prediction that of a GPU for float32, the CPU its own. Beside them stands what torch's
 MemTracker says of the same steps on fake tensors.
+
+Takes half a minute a method and batch; needs 8 GB of memory for a ViT-B-32.
 """
 
 from __future__ import annotations

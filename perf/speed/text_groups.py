@@ -6,6 +6,8 @@ Makes a project in a temporary folder of the photographs in FOLDER/coco (default
 tower of a ViT-B/32 with two layers beside a tiny image tower, and random weights. Useful are the positions up to a
 text's end token, of texts that are there. Times are CPU seconds of gradients on one thread, the least of the steps, in
 which all ways take turns; differences are the largest of any gradient to one group, over the largest gradient.
+
+Takes 2 minutes; needs COCO's photographs.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 The file holds one caption a line, or is a COCO captions JSON or a Flickr8k captions.txt. Without one the captions of
 the shared data are taken (COMPCLIP_SHARED_DATA, or ../shared/data). Released code parses every caption at every step:
 "spaCy" below is what that costs, with the same model and components and in batches.
+
+Takes a minute; needs captions (the shared data's).
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ float32 elsewhere. Speed is read from the run's own log, between its first third
 count. Texts and pictures that a method reads from lists are those of the next pictures. `--project FOLDER` keeps the
 project and takes what is there: captions annotated on a machine with spaCy serve on one without. `compclip doctor
 --gpu` measures a step of plain fine-tuning without its data.
+
+Takes a minute a method on a GPU; needs a GPU for numbers that mean something.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ which `--files FOLDER --write` makes. With `--by-item` intervals are made as if 
 With `--tables` whole tables are made, and intervals by each row's own variance over seeds are compared with those that
 the table's other rows moderate (`statistics.SeedPrior`): of rows beside the pretrained model, and of their differences
 to a reference, one of the rows.
+
+Takes some 20 minutes with 1,000 samples, a minute a column; needs nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Losses of methods beside released programs, float64: `python -m perf.truth.released_losses METHOD=FOLDER …`.
 
-FOLDER is a clone of the program that experiments/LOG.md names. Their code is run: give clones that you trust. Without
-arguments the methods are listed. Prints the largest relative difference of the value and the largest difference of a
-slope over some drawn batches, in which all texts are there but where a name says otherwise. Exit code 2 for a method
-that has no comparison, or no folder.
+FOLDER is a clone of the program that experiments/log/2026-11.md names. Their code is run: give clones that you trust.
+Without arguments the methods are listed. Prints the largest relative difference of the value and the largest
+difference of a slope over some drawn batches, in which all texts are there but where a name says otherwise. Exit code 2
+for a method that has no comparison, or no folder.
+
+Takes 10 seconds; needs clones of the released programs.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Of 400 captions of photographs (those of `perf/speed/text_rules.py`), each rule 
 `…_released`. Counted are texts with "a" before a new plural or before a vowel, with a pronoun or determiner that
 changed places, with "no" behind a preposition, and texts that name the members of a list in another order ("the same
 list").
+
+Takes half a minute; needs captions (the shared data's).
 """
 
 from __future__ import annotations

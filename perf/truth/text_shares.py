@@ -4,6 +4,8 @@
     python -m perf.truth.text_shares --prepositions   # the counts of compclip/text/scene_graph.py, from both files
 
 Captions are those of `perf/speed/text_rules.py`; without a file COCO's.
+
+Takes half a minute; needs captions (COCO's).
 """
 
 from __future__ import annotations

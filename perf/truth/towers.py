@@ -9,6 +9,8 @@ a resumed training is one without a stop, the weights open in plain open_clip wi
 refusal counts where `compclip config check` says the same from the config alone (compclip/train/tower_check.py). Exit
 status 1 where a cell fails, or is refused by one of the two alone. Two processes are not tried here:
 tests/train/test_distributed.py.
+
+Takes some 20 minutes for all; needs nothing.
 """
 
 from __future__ import annotations
