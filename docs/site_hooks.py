@@ -57,7 +57,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _make_table(match: re.Match[str]) -> str:
-    return listing.format_markdown(listing.list_plugins(listing.PACKAGES[match[1]]))
+    return listing.format_markdown(match[1], listing.list_plugins(listing.PACKAGES[match[1]]))
 
 
 def _resolve(path: str, target: str) -> str:
