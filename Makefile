@@ -26,7 +26,7 @@ lint: setup
 	PATH="$(BIN):$$PATH" mypy
 
 numbers: setup
-	PATH="$(BIN):$$PATH" python -m perf.numbers_version
+	PATH="$(BIN):$$PATH" python -m perf.numbers
 
 docs: setup
 	PATH="$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 mkdocs build --strict

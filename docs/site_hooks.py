@@ -1,4 +1,7 @@
-"""Hooks of mkdocs: README.md is the first page; files outside of docs/ that pages link to are copied into the site."""
+"""Hooks of mkdocs: README.md is the first page; files outside of docs/ that pages link to are copied into the site.
+
+What `compclip list KIND --markdown` prints takes the place of the comment that says so.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from compclip.config import listing
+
 ROOT = Path(__file__).parents[1]
 FIRST, HOME = "README.md", "index.md"
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")  # text, file, heading
+TABLE = re.compile(r"^<!-- compclip list (\w+) --markdown -->$", re.M)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -47,7 +53,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         text = _title(target) if match[1] in (target, posixpath.basename(target)) else match[1]
         return f"[{text}]({posixpath.relpath(_site_path(target), folder or '.')}{match[3] or ''})"
 
-    return LINK.sub(rewrite, markdown)
+    return TABLE.sub(_make_table, LINK.sub(rewrite, markdown))
+
+
+def _make_table(match: re.Match[str]) -> str:
+    return listing.format_markdown(match[1], listing.list_plugins(listing.PACKAGES[match[1]]))
 
 
 def _resolve(path: str, target: str) -> str:

@@ -2,6 +2,7 @@
 
 compclip list                      the kinds, with the names of each
 compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
+compclip list [KIND] --markdown    the same in tables of names and lines, as docs/lists.md has them
 
 Plug-ins of other packages stand with their package. Files of a benchmark are those of params.yaml, or else those of the
 package's grid of all benchmarks: where `compclip fetch` puts them.
@@ -14,7 +15,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,8 @@ def list_plugins(package: str) -> Iterator[Listed]:
         module = plugins.load_plugin(package, name)
         config = getattr(module, "Config", None)
         parameters = {f.name: _default(f) for f in fields(config)} if config else {}
-        root = module.__name__.partition(".")[0]
         summary = (inspect.getdoc(module) or "").partition("\n")[0].rstrip(".")
-        yield Listed(name, summary, root, parameters)
+        yield Listed(name, summary, module.__name__.partition(".")[0], parameters)
 
 
 def _default(parameter: Field) -> Any:
@@ -61,9 +61,8 @@ def list_benchmarks(params: Params) -> Iterator[Listed]:
     """Yield every benchmark's module with its group, and the files of each section that uses it."""
     usual = read.load_params(project_files.find_source() / project_files.EVERY_BENCHMARK).benchmarks
     for module in list_plugins(plugins.BENCHMARKS):
-        group = columns.find_group(module.name)
         paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
-        yield replace(module, files=_look_for(paths), group=group)
+        yield replace(module, files=_look_for(paths), group=columns.find_group(module.name))
 
 
 def _find_paths(module: str, sections: Mapping[str, BenchmarkSection]) -> list[str]:
@@ -155,16 +154,17 @@ def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
 def format_listed(item: Listed, width: int) -> str:
     """Return a line of name and summary; below it parameters, and files that are there (+) or missing (-)."""
     package = "" if item.package in ("", "compclip") else f" [{item.package}]"
-    group = f" ({item.group})" if item.group else ""
-    lines = [f"{item.name:<{width}}  {item.summary}{group}{package}"]
+    lines = [f"{item.name:<{width}}  {item.summary}{item.group and f' ({item.group})'}{package}"]
     if item.parameters:
-        values = []
-        for name, value in item.parameters.items():
-            values.append(f"{name}={_shorten(json.dumps(value, default=str))}")
+        values = [f"{name}={_shorten(json.dumps(value, default=str))}" for name, value in item.parameters.items()]
         lines += _wrap(values, width + 2)
-    for path, is_there in item.files.items():
-        lines.append(f"{'':<{width}}  {'+' if is_there else '-'} {path}")
+    lines += [f"{'':<{width}}  {'+' if is_there else '-'} {path}" for path, is_there in item.files.items()]
     return "\n".join(lines)
+
+
+def format_markdown(kind: str, listed: Iterable[Listed]) -> str:
+    """Return a table of names and summaries in Markdown."""
+    return "\n".join([f"| {kind} | |", "|---|---|", *(f"| `{item.name}` | {item.summary} |" for item in listed)])
 
 
 def _shorten(text: str) -> str:
@@ -185,16 +185,20 @@ def main(argv: list[str]) -> int:
     parser = CommandParser(prog="compclip list", description=__doc__, example="methods fsc_clip")
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
     parser.add_argument("names", nargs="*", metavar="name", help="default: all")
+    parser.add_argument("--markdown", action="store_true", help="a table of names, each with its line")
     parser.add_grid()
     args = parser.parse_args(argv)
     params = read.load_params(project_files.find_params(args.params))
-    if args.kind:
+    if args.markdown:
+        kinds = [args.kind] if args.kind else KINDS
+        print(*(format_markdown(kind, list_kind(kind, args.names, params)) for kind in kinds), sep="\n\n")
+    elif args.kind:
         listed = list_kind(args.kind, args.names, params)
         width = max((len(item.name) for item in listed), default=0)
         print(*(format_listed(item, width) for item in listed), sep="\n")
-        return 0
-    for kind in KINDS:
-        print(kind, *_wrap(list_names(kind, params), 2), sep="\n")
+    else:
+        for kind in KINDS:
+            print(kind, *_wrap(list_names(kind, params), 2), sep="\n")
     return 0
 
 

@@ -5,7 +5,7 @@ torch's slot for a device, so that it has a process of its own, which prints it:
 
     python -m compclip.doctor.device_checks '{"method": "finetune", "model": "ViT-B-32", "batch": 8}'
 
-A CPU's peak is measured by perf/predicted_memory.py.
+A CPU's peak is measured by perf/speed/predicted_memory.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Weights of models that their authors wrote by themselves, as open_clip's towers and, where they have one, a head.
 
 A layout is known by a tensor's name. Each was read in the authors' repository and compared with their forward code on
-made weights (experiments/LOG.md); no author's file was at hand.
+made weights (experiments/log/2026-11.md); no author's file was at hand.
 
 FLAIR: ExplainableML/flair (0f9ce05), src/flair/model.py. CLIP whose projections lie behind its towers.
 FG-CLIP: 360CVGroup/FG-CLIP (branch v1.0), fgclip/model/clip_strc. transformers' CLIPModel; its second positions and

@@ -225,7 +225,7 @@ def count_words(texts: Iterable[str], captions: int) -> frozenset[str]:
 
 
 QUALITY = 95
-# after scaling again by training, nearer to the picture scaled at once than by bicubic: experiments/LOG.md, 2026-11-25
+# after scaling again by training, nearer to the picture scaled at once than by bicubic (experiments/log/2026-11.md)
 KERNEL = Resampling.LANCZOS
 AHEAD = 64  # pictures that are scaled before they are written
 UNREADABLE = "unreadable"

@@ -10,7 +10,7 @@ that of the units' means over seeds, and the noise of one seed on one unit is in
 spread too little by 1 / S.) The variances that remain are independent, and their interval is Banerjee's (Sankhya, 1960
 and 1961): the square of its half width is the sum of each variance times the square of its own Student's factor. With
 Satterthwaite's degrees of freedom (1946) for their sum, 92 to 98 of 100 intervals of three seeds held the truth. How
-often these do, with all benchmarks' pictures, is in perf/coverage.py.
+often these do, with all benchmarks' pictures, is in perf/truth/coverage.py.
 
 Rows of one table train alike, so that each one's variance over seeds tells of the others'. Where three or more rows
 vary, `SeedPrior` is what they tell (Smyth, 2004), and a row's own variance is moderated by it.
@@ -133,8 +133,8 @@ def _satterthwaite(terms: Sequence[Variance]) -> float:
 # --- what the rows of a table tell of each other's variances over seeds
 
 LEAST_ROWS = 3
-# Of Smyth's degrees of freedom, and of those of all rows but two, so much is used. By perf/coverage.py --tables about
-# 94 to 97 of 100 intervals then hold the truth for 3 to 40 rows and 2 to 5 seeds, alike or spread fivefold.
+# Of Smyth's degrees of freedom, and of those of all rows but two, so much is used. By perf.truth.coverage --tables
+# about 94 to 97 of 100 intervals then hold the truth for 3 to 40 rows and 2 to 5 seeds, alike or spread fivefold.
 PRIOR_SHARE = 0.45
 LEAST_SHARE = 0.003  # of the rows' mean variance; two seeds with equal scores have a variance of 0, and no logarithm
 

@@ -5,8 +5,8 @@ relation a preposition (or several words that serve as one, "in front of") or a 
 within such words ("front") are no entities. Our own reading, of the kind that CLoVe's rule replaces words by.
 
 The prepositions of English, of one word or several, come with how often each stands in captions of photographs: counted
-by `python perf/text_shares.py --prepositions` over the captions of COCO (770) and Flickr8k (5,000) in the shared data,
-as a relation between two things, by `read_scene`.
+by `python -m perf.truth.text_shares --prepositions` over the captions of COCO (770) and Flickr8k (5,000) in the shared
+data, as a relation between two things, by `read_scene`.
 """
 
 from __future__ import annotations

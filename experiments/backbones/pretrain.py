@@ -149,7 +149,7 @@ MODELS = {
         f"{HERE}/scenes.json",
         f"{HERE}/scenes_like_clip.fp16.safetensors",
         numbers=Pretrain(
-            steps=1200,  # short: what experiments/LOG.md has the profile of (2026-11-25)
+            steps=1200,  # short: experiments/log/2026-11.md has its profile (2026-11-25)
             bound_steps=600,
             unbound_steps=250,
             siblings=0.25,

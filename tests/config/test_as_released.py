@@ -3,8 +3,8 @@
 import pytest
 
 from compclip.config import read
-from perf import as_released
-from perf.as_released import GRIDS, PAGES, ReleasedValue
+from perf.truth import as_released
+from perf.truth.as_released import GRIDS, PAGES, ReleasedValue
 from tests.shipped_files import list_shipped
 
 RELEASED = list_shipped("experiments/grids/*_re[ld]*ed.yaml")  # as released, and reduced
@@ -21,7 +21,7 @@ def number(text: str) -> float | None:
 def test_pages_are_written_from_the_grids():
     for page in PAGES:
         text = page.path.read_text()
-        assert text == as_released.write_page(page), "run python -m perf.as_released"
+        assert text == as_released.write_page(page), "run python -m perf.truth.as_released"
         assert text.count("\n## ") == len(as_released.list_grids(page))
     assert sorted(grid for page in PAGES for grid in as_released.list_grids(page)) == RELEASED
 

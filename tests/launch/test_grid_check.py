@@ -14,7 +14,7 @@ from compclip.launch import grid_check, repro
 from compclip.runs import run_store
 from compclip.runs.run_folder import RunFolder
 from compclip.runs.run_store import StoredRun
-from perf import towers
+from perf.truth import towers
 from tests.tiny_project import PARAMS, TINY
 
 RESNET = TINY | {"vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}}

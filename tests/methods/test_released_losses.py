@@ -9,7 +9,7 @@ import open_clip
 import pytest
 
 from compclip.base.plugins import METHODS, list_plugins
-from perf import released_losses
+from perf.truth import released_losses
 from tests.shipped_files import list_shipped
 
 PROGRAM = Path(open_clip.__file__).parent

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from compclip.config import read
-from perf import checkout, first_hour
-from perf.first_hour import PlayedCommand
-from perf.first_hour_page import Page, read_page
+from perf import checkout
+from perf.faults import first_hour
+from perf.faults.first_hour import PlayedCommand
+from perf.faults.first_hour_page import Page, read_page
 
 PAGE = read_page(checkout.ROOT / "docs" / "install.md")
 

@@ -10,7 +10,7 @@ import yaml
 from compclip.base import plugins, yaml_text
 from compclip.config import read
 from compclip.report import published_numbers
-from perf import published_coverage
+from perf.truth import published_coverage
 from tests import fake_grid
 from tests.conftest import ROOT
 from tests.shipped_files import SHIPPED_PARAMS, list_shipped
@@ -39,9 +39,11 @@ def methods(grids):
 
 
 def test_the_committed_table_is_the_generators(methods):
-    """`python -m perf.published_coverage` writes it; whoever adds a table, a method or a grid runs that."""
+    """`python -m perf.truth.published_coverage` writes it; whoever adds a table, a method or a grid runs that."""
     table = published_coverage.format_coverage(FOLDER, methods)
-    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, "run `python -m perf.published_coverage`"
+    assert (FOLDER / published_coverage.FILE).read_text("utf-8") == table, (
+        "run `python -m perf.truth.published_coverage`"
+    )
 
 
 def test_every_transcribed_table_is_in_the_index():

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from compclip.base.errors import UserError
-from perf import released_steps
-from perf.released_steps import Step
+from perf.truth import released_steps
+from perf.truth.released_steps import Step
 
 STEP = Step(torch.ones(2, 3, 4, 4), torch.tensor([[1, 2]]), {"a": torch.tensor(2.0)}, {"w": torch.tensor([1.0, 4.0])})
 

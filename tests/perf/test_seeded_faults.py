@@ -1,10 +1,10 @@
-"""The faults that `perf/seeded_faults.py` inserts still have their lines."""
+"""The faults that `perf/faults/seeded_faults.py` inserts still have their lines."""
 
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from perf.seeded_faults import FAULTS
+from perf.faults.seeded_faults import FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

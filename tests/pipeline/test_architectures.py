@@ -1,4 +1,4 @@
-"""A real architecture on real photographs, through the commands: a slice of perf/architectures.py, which runs all pairs."""
+"""A real architecture on real photographs, through the commands: a slice of perf/speed/architectures.py, which runs all pairs."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 import pytest
 
 from compclip.config import read
-from perf import architectures
+from perf.speed import architectures
 
 
 @pytest.mark.long

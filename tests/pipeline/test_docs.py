@@ -3,19 +3,25 @@
 import ast
 import json
 import re
+import runpy
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from compclip import api
 from compclip.__main__ import BELOW, COMMANDS, FORMER
-from compclip.config import grid, read
+from compclip.base.plugins import NEEDS
+from compclip.config import grid, listing, read
 from compclip.config.__main__ import main
+from compclip.config.sections import Params
 from compclip.data.images import load_image
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.launch.profiles import Profile
 from compclip.methods import negclip
 from compclip.prepare import shard_writer
+from compclip.runs.run_folder import Trained
 from compclip.train.view_maker import ViewMaker
 from tests.conftest import ROOT
 from tests.pipeline.test_layers import ROOMS
@@ -23,6 +29,7 @@ from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
+LOG = ROOT / "experiments" / "LOG.md"
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *PAGES]
 TYPED_COMMAND = re.compile(r"^(?:compclip |.*-m compclip[ .])([a-z_]+)\b", re.M)
 FOLDERS = "compclip|docs|experiments|perf|slurm|tests"
@@ -71,16 +78,7 @@ def test_the_readme_s_grid_is_valid(tmp_path, monkeypatch):
     assert main(["check", "--params", str(tmp_path / "grid.yaml")]) == 0
 
 
-@pytest.mark.parametrize("kind", ["methods", "benchmarks"])
-def test_the_list_has_every_plug_in(kind):
-    """Each with the first line of its docstring."""
-    page = read_page("lists.md")
-    for path in sorted((ROOT / "compclip" / kind).glob("[!_]*.py")):
-        first = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
-        assert f"| `{path.stem}` | {first.rstrip('.')} |" in page
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
+@pytest.mark.parametrize("path", [*DOCUMENTS, LOG, *ROOT.glob("perf/*.md")], ids=relative_name)
 def test_links_lead_somewhere(path):
     """To a file, and to a heading in it."""
     for target in LINK.findall(path.read_text(encoding="utf-8")):
@@ -92,6 +90,14 @@ def test_links_lead_somewhere(path):
         titles = re.findall(r"^#+ (.*)$", linked_file.read_text(encoding="utf-8"), re.M) if heading else []
         headings = {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}
         assert not heading or heading in headings, target
+
+
+def test_the_log_begins_with_what_holds_today():
+    """Each finding of the first page is one line, with the entry that has its command."""
+    index = LOG.read_text(encoding="utf-8").partition("\n## ")[0]
+    findings = re.findall(r"^- .*$", index, re.M)
+    assert len(findings) > 50 and len(index.splitlines()) <= 120
+    assert [finding for finding in findings if not re.search(r": \[2026-11-\d\d\]\([^)]*#[^)]+\)$", finding)] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative_name)
@@ -185,3 +191,41 @@ def test_the_followed_caption_is_real(project):
     record = json.loads((project / "world" / "sugarcrepe" / "swap_att.json").read_text())["0"]
     assert f'"{record["caption"]}"' in walkthrough
     assert f'"{record["negative_caption"]}"' in walkthrough
+
+
+def read_public_names() -> dict[str, list[str]]:
+    """Return the table of CHANGELOG.md of what is public, by the first word or name of each row."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition("## [")[0]
+    rows = re.findall(r"^\| (.*?) \| (`.*) \|$", text, re.M)
+    return {re.sub(r",.*| with .*", "", what): re.findall(r"`([^`]+)`", names) for what, names in rows}
+
+
+def test_what_is_public_exists_and_all_of_it_is_named():
+    """Commands, sections, files, kinds of plug-ins and names of the API: a row of the CHANGELOG is what the code has."""
+    public = read_public_names()
+    report_code = ast.walk(ast.parse((ROOT / "compclip/report/report_page.py").read_text(encoding="utf-8")))
+    constants = {node.value for node in report_code if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    files = {name for name in constants if re.fullmatch(r"\w+\.(?:html|md|csv|tex|json)", name)}
+    assert set(public.pop("files of a report")) == files
+    of_the_api = [name for name, value in vars(api).items() if getattr(value, "__module__", "") == api.__name__]
+    assert public == {
+        "commands": [*COMMANDS, *BELOW],
+        "sections of `params.yaml`": [field.name for field in fields(Params)],
+        "files of a run": [path.name for path in Trained(Path()).published_files],
+        "kinds of plug-ins": [package.rpartition(".")[2] for package in NEEDS],
+        "`compclip.api`": [name for name in of_the_api if not name.startswith("_")],
+    }
+
+
+@pytest.mark.parametrize("kind", ["methods", "benchmarks"])
+def test_the_page_of_lists_and_the_command_agree(monkeypatch, capsys, kind):
+    """The built page has what `compclip list` prints: each plug-in of ours with the first line of its docstring."""
+    monkeypatch.chdir(SHIPPED_PROJECT)
+    assert listing.main([kind, "--markdown"]) == 0
+    table = capsys.readouterr().out
+    hooks = runpy.run_path(str(ROOT / "docs" / "site_hooks.py"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="lists.md"), meta={})
+    assert table in hooks["on_page_markdown"](read_page("lists.md"), page)
+    for path in sorted((ROOT / "compclip" / kind).glob("[!_]*.py")):
+        first = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+        assert f"| `{path.stem}` | {first.rstrip('.')} |" in table

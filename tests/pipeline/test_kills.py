@@ -1,5 +1,5 @@
-"""Runs and stages killed at random moments end as if nobody had touched them; often: `perf/kills.py --kills 50 --slurm`
-and `perf/interrupted.py --kills 200`.
+"""Runs and stages killed at random moments end as if nobody had touched them; often:
+`python -m perf.faults.kills --kills 50 --slurm` and `… perf.faults.interrupted --kills 200`.
 """
 
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from compclip.runs import lock
 from compclip.runs.run_folder import RunFolder
-from perf import interrupted
+from perf.faults import interrupted
 from tests import tiny_project
 from tests.conftest import ROOT
 
@@ -19,9 +19,9 @@ from tests.conftest import ROOT
 def test_a_kill_of_each_way_changes_nothing(tmp_path):
     """Bits, logged steps, outcomes and MLflow's runs are those of undisturbed runs; nothing half-written stays, nothing
     is trained twice, and a stage that is left behind says what trains on."""
-    command = [sys.executable, str(ROOT / "perf" / "kills.py"), "--kills", "5", "--seeds", "3", "--steps", "30"]
+    command = [sys.executable, "-m", "perf.faults.kills", "--kills", "5", "--seeds", "3", "--steps", "30"]
     env = {**tiny_project.environment(), "TMPDIR": str(tmp_path)}
-    process = subprocess.run(command, env=env, capture_output=True, text=True)
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr
     outcome = json.loads(process.stdout.splitlines()[-1])
     assert outcome["ways"] == {"dvc": 1, "kill": 1, "stage": 1, "term": 1, "write": 1}

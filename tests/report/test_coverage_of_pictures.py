@@ -1,4 +1,4 @@
-"""How often intervals hold the truth with SugarCrepe's real pictures; all benchmarks are in `perf/coverage.py`."""
+"""How often intervals hold the truth with SugarCrepe's real pictures; all benchmarks are in `perf/truth/coverage.py`."""
 
 import json
 from collections import Counter
@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from perf import coverage
+from perf.truth import coverage
 
 
 @pytest.fixture(scope="module")

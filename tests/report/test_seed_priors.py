@@ -14,7 +14,7 @@ from scipy import optimize, special
 from compclip.report import claims, statistics, table_formats, tables
 from compclip.report.statistics import ColumnPriors, SeedPrior, Variance
 from compclip.report.tables import Column
-from perf import coverage
+from perf.truth import coverage
 from tests.report.made_page import make_run_of_right
 
 SWAP = Column("b", "swap")

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from compclip.config import read
-from perf import throughput
+from perf.speed import throughput
 from tests import tiny_project
 
 ARGS = argparse.Namespace(model="tiny.json", methods=throughput.METHODS, batch=4, workers=0, threads=1, steps=6, pool=2)
@@ -13,7 +13,7 @@ ARGS = argparse.Namespace(model="tiny.json", methods=throughput.METHODS, batch=4
 
 @pytest.mark.long
 def test_throughput_of_methods_that_read_lists(tmp_path):
-    """`perf/throughput.py` has what each of all methods asks of its data; one that reads every list trains."""
+    """`perf/speed/throughput.py` has what each of all methods asks of its data; one that reads every list trains."""
     tiny_project.write_json(tmp_path / "tiny.json", tiny_project.TINY)
     assert throughput.make(tmp_path, ARGS) > 0
     measured = throughput.measure(tmp_path, "clove", ARGS.batch)

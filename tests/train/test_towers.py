@@ -17,7 +17,7 @@ from compclip.model import backbone, clip_model, rotary_text
 from compclip.model import towers as model_towers
 from compclip.model.tokenizers import ClipTokenizer
 from compclip.train import extras, optimiser, simulated_step
-from perf import towers
+from perf.truth import towers
 
 # One of each kind: patches and tokens, spans of concepts, regions, class tokens, rotary positions, a decoder, a
 # codebook that starts anew, words of patches, a head that looks at patches, a teacher, further pictures, composites.
