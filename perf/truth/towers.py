@@ -438,8 +438,9 @@ def _format_outcomes(
 
 HEAD = """# Methods on towers
 
-Made by `python -m perf.truth.towers --write experiments/grids/towers.md`: one small model of each family of open_clip's list, random weights, two steps. ✓ trains; a number is the line below that refuses it, which `compclip config check` says
-before anything runs. "Other draws": dropout or stochastic depth draws anew for each part of a cut batch.
+Made by `python -m perf.truth.towers --write experiments/grids/towers.md`: one small model of each family of open_clip's
+list, random weights, two steps. ✓ trains; a number is the line below that refuses it, which `compclip config check`
+says before anything runs. "Other draws": dropout or stochastic depth draws anew for each part of a cut batch.
 `compclip launch` knows how many processes its profile gives a run, and says a refusal of those.
 
 """
