@@ -40,7 +40,7 @@ LARGEST_HEAD = 1 << 24  # bytes of a safetensors file's head that are searched
 TRAINED = Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "snapshots", "choose")
+RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "snapshots", "choose", "validate")
 
 
 @dataclass(frozen=True)
