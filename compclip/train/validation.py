@@ -49,8 +49,8 @@ MOST_BY_PAIRS = 100  # of a model whose head compares each pair by itself
 LEAST = 50  # pictures, for which a curve has fewer points
 BLOCK = 64  # pictures or texts that are encoded at once
 READERS = 8  # threads that read pictures
-# Forward passes that a training sample costs at least: the backward pass of a tower costs two.
-FORWARD_PASSES = {"all": 3, "image": 2, "text": 2, "none": 1}
+# Forward passes that a training sample costs at least: the backward pass of a tower costs two, the text tower less.
+FORWARD_PASSES = {"all": 3.0, "image": 2.0, "text": 1.5, "none": 1.0}
 KS = (1, 5)
 GROUP = "retrieval"
 
@@ -93,10 +93,10 @@ def _select_pictures(name: str, path: Path, params: Params) -> HeldOutPictures:
     records = record_writer.read_records(path)
     numbered: dict[int, tuple[ImageLocation, str]] = {}
     for index in range(len(records.batch)):
-        picture = records.pictures(index)[0]
-        number = hash_picture(picture.path, picture.offset if picture.length else None)
-        if is_whole or is_validation(number, params.evaluate.validation_share):
-            numbered[number] = picture.location, records.texts(index)[0]
+        for picture in records.pictures(index)[:1]:
+            number = hash_picture(picture.path, picture.offset if picture.length else None)
+            if not picture.box and (is_whole or is_validation(number, params.evaluate.validation_share)):
+                numbered[number] = picture.location, records.texts(index)[0]
     by_caption: dict[str, ImageLocation] = {}
     for number in sorted(numbered):
         location, caption = numbered[number]

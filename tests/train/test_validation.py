@@ -15,6 +15,7 @@ from compclip.evaluate import metrics
 from compclip.evaluate.benchmark import number_picture
 from compclip.model.clip_model import WEIGHTS
 from compclip.model.run_weights import write_checksums
+from compclip.report import __main__ as report_command
 from compclip.runs import progress
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import VALIDATION
@@ -156,7 +157,8 @@ def test_a_validation_set_of_the_authors_is_taken_whole(here):
     """Also a benchmark that is not scored; the one that the data set excludes comes first."""
     params = here / "params.yaml"
     section = "own: {benchmark: retrieval, path: world/retrieval/dataset.json, images: world/test, split: test}}"
-    params.write_text(params.read_text().replace("split: test}}", f"split: test, validation: own}}, {section}"))
+    text = params.read_text().replace("split: test}}", f"split: test, validation: own}}, {section}")
+    params.write_text(text.replace("[retrieval], threads", "[retrieval, own], threads"))
     shutil.copy(here / "data/records/retrieval.arrow", here / "data/records/own.arrow")
     write_json(here / "data/overlaps/scenes.json", {"retrieval": {}, "own": {}})
     held_out = validation.find_held_out(at(CELL))
@@ -189,7 +191,7 @@ def test_points_cost_two_percent_of_the_forward_passes(steps, every, trainable, 
     """At logged steps, evenly to the end; a run of few samples has fewer points or none."""
     cfg = Train(batch_size=128, trainable=trainable, log_every_steps=every)
     pictures, due = validation.plan_points(cfg, steps, processes, available=5000)
-    passes = {"all": 3, "text": 2, "none": 1}[trainable] * steps * 128 / processes
+    passes = {"all": 3, "text": 1.5, "none": 1}[trainable] * steps * 128 / processes
     assert pictures * len(due) <= 0.02 * passes
     assert all(step % every == 0 or step == steps for step in due)
     assert not due or due[-1] == steps
@@ -271,3 +273,21 @@ def test_a_trained_model_is_measured_as_it_is_scored(measured, tmp_path):
         expected = validation.describe_scores(scores_NN, model.clip.logit_scale.exp().item())
         numbers = validation.measure_model(model, *watched._inputs, watched.cfg)
         assert numbers == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_page_says_of_a_planted_run_that_it_overfits(here, monkeypatch, tmp_path):
+    """Twelve pictures learnt by heart, by the commands of the stages."""
+    cells = [cell("pretrained"), CELL]
+    train = "max_steps: 150, batch_size: 8, lr: 3.0e-3"
+    text = (here / "params.yaml").read_text().replace(f"max_steps: {STEPS}, batch_size: 8, lr: 1.0e-3", train)
+    methods = text.partition("grid: {methods: [")[2].partition("]")[0]
+    text = text.replace(f"[{methods}]", "[pretrained, finetune]").replace("methods: {", "methods: {pretrained: {}, ")
+    (here / "params.yaml").write_text(text)
+    monkeypatch.setattr(validation, "TIME_SHARE", 1.0)
+    for name in cells:
+        tiny_project.collect(name)
+    assert report_command.main([]) == 0
+    html = (here / "reports" / "index.html").read_text()
+    fold = html.partition('<details id="validation">')[2].partition("</details>")[0]
+    assert "1 of 1 run overfits" in fold and "finetune overfits with seed 0 from step" in fold
+    assert len(validated(at(CELL).folder.final.metrics)) == validation.POINTS
