@@ -57,19 +57,19 @@ def find_overfitting(points: Sequence[ValidatedPoint]) -> ValidatedPoint | None:
 
 
 def describe_row(row: MethodRow) -> str:
-    """Say which runs of a row overfit, and from when on; nothing where none does."""
-    texts = []
-    for run in row.runs:
-        points = list_points(run)
-        best = find_overfitting(points)
-        if best:
-            end = points[-1]
-            texts.append(
-                f"seed {run.cell.seed} from step {best.step} on: held-out loss {best.loss:.2f} to {end.loss:.2f}, "
-                f"R@1 {100 * best.recall:.1f} to {100 * end.recall:.1f} %, training loss {best.training_loss:.2f} to "
-                f"{end.training_loss:.2f}"
-            )
-    return f"overfits with {'; '.join(texts)}" if texts else ""
+    """Say which runs of a row overfit, from when on, and their mean numbers; nothing where none does."""
+    curves = {run.cell.seed: points for run in row.runs if find_overfitting(points := list_points(run))}
+    if not curves:
+        return ""
+    starts = [best for points in curves.values() if (best := find_overfitting(points))]
+    best = average(starts)
+    end = average([points[-1] for points in curves.values()])
+    return (
+        f"overfits with seed{'s' if len(curves) > 1 else ''} {', '.join(map(str, curves))} from step "
+        f"{min(point.step for point in starts)} on: held-out loss {best.loss:.2f} to {end.loss:.2f}, "
+        f"R@1 {100 * best.recall:.1f} to {100 * end.recall:.1f} %, training loss {best.training_loss:.2f} to "
+        f"{end.training_loss:.2f}"
+    )
 
 
 def describe_table(group: ResultTable) -> list[str]:
@@ -99,10 +99,12 @@ def average_points(row: MethodRow) -> list[ValidatedPoint]:
     for points in curves:
         for point in points:
             by_step.setdefault(point.step, []).append(point)
-    averages = []
-    for step, points in sorted(by_step.items()):
-        if len(points) == len(curves):
-            names = ("training_loss", "loss", "error", "recall")
-            means = [fsum(getattr(point, name) for point in points) / len(points) for name in names]
-            averages.append(ValidatedPoint(step, *means))
-    return averages
+    return [average(points) for _, points in sorted(by_step.items()) if len(points) == len(curves)]
+
+
+def average(points: Sequence[ValidatedPoint]) -> ValidatedPoint:
+    """Average points field by field, the step of the first."""
+    means = {}
+    for name in ("training_loss", "loss", "error", "recall"):
+        means[name] = fsum(getattr(point, name) for point in points) / len(points)
+    return ValidatedPoint(points[0].step, **means)
