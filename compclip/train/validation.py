@@ -113,7 +113,7 @@ def plan_points(cfg: Train, steps: int, processes: int, available: int) -> tuple
     Counted are forward passes of the process that measures. Every point is a step that is logged. Few steps have fewer
     points, and too few have none.
     """
-    passes = min(FORWARD_PASSES[cfg.trainable], 2 if cfg.lora else 3)  # an adapter asks for no slope of the weights
+    passes = min(FORWARD_PASSES[cfg.trainable], 1.5 if cfg.lora else 3)  # an adapter asks for no slope of the weights
     budget = TIME_SHARE * passes * steps * cfg.batch_size / processes
     pictures = min(available, MOST, max(LEAST, int(budget / POINTS)))
     points = min(POINTS, int(budget / pictures))
