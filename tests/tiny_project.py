@@ -88,11 +88,11 @@ def other(project: Path, root: Path, steps: int = 10, params: str = PARAMS) -> P
     return root
 
 
-def with_companions(project: Path, root: Path, steps: int = 10, params: str = PARAMS) -> Path:
+def with_companions(project: Path, root: Path, steps: int = 10, params: str = PARAMS, world: World = WORLD) -> Path:
     """The same with other pictures, beside which are all texts and pictures that a method asks for."""
     lines = [line for line in params.splitlines() if not line.startswith("data:")]
     other(project, root, steps, "\n".join(lines) + COMPANIONS)
-    generate.generate(replace(WORLD, train=12, beside=True), root / "world")
+    generate.generate(replace(world, train=12, beside=True), root / "world")
     rows = [json.loads(line) for line in (root / EDITS).read_text().splitlines()]
     (root / "variations.jsonl").write_text("".join(json.dumps(_list_variations(row)) + "\n" for row in rows))
     with pytest.MonkeyPatch.context() as patch:

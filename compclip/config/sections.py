@@ -92,6 +92,7 @@ class Train:
     # shares of the steps after which the weights are kept as well, and scored as the last ones are
     snapshots: list[BetweenZeroAndOne] = field(default_factory=list)
     choose: str = ""  # a column, read on validation items: the row shows the best of snapshots and end; "": the end
+    validate: bool = True  # measure held-out pictures along the training, where some are known
     micro_batch: NonNegativeInt = 0  # images encoded at a time, the contrast staying the batch's (GradCache); 0: all
     # texts of a step are encoded in so many blocks at most, of similar lengths, each as long as its longest text
     text_groups: PositiveInt = 1

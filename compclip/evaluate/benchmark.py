@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 
@@ -22,14 +22,13 @@ from compclip.base.files import fingerprint
 from compclip.config.sections import FIRST
 from compclip.data.sample import ImageLocation
 from compclip.evaluate.embeddings import Embeddings
-from compclip.runs.item_outcomes import CAPTION, KINDS, Items
+from compclip.runs.item_outcomes import CAPTION, KINDS, Items, hash_picture
 
 # --- references of images: a path, bytes within an archive, or a part of the picture at either
 
 BOX = "#box="  # path#box=x,y,width,height in pixels
 BYTES = "#bytes="  # path#bytes=offset,length
 _BOXED = re.compile(rf"(.*){BOX}([^,/]+),([^,/]+),([^,/]+),([^,/]+)", re.S)
-_COCO = re.compile(r"(COCO_[a-z]+20\d\d_)?(?P<number>\d{12})\.[A-Za-z]{3,4}", re.ASCII)
 _BYTES = re.compile(rf"(.*){BYTES}(\d{{1,18}}),(\d{{1,18}})", re.S | re.A)
 
 
@@ -66,20 +65,11 @@ def _parse_bytes(path: str) -> str | ImageLocation:
 
 
 def number_picture(ref: str, subset: str = "") -> int:
-    """Return a picture's number, which is the same in every benchmark that shows it; 48 bits of a hash.
-
-    A picture goes by its file's name, one of COCO by COCO's number in it, one in an archive by its place there too;
-    with `subset`, that of a benchmark, by the names of subset, folder and file.
-    """
+    """Return the number of a referenced picture (`item_outcomes.hash_picture`)."""
     picture = parse_reference(ref)[0]
-    path = PurePath(file_of(picture))
-    name = f"{subset}/{path.parent.name}/{path.name}" if subset else path.name
-    match = _COCO.fullmatch(name)
-    if match:
-        name = f"COCO {match['number']}"
     if isinstance(picture, ImageLocation):
-        name += f" {picture.offset}"
-    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:6], "big")
+        return hash_picture(picture.path, picture.offset, subset)
+    return hash_picture(picture, subset=subset)
 
 
 def file_of(picture: str | ImageLocation) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import torch
 from PIL.Image import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from compclip.base.errors import UserError
 from compclip.base.progress_line import ProgressLine
@@ -33,7 +33,7 @@ from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.data import images as data_images
 from compclip.evaluate.benchmark import parse_reference
 from compclip.evaluate.embeddings import Embeddings, cut_batches, number_keys
-from compclip.model import inference_towers, towers
+from compclip.model import inference_towers
 from compclip.model.inference_towers import ReplicaPool
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def encode_all(
     clip = models[0].clip
     replicas = ReplicaPool([models, *copies], how.threads)
     modules = [m.clip for m in chain.from_iterable(replicas.replicas)]
-    with evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
+    with inference_towers.evaluation_mode(modules), ExitStack() as progress_lines, open_pool(replicas, how) as pool:
         size = inference_towers.image_batch_size(clip, how.batch_size)
         image_batch = partial(_image_batch, replicas, how, pictures or PreparedPictures())
         pictures_done = progress_lines.enter_context(ProgressLine("pictures", len(refs)))
@@ -115,20 +115,6 @@ def _embeddings(
         return embeddings
     tower_TD, long_TD = np.split(text_TD, [model.head.options["width"]], axis=1)
     return replace(embeddings, text_TD=np.ascontiguousarray(tower_TD), long_TD=np.ascontiguousarray(long_TD))
-
-
-@contextmanager
-def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Set evaluation mode and full float32 on any device, and everything as it was afterwards."""
-    modes = {part: part.training for module in modules for part in module.modules()}
-    for module in modules:
-        module.eval()
-    try:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 @contextmanager
@@ -175,14 +161,14 @@ def _image_batch(
     if not readable:
         return _VectorBatch((), (), failed)
     pixels_B3HW = model.pixels(list(readable.values()))
-    return _VectorBatch(list(readable), _vectors(encode_images, replicas, how, pixels_B3HW), failed)
+    return _VectorBatch(list(readable), _vectors(inference_towers.embed_images, replicas, how, pixels_B3HW), failed)
 
 
 def _text_batch(
     replicas: ReplicaPool[Sequence[ClipModel]], how: Scoring, batch: tuple[Sequence[str], Tensor]
 ) -> _VectorBatch:
     texts, ids_BL = batch
-    return _VectorBatch(texts, _vectors(encode_texts, replicas, how, ids_BL))
+    return _VectorBatch(texts, _vectors(inference_towers.embed_texts, replicas, how, ids_BL))
 
 
 def _vectors(
@@ -194,34 +180,6 @@ def _vectors(
     """Return what each model makes of a batch, on a device that is free."""
     with replicas.take() as models, torch.inference_mode(), precision(how):
         return [encode(m, inputs.to(device(m))).float().cpu().numpy() for m in models]
-
-
-def encode_images(model: ClipModel, image_B3HW: Tensor) -> Tensor:
-    """Return the unit vectors [B, D] by which pictures are compared: the tower's, or what the head makes of them."""
-    head = model.head
-    if head is None or not head.needs_tokens:
-        image_BD = inference_towers.encode_images(model.clip, image_B3HW)
-        patch_BND = None
-    else:
-        image_BD, patch_BND = towers.encode_images(model.clip, image_B3HW, tokens=True)
-    return image_BD if head is None else head.map_images(image_BD, patch_BND)
-
-
-def encode_texts(model: ClipModel, text_BL: Tensor) -> Tensor:
-    """Return the unit vectors [B, D] by which texts are compared; behind each that of a long caption, if it has one."""
-    head = model.head
-    if head is not None and head.reads_raw:
-        vector_BD = towers.encode_texts(model.clip, text_BL, raw=True)[0]
-        text_BD, raw_BW = vector_BD.split([head.options["width"], head.options["raw_width"]], dim=-1)
-        return torch.cat([text_BD, head.map_long(raw_BW)], dim=-1)
-    if head is None or not head.needs_tokens:
-        text_BD = inference_towers.encode_texts(model.clip, text_BL)
-        return text_BD if head is None else head.map_texts(text_BD)
-    text_BD, token_BTD = towers.encode_texts(model.clip, text_BL, tokens=True)
-    assert token_BTD is not None
-    return head.map_texts(
-        text_BD, token_BTD, towers.mask_own_tokens(text_BL, token_BTD.shape[1], model.tokenizer.layout)
-    )
 
 
 def precision(how: Scoring) -> torch.autocast:

@@ -46,8 +46,9 @@ from compclip.data.images import ImageError
 from compclip.evaluate import benchmark_module, score
 from compclip.evaluate.benchmark import parse_reference
 from compclip.evaluate.benchmark_module import LoadedBenchmarks
-from compclip.evaluate.embed import crop_to_box, evaluation_mode
+from compclip.evaluate.embed import crop_to_box
 from compclip.evaluate.embeddings import Embeddings, NoVectorsError, Pair, Paired, Scores, cut_batches, number_keys
+from compclip.model.inference_towers import evaluation_mode
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -20,7 +20,7 @@ from compclip.config.sections import DEFAULT_SCORING, Scoring
 from compclip.evaluate import embed
 from compclip.evaluate.embeddings import Embeddings, Pair, Paired, cut_batches, number_keys
 from compclip.model import towers
-from compclip.model.inference_towers import ReplicaPool
+from compclip.model.inference_towers import ReplicaPool, evaluation_mode
 
 if TYPE_CHECKING:
     from compclip.model.clip_model import ClipModel
@@ -125,7 +125,7 @@ def _compare(
     text_TD: np.ndarray,
 ) -> np.ndarray:
     replicas = ReplicaPool(models, how.threads)
-    with embed.evaluation_mode([model.clip for model in models]), embed.open_pool(replicas, how) as pool:
+    with evaluation_mode([model.clip for model in models]), embed.open_pool(replicas, how) as pool:
         scores = pool.map(partial(_compare_batch, replicas, how, pictures, store, text_TD), cut_batches(refs, PICTURES))
         return np.concatenate([np.zeros((0, len(text_TD))), *scores])
 

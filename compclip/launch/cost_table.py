@@ -171,7 +171,7 @@ SAME_STEP = (
     "epochs", "max_steps", "lr", "lr_start", "lr_end", "warmup_steps", "warmup_fraction", "beta1", "beta2", "eps",
     "weight_decay", "decayed", "schedule", "grad_clip_norm", "max_logit_scale", "compile", "threads", "log_every_steps",
     "checkpoint_every_steps", "workers", "shuffle", "augment", "augment_scale", "average_alpha",
-    "text_groups", "snapshots", "choose",
+    "text_groups", "snapshots", "choose", "validate",
 )  # fmt: skip
 
 

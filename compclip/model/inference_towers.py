@@ -68,6 +68,56 @@ def encode_texts(clip: ClipModule, text_BL: Tensor) -> Tensor:
     return F.normalize(towers.project(clip.ln_final(x_BW), clip.text_projection), dim=-1)
 
 
+def embed_images(model: ClipModel, image_B3HW: Tensor) -> Tensor:
+    """Return the unit vectors [B, D] by which pictures are compared: the tower's, or what the head makes of them."""
+    head = model.head
+    if head is None or not head.needs_tokens:
+        image_BD = encode_images(model.clip, image_B3HW)
+        patch_BND = None
+    else:
+        image_BD, patch_BND = towers.encode_images(model.clip, image_B3HW, tokens=True)
+    return image_BD if head is None else head.map_images(image_BD, patch_BND)
+
+
+def embed_texts(model: ClipModel, text_BL: Tensor) -> Tensor:
+    """Return the unit vectors [B, D] by which texts are compared; behind each that of a long caption, if it has one."""
+    head = model.head
+    if head is not None and head.reads_raw:
+        vector_BD = towers.encode_texts(model.clip, text_BL, raw=True)[0]
+        text_BD, raw_BW = vector_BD.split([head.options["width"], head.options["raw_width"]], dim=-1)
+        return torch.cat([text_BD, head.map_long(raw_BW)], dim=-1)
+    if head is None or not head.needs_tokens:
+        text_BD = encode_texts(model.clip, text_BL)
+        return text_BD if head is None else head.map_texts(text_BD)
+    text_BD, token_BTD = towers.encode_texts(model.clip, text_BL, tokens=True)
+    assert token_BTD is not None
+    return head.map_texts(
+        text_BD, token_BTD, towers.mask_own_tokens(text_BL, token_BTD.shape[1], model.tokenizer.layout)
+    )
+
+
+@contextmanager
+def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Set evaluation mode and full float32 on any device, and everything as it was afterwards.
+
+    Blocks that are compiled run as they are written: for another mode they would be compiled again.
+    """
+    modes = {part: part.training for module in modules for part in module.modules()}
+    compiled_calls = {part: part._compiled_call_impl for part in modes if part._compiled_call_impl}
+    for module in modules:
+        module.eval()
+    for part in compiled_calls:
+        part._compiled_call_impl = None
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+        for part, compiled_call in compiled_calls.items():
+            part._compiled_call_impl = compiled_call
+
+
 def image_batch_size(clip: ClipModule, size: int) -> int:
     """Return the fastest batch size for the image tower, at most `size`: on a CPU what its caches hold."""
     visual = clip.visual

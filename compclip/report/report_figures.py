@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compclip.config.cell import PRETRAINED
+from compclip.report import validation_curves
 from compclip.report.escape import format_tick
 from compclip.report.svg_plots import (
     BETTER,
@@ -30,6 +31,7 @@ from compclip.report.svg_plots import (
 )
 from compclip.report.table_formats import format_interval, format_number
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
+from compclip.report.validation_curves import ValidatedPoint
 
 TRADEOFF_SIZE = (430, 330)  # pixels
 FOREST_WIDTH = 450
@@ -178,3 +180,31 @@ def draw_trajectories(trajectories: Sequence[Trajectory], x_label: str, title: s
     _mark(plot, replace(trajectories[0].points[0], name=PRETRAINED), INK, PRETRAINED)
     plot.keep_percent()
     return plot.to_svg()
+
+
+# --- along training, by steps
+
+PANELS: dict[str, Callable[[ValidatedPoint], float]] = {
+    "training loss": lambda point: point.training_loss,
+    "held-out loss": lambda point: point.loss,
+    "held-out R@1, %": lambda point: 100 * point.recall,
+}
+
+
+def draw_validation(group: ResultTable) -> list[Markup]:
+    """Draw training loss, held-out loss and recall of a table's methods by steps, a line each; none without points."""
+    curves = {row.method: validation_curves.average_points(row) for row in group.rows}
+    short = number_methods([row for row in group.rows if curves[row.method]])
+    figures = []
+    for label, read_number in PANELS.items() if any(curves.values()) else ():
+        plot = SvgPlot(f"{label} along training", "step", label)
+        for number, (method, points) in enumerate(curves.items()):
+            colour = COLOURS[number % len(COLOURS)]
+            pairs = [(point.step, read_number(point)) for point in points]
+            if pairs:
+                plot.line(pairs, color=colour)
+            for step, value in pairs:
+                name = short.get(method, method) if step == pairs[-1][0] else ""
+                plot.mark(step, value, f"{method}, step {step}: {value:.3f}", name, color=colour, markersize=4)
+        figures.append(plot.to_svg())
+    return figures

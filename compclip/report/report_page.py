@@ -33,6 +33,7 @@ from compclip.report import (
     tables,
     trajectories,
     tuned_rows,
+    validation_curves,
 )
 from compclip.report.blind_comparison import BlindTable
 from compclip.report.claims import Claim, Finding
@@ -393,7 +394,8 @@ def _join_tables(page: ReportPage) -> list[ResultTable]:
 
 # What the template calls, by these names.
 TEMPLATE_MODULES = (
-    claims, decisions, first_screen, published_numbers, row_items, run_details, table_formats, trajectories, tuned_rows
+    claims, decisions, first_screen, published_numbers, report_figures, row_items, run_details, table_formats,
+    trajectories, tuned_rows, validation_curves,
 )  # fmt: skip
 TEMPLATE_FUNCTIONS = (
     compare_tables, list_facts, describe_summaries, draw_by_table, compare_published, list_not_published, format_name,

@@ -14,7 +14,7 @@ from compclip.base.files import read_mapping
 from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
-from compclip.report import run_details, tables
+from compclip.report import run_details, tables, validation_curves
 from compclip.report.tables import Column, MethodRow, ResultTable
 from compclip.runs import progress
 from compclip.runs.item_outcomes import LOST_NAMES, PARTIAL, SMALLER, is_partial
@@ -145,7 +145,7 @@ def describe_marks(group: ResultTable) -> list[str]:
         stalls = describe_stalls(row)
         if stalls:
             notes.append(f"{STALLED} {row.method}: {stalls}")
-    notes += _list_replaced(group)
+    notes += [*validation_curves.describe_table(group), *_list_replaced(group)]
     marks = " ".join(column_marks(group).values())
     if PARTIAL in marks:
         why = "less than nine tenths of the column's records were scored: it compares with no full benchmark"

@@ -1,6 +1,6 @@
 """Validation and test items of every benchmark, chosen by picture when results are read: nothing is scored twice.
 
-A picture is a validation picture if its number (`evaluate.benchmark.number_picture`), a hash of its identity
+A picture is a validation picture if its number (`item_outcomes.hash_picture`), a hash of its identity
 and of nothing else, lies in the lowest `share` of all numbers. So it is one in all benchmarks, on all machines. Items
 of one unit (`evaluate.benchmark.number_units`) go by its first picture. Items that show no picture are in no split.
 Benchmarks of which the authors have a validation set name it: `benchmarks.<name>.validation`.

@@ -24,13 +24,14 @@ from compclip.base.files import read_mapping, write_json
 from compclip.base.messages import format_percent
 from compclip.base.shared_folders import make_folder
 from compclip.runs import gpus
-from compclip.runs.run_folder import REPLACED, SHARE, RunFolder
+from compclip.runs.run_folder import REPLACED, SHARE, VALIDATION, RunFolder
 
 if TYPE_CHECKING:
     from compclip.runs.run_store import StoredRun
 from collections.abc import Iterable
 
 TAIL_BYTES = 4096
+LONG_TAIL_BYTES = 1 << 20  # in which the last validation is looked for
 AGAIN = "train the run again"
 # What a logged step says of the clock: the only fields in which two runs of one key differ.
 CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
@@ -46,13 +47,13 @@ class Progress:
     loss: float
     samples_per_second: float
     eta_s: float
+    validation: str = ""  # the last one, in words
 
     def line(self) -> str:
-        """Format the step as the trainer prints it."""
-        return (
-            f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {self.samples_per_second:.0f} samples/s  "
-            f"ETA {self.eta_s:.0f} s"
-        )
+        """Format the step as the trainer prints it, and the last validation."""
+        speed = f"{self.samples_per_second:.0f} samples/s  ETA {self.eta_s:.0f} s"
+        validation = f"  validation {self.validation}" if self.validation else ""
+        return f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {speed}{validation}"
 
 
 def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
@@ -69,7 +70,25 @@ def read_progress(log: Path, train: Mapping[str, Any]) -> Progress | None:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{log}: its last line is no step's ({error!r}); {AGAIN}") from error
     samples_left = max(0, steps - step) * train["batch_size"]
-    return Progress(step, steps, loss, speed, samples_left / speed if speed else 0.0)
+    return Progress(step, steps, loss, speed, samples_left / speed if speed else 0.0, _read_validation(log))
+
+
+def _read_validation(log: Path) -> str:
+    """Describe the last validation of a metrics.jsonl; "" where its end has none."""
+    complete = read_tail(log, LONG_TAIL_BYTES).rpartition(b"\n")[0]
+    before, mark, behind = complete.rpartition(f'"{VALIDATION}'.encode())
+    if not mark:
+        return ""
+    line = before.rpartition(b"\n")[2] + mark + behind.partition(b"\n")[0]
+    return describe_validation(files.parse_json(line.decode(errors="replace"), str(log), AGAIN))
+
+
+def describe_validation(row: Mapping[str, Any]) -> str:
+    """Say what a logged step measured of held-out pictures, `1.234, R@1 43.2 %` of both ways; "" for nothing."""
+    if f"{VALIDATION}loss" not in row:
+        return ""
+    recalls = [row[f"{VALIDATION}{way}_recall_at_1"] for way in ("i2t", "t2i")]
+    return f"{row[f'{VALIDATION}loss']:.3f}, R@1 {50 * sum(recalls):.1f} %"
 
 
 def last_row(log: Path) -> Any:

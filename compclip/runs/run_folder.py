@@ -53,6 +53,7 @@ CUT = "cut/"  # before the name of texts: the share that the model reads as anot
 REPLACED = "replaced/pictures"  # the share of samples in whose place the next one was trained, as no picture was read
 FAULTS = (CUT, REPLACED)  # shares that are recorded only where there are any, and that no method asks for
 SHARE = "share/"  # in metrics.jsonl: before a part's name its share of the samples (`train.view_shares`)
+VALIDATION = "validation/"  # in metrics.jsonl: before the name of what was measured of held-out pictures
 LEASE = re.compile(r"lease\.(\d+)\.json")
 
 

@@ -39,7 +39,7 @@ KEYS = Path("keys")
 TRAINED = Path("trained")
 TUNE_PLAN = Path("plan/tune/tune.json")
 # What may differ between two runs that give the same bits.
-RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "snapshots", "choose")
+RESOURCES = ("workers", "checkpoint_every_min", "checkpoint_every_steps", "snapshots", "choose", "validate")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ MEANINGS = {  # the most urgent first
 URGENT = tuple(MEANINGS)
 WITH_WEIGHTS = (SCORING, *run_table.WITH_WEIGHTS)
 WITH_SCORES = (jobs.DONE, PUBLISHED)
-HEADER = ("run", "state", "step", "loss", "samples/s", "left", "scored", "hours", "job", "last error")
+HEADER = ("run", "state", "step", "loss", "validation", "samples/s", "left", "scored", "hours", "job", "last error")
 STAGE_HEADER = ("stage", "state", "shards", "captions/s", "left", "job", "last error")
 NEWEST = 16  # shards that tell how fast a stage goes
 JSON_FIELDS = (
@@ -55,11 +55,11 @@ JSON_FIELDS = (
 
 def list_cells(row: RunRow) -> tuple[str, ...]:
     """Return the texts of a run's columns, in the order of HEADER."""
-    curve = ["", "", "", ""]
+    curve = ["", "", "", "", ""]
     if row.progress:
-        curve[:2] = [f"{row.progress.step}/{row.progress.steps}", f"{row.progress.loss:.4f}"]
+        curve[:3] = [f"{row.progress.step}/{row.progress.steps}", f"{row.progress.loss:.4f}", row.progress.validation]
     if row.progress and row.state == jobs.RUNNING:
-        curve[2:] = [f"{row.progress.samples_per_second:.0f}", format_duration(row.progress.eta_s)]
+        curve[3:] = [f"{row.progress.samples_per_second:.0f}", format_duration(row.progress.eta_s)]
     spent = progress.format_hours(row.device_seconds, row.on_gpu) if row.device_seconds else ""
     scored = "/".join(map(str, row.scored or ()))
     return (row.name, row.state, *curve, scored, spent, describe_job(row), row.error)

@@ -26,7 +26,7 @@ from compclip.report.escape import to_code, to_markdown
 from compclip.report.tables import Column
 from compclip.runs import jobs, progress, result_files, run_folder, run_store, run_table, status
 from compclip.runs.result_files import FinishedRun
-from compclip.runs.run_folder import SHARE, Trained
+from compclip.runs.run_folder import SHARE, VALIDATION, Trained
 from compclip.runs.run_store import StoredRun
 from compclip.runs.run_table import ListedRun
 
@@ -228,12 +228,12 @@ def flatten_config(config: dict[str, Any]) -> dict[str, str]:
 def curve_points(rows: Iterable[Mapping[str, Any]]) -> Iterator[MetricPoint]:
     """Yield the lines of a metrics.jsonl with its steps and times: losses as train/<term>, speeds as system/<fact>.
 
-    What share of the samples had a text or picture keeps its name, share/<part>.
+    What held-out pictures gave keeps its name, validation/<metric>, as share/<part> of the samples.
     """
     for line in rows:
         for key, value in line.items():
             if key not in NOT_LOGGED:
-                group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith(SHARE) else "train/"
+                group = "system/" if key in CURVE_OF_SYSTEM else "" if key.startswith((SHARE, VALIDATION)) else "train/"
                 yield MetricPoint(f"{group}{key}", value, step=line["step"], time=line["time"])
 
 

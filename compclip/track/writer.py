@@ -34,6 +34,7 @@ from mlflow.utils import chunk_list, get_results_from_paginated_fn
 from compclip.base import links
 from compclip.base.errors import UserError
 from compclip.runs.result_files import FinishedRun
+from compclip.runs.run_folder import VALIDATION
 from compclip.track import entries, tracking_store
 from compclip.track.entries import COMPLETE, CONTENT, KEY, NOTE, EntryOptions, LiveRun, MetricPoint, MlflowEntry
 from compclip.track.tracking_store import PROJECT
@@ -307,7 +308,7 @@ def log_points(
     metrics = []
     for point in points:
         of_model = {}
-        if model and not point.name.startswith(("train/", "system/")):
+        if model and not point.name.startswith(("train/", "system/", VALIDATION)):
             of_model["model_id"] = model
             if point.dataset:
                 of_model |= {"dataset_name": point.dataset, "dataset_digest": digests[point.dataset]}

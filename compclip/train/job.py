@@ -28,7 +28,7 @@ from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
 from compclip.runs.run_folder import REPLACED, Inputs
 from compclip.runs.run_store import StoredRun
-from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, view_shares
+from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, validation, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
     started = time.monotonic()
     if process.rank == 0:
         key_parts.write_parts(run.folder, key_parts.describe_key(run.run, run.root))
-    with recording(run.run, run.folder.path, on_step) as recorder:
+    validator = validation.open_validator(run, process.world) if trains and process.rank == 0 else None
+    with recording(run.run, run.folder.path, on_step, validator) as recorder:
         model = fine_tuning.fine_tune(run.run, run.root, recorder)
     counts = sum_over_processes(recorder.counts)
     if process.rank == 0:
@@ -79,6 +80,8 @@ def complete_run(run: StoredRun, on_step: OnStep = do_nothing) -> None:
         if not trains:
             facts["trained_parameters"] = 0
         facts |= describe_environment(distributed.process_device()) | describe_author()
+        if validator:
+            facts["validation"] = validator.describe()
         facts |= {
             "arithmetic": recorder.arithmetic,
             "processes": process.world,

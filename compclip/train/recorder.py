@@ -29,6 +29,7 @@ from compclip.base.files import read_text, write_atomic
 from compclip.base.shared_folders import open_plain
 from compclip.interface.method import load_method
 from compclip.interface.views import PLAIN, Step
+from compclip.runs.progress import Progress, describe_validation
 from compclip.runs.run_folder import SHARE
 from compclip.train import checkpoint, distributed, fine_tuning, throughput, view_shares
 from compclip.train.checkpoint import CheckpointWriter
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from compclip.interface.views import Views
     from compclip.model.clip_model import ClipModel
     from compclip.train.batch import Batch
+    from compclip.train.validation import Validator
 
 OnStep = Callable[[int, int, "ClipModel"], None]  # optimiser steps done, of how many, and the model
 Counts = dict[str, Counter[str]]  # by kind (`checkpoint.COUNTS`), then by reason or by part
@@ -57,15 +59,17 @@ def do_nothing(_done: int, _steps: int, _model: ClipModel) -> None:
 
 
 @contextlib.contextmanager
-def recording(run: Run, work: Path, on_step: OnStep = do_nothing) -> Iterator[Recorder]:
+def recording(
+    run: Run, work: Path, on_step: OnStep = do_nothing, validator: Validator | None = None
+) -> Iterator[Recorder]:
     """Give the recorder of a run that works in the folder `work`; a signal lets it save between steps and leave.
 
-    Every process of the run calls this. The first alone writes, and calls `on_step` before each step: that may look at
-    the model, and must leave it and the generators as they are. However the run ends, its checkpoints are on disk
-    behind the block. Raises UserError when the loss is no longer finite, naming the step, a checkpoint could not be
-    written, or the GPU is out of memory.
+    Every process of the run calls this. The first alone writes, has the `validator`, and calls `on_step` before each
+    step: that may look at the model, and must leave it and the generators as they are. However the run ends, its
+    checkpoints are on disk behind the block. Raises UserError when the loss is no longer finite, naming the step, a
+    checkpoint could not be written, or the GPU is out of memory.
     """
-    recorder = Recorder(run, work, on_step)
+    recorder = Recorder(run, work, on_step, validator)
     handlers = {number: signal.signal(number, recorder.handle_signal) for number in STOP_SIGNALS}
     try:
         yield recorder
@@ -111,10 +115,11 @@ def _describe_error(run: Run, error: Exception) -> str:
 class Recorder(Observer):
     """Record a run in its folder: what is written there is enough to go on from."""
 
-    def __init__(self, run: Run, work: Path, on_step: OnStep) -> None:
+    def __init__(self, run: Run, work: Path, on_step: OnStep, validator: Validator | None = None) -> None:
         self.run = run
         self.work = work
         self.on_step = on_step
+        self.validator = validator
         self.is_first = distributed.current_process().rank == 0
         self.must_stop = False
         self.counts: Counts = {kind: Counter() for kind in checkpoint.COUNTS}
@@ -141,6 +146,8 @@ class Recorder(Observer):
             self.log = MetricsLog(self.work / "metrics.jsonl", header["step"], steps, cfg.batch_size, per_epoch)
             warn_of_phases(self.run, steps, per_epoch)
             warn_of_stages(self.run, steps, per_epoch)
+        if self.validator:
+            self.validator.start(state.model, header["step"], steps)
         self.meter = Meter()
         self.adviser = Adviser(cfg, state.model.clip.logit_scale.device)
         self.saved_at = read_clock()
@@ -218,7 +225,8 @@ class Recorder(Observer):
         if self.logs and self.log and numbers:
             part_shares = {SHARE + part: share for part, share in view_shares.shares(total).items()}
             shares = {"data_wait": self.meter.share(), **part_shares}
-            self.log.write(steps_done, numbers, lr, shares)
+            measured = self.validator.measure(steps_done) if self.validator else {}
+            self.log.write(steps_done, numbers, lr, shares | measured)
             self.adviser.look(self.meter.span_wait())
         if checks:
             view_shares.check_parts(total, self.run, steps_done % per_epoch == 0 or steps_done == self.steps)
@@ -327,11 +335,11 @@ class MetricsLog:
         complete_lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)  # a kill may cut the last one
         write_atomic(path, "".join(line for line in complete_lines if json.loads(line)["step"] <= steps_done))
 
-    def write(self, step: int, numbers: StepNumbers, lr: float, shares: dict[str, float] | None = None) -> None:
+    def write(self, step: int, numbers: StepNumbers, lr: float, others: dict[str, float] | None = None) -> None:
         """Append one line: each weighted term, their sum, learning rate, exp(logit_scale), gradient norm, speed;
         in float16 the factor of the loss and how many steps were skipped.
 
-        `shares`: of the time spent waiting for data, and of the samples that had each part.
+        `others`: shares of the time spent waiting for data and of samples with each part, what held-out pictures gave.
         """
         speed = (step - self.first) * self.batch_size / (time.perf_counter() - self.started)
         row = {
@@ -345,7 +353,7 @@ class MetricsLog:
             "grad_norm": numbers.norm,
             **numbers.loss_scale,
             "samples_per_second": round(speed, 1),
-            **(shares or {}),
+            **(others or {}),
             "time": round(time.time(), 3),
         }
         with open_plain(self.path, "a") as file:
@@ -354,8 +362,9 @@ class MetricsLog:
             self.bar.set_postfix_str(f"loss {row['loss']:.4f}, {speed:.0f} samples/s")
             self.bar.update(step - self.bar.n)
         else:
-            eta = f"{speed:.0f} samples/s  ETA {(self.steps - step) * self.batch_size / speed:.0f} s"
-            print(f"step {step}/{self.steps}  loss {row['loss']:.4f}  {eta}", flush=True)
+            seconds_left = (self.steps - step) * self.batch_size / speed
+            validation = describe_validation(row)
+            print(Progress(step, self.steps, row["loss"], speed, seconds_left, validation).line(), flush=True)
 
     def close(self) -> None:
         """Close the progress bar."""

@@ -39,10 +39,9 @@ from compclip.base.files import write_atomic, write_json
 from compclip.config.cell import Cell
 from compclip.config.grid import Run
 from compclip.config.sections import Backbone, Data, Lora, Train
-from compclip.evaluate import embed
 from compclip.interface.method import Method, load_method
 from compclip.interface.views import Step
-from compclip.model import backbone, clip_model, towers
+from compclip.model import backbone, clip_model, inference_towers, towers
 from compclip.model.clip_model import ClipModel
 from compclip.train import accumulate, checkpoint, distributed, fine_tuning, optimiser, simulated_step, tower_check
 from compclip.train.batch import Batch
@@ -352,8 +351,8 @@ def check_published(model_cfg: Mapping[str, Any]) -> str:
     image_B3HW = batch.image_B3HW.float() / 255
     text_BL = batch.text_BL
     pairs: list[tuple[Tensor, Tensor]] = [
-        (embed.encode_images(model, image_B3HW), plain.encode_image(image_B3HW, normalize=True)),
-        (embed.encode_texts(model, text_BL), plain.encode_text(text_BL, normalize=True)),
+        (inference_towers.embed_images(model, image_B3HW), plain.encode_image(image_B3HW, normalize=True)),
+        (inference_towers.embed_texts(model, text_BL), plain.encode_text(text_BL, normalize=True)),
     ]
     return TRAINS if all(torch.allclose(ours, theirs, atol=1e-5) for ours, theirs in pairs) else "other vectors"
 

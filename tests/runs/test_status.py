@@ -108,6 +108,23 @@ def test_steps_are_those_of_the_trainer(here, tmp_path, settings, per_epoch):
     assert (run_progress.step, run_progress.steps) == (3, fine_tuning.total_steps(cfg.run.train, per_epoch))
 
 
+def test_the_last_validation_is_shown(here):
+    """Also behind later steps without one; a line that is being written counts for nothing."""
+    folder = at(cell("finetune")).folder
+    validated = ('{"step": 1, "epoch": 0.2, "loss": 1.0, "samples_per_second": 10.0, "validation/loss": %s, '
+             '"validation/loss_error": 0.1, "validation/i2t_recall_at_1": 0.5, "validation/t2i_recall_at_1": 0.25}\n')  # fmt: skip
+    plain = '{"step": 3, "epoch": 0.6, "loss": 1.0, "samples_per_second": 10.0}\n'
+    folder.make()
+    folder.lock.touch()
+    column = status.HEADER.index("validation")
+    for text, expected in (
+        (plain, ""),
+        (validated % 1.5 + validated % 1.25 + plain + (validated % 1.75)[:-9], "1.250, R@1 37.5 %"),
+    ):
+        folder.metrics.write_text(text)
+        assert status.list_cells(rows()[cell("finetune")])[column] == expected
+
+
 def test_a_trained_run_whose_benchmarks_are_not_scored(here_finished):
     """It is trained, with the count of its results, and not stopped; in runs/ or not; scoring while somebody holds it."""
     name, stored_run = cell("pretrained"), at(cell("pretrained"))

@@ -14,6 +14,13 @@ def test_the_cell_s_own_parameters_stand_bare():
     assert entries.flatten_config({"cell": {"method": "pretrained"}, "method": {}}) == {"method": "pretrained"}
 
 
+def test_a_curve_s_names_say_what_was_measured():
+    """Losses of training, of held-out pictures, shares of texts, speed."""
+    row = {"step": 3, "time": 5.0, "loss": 1.0, "share/captions": 1.0, "data_wait": 0.1, "validation/loss": 2.0}
+    points = {point.name: point.value for point in entries.curve_points([row])}
+    assert points == {"train/loss": 1.0, "share/captions": 1.0, "system/data_wait": 0.1, "validation/loss": 2.0}
+
+
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
