@@ -44,8 +44,10 @@ def main(argv: list[str]) -> int:
         print(f"{path}: {count}", *ablate.describe(ablation), sep="\n")
         print(f"Next: `compclip config use {path}`, then `compclip repro report track`")
     elif args.command in ("set", "vary"):
-        subject = [args.method] if args.command == "vary" else []
-        lines = (change.vary_method if subject else change.set_values)(args.params, *subject, args.assignments)
+        if args.command == "set":
+            lines = change.set_values(args.params, args.assignments)
+        else:
+            lines = change.vary_method(args.params, args.method, args.assignments)
         print(*lines or [f"{args.params}: nothing changed, it says so already"], sep="\n")
     elif args.command == "check":
         print(f"{args.params}: {check_grid(args.params, args.overrides)[1]}: OK")
