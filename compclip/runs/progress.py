@@ -33,7 +33,8 @@ from collections.abc import Iterable
 TAIL_BYTES = 4096
 LONG_TAIL_BYTES = 1 << 20  # in which the last validation is looked for
 AGAIN = "train the run again"
-# What a logged step says of the clock: the only fields in which two runs of one key differ.
+# What a logged step says of the clock: the only fields in which two runs of one key differ, but for points of a
+# validation that took too long.
 CLOCK = ("time", "samples_per_second", "matrix_share", "data_wait")
 _own_lives: dict[Path, tuple[float, float]] = {}  # of this process: when each began, by the files' and our own clock
 

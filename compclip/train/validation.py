@@ -81,7 +81,7 @@ def find_held_out(run: StoredRun) -> HeldOutPictures | None:
         records = record_writer.records_file(run.root, source)
         if source in shared and not shared[source].get("pictures") and records.is_file():
             held_out = _select_pictures(source, records, params)
-            if held_out.pictures:
+            if len(held_out.pictures) > 1:  # a contrast needs two
                 return held_out
     return None
 
@@ -180,6 +180,10 @@ class Validator:
         began = time.monotonic()
         if self._inputs is None:
             self._inputs = self._read_inputs()
+            if len(self._inputs[1]) < 2:
+                self.due = []
+                messages.note(f"validation: {self.held_out.benchmark}: its pictures cannot be read")
+                return {}
         inputs_ready = time.monotonic()
         numbers = measure_model(self.model, *self._inputs, self.cfg)
         ended = time.monotonic()
@@ -210,9 +214,11 @@ class Validator:
         locations = self.held_out.pictures[: self.pictures]
         with ThreadPoolExecutor(READERS) as pool:
             prepared = list(pool.map(self._read_picture, locations))
-        pairs = [(picture, text) for picture, text in zip(prepared, self.held_out.captions, strict=False) if picture]
-        pictures, texts = zip(*pairs, strict=True)
-        return self.model.stack_pictures(pictures), self.model.tokenize(list(texts))
+        texts = [text for text, picture in zip(self.held_out.captions, prepared, strict=False) if picture]
+        pictures = [picture for picture in prepared if picture]
+        if not pictures:
+            return torch.zeros(0), torch.zeros(0)
+        return self.model.stack_pictures(pictures), self.model.tokenize(texts)
 
     def _read_picture(self, location: ImageLocation) -> Any:
         try:

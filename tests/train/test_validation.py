@@ -174,6 +174,14 @@ def test_a_picture_that_cannot_be_read_is_left_out(measured):
     assert at(CELL).folder.final.facts()["validation"]["pictures"] == len(held_out.pictures) - 1
 
 
+def test_pictures_of_which_none_can_be_read_end_no_training(measured, capfd):
+    for picture in validation.find_held_out(at(CELL)).pictures:
+        Path(picture.path).unlink()
+    job.complete_run(at(CELL))
+    assert validated(at(CELL).folder.final.metrics) == {}
+    assert "validation: retrieval: its pictures cannot be read" in capfd.readouterr().err
+
+
 def test_a_damaged_file_of_the_project_ends_no_training(measured, capfd):
     (measured / "data/overlaps/scenes.json").write_text("{")
     job.complete_run(at(CELL))
@@ -220,7 +228,7 @@ def test_points_that_take_longer_than_planned_are_left_out(monkeypatch, capsys):
         return {"loss": 1.0}
 
     monkeypatch.setattr(validation, "measure_model", measure)
-    monkeypatch.setattr(validation.Validator, "_read_inputs", lambda self: ((), ()))
+    monkeypatch.setattr(validation.Validator, "_read_inputs", lambda self: ((), [0] * 60))
     held_out = validation.HeldOutPictures("photos", [None] * 60, [""] * 60)
     validator = validation.Validator(Train(batch_size=100, log_every_steps=1), held_out, 1)
     validator.start(SimpleNamespace(head=None), 0, 100)
