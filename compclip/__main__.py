@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from importlib import metadata
 
 from compclip.base import messages
 from compclip.base.errors import entry, unknown
@@ -94,6 +94,8 @@ def main(argv: list[str]) -> int:
         print(listing())
         return 0
     if argv[0] == "--version":
+        from importlib import metadata
+
         print(f"compclip {metadata.version('compclip')}")
         return 0
     if argv[0] in FORMER:
@@ -117,7 +119,11 @@ def _call(command: tuple[str, str], argv: list[str]) -> int:
 
 
 def script() -> int:
-    """The installed command `compclip`."""
+    """The installed command `compclip`; called by a shell that completes a word, print how that goes on."""
+    if "_ARGCOMPLETE" in os.environ:
+        from compclip.config import completion
+
+        completion.complete()
     return entry(main)
 
 
