@@ -19,11 +19,11 @@ GROUPS: dict[str, Commands] = {
         "doctor": ("compclip.doctor.__main__", "what is missing here; `--gpu`: how its GPUs compute"),
     },
     "run": {
-        "repro": ("compclip.launch.repro", "bring the whole grid up to date, with a line for each stage"),
+        "repro": ("compclip.launch.repro", "bring the whole grid up to date; `--on PROFILE`: on a cluster"),
         "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
         "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint"),
         "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
-        "launch": ("compclip.launch.__main__", "send stale runs to this machine's cores or a SLURM cluster"),
+        "launch": ("compclip.launch.__main__", "stop the grid's jobs, or send the shards that a stage lacks"),
         "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
     },
     "look": {

@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from compclip.base.files import fingerprint
 from compclip.config import read
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import profiles, run_jobs, slurm
+from compclip.launch import profiles, repro, run_jobs, slurm
 from compclip.runs import cluster, jobs, run_table, status
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
@@ -92,6 +95,34 @@ def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
         assert outcome(here, name) == serial[name]
     send_all(profile())
     assert "3 runs: 3 finished" in capsys.readouterr().out
+
+
+def test_the_command_loses_its_terminal_and_is_typed_again(here, serial, monkeypatch):
+    """`repro --on` is gone while it follows the jobs: they go on, and the same command attaches and collects."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    tiny_project.begin_dvc(here)
+    words = ["--on", str(profile())]
+    driver, terminal = pty.fork()
+    if not driver:
+        os._exit(repro.main(words))
+    shown = bytearray()
+
+    def follows() -> bool:
+        if select.select([terminal], [], [], 0)[0]:
+            shown.extend(os.read(terminal, 1 << 16))
+        return b"3 runs sent" in shown and len(steps(at(NAME).folder.metrics)) >= 5
+
+    wait_for(follows)
+    os.close(terminal)
+    assert tiny_project.ended(driver) == -signal.SIGHUP
+    job = jobs.find_job(at(NAME).folder)
+    assert job.state() in (*jobs.LIVE, jobs.DONE)
+    wait_for(lambda: not subprocess.run(["pgrep", "--session", str(driver)], capture_output=True).stdout)
+    assert repro.main(words) == 0
+    assert jobs.find_job(at(NAME).folder).id == job.id and not ran_twice(at(NAME))
+    for name in map(cell, tiny_project.METHODS):
+        collect(name)
+        assert outcome(here, name) == serial[name]
 
 
 @pytest.mark.long

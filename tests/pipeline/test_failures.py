@@ -31,20 +31,6 @@ NAME = cell("finetune")
 OTHER = cell("pretrained")
 PROFILE = str(ROOT / "slurm" / "local.yaml")
 NO_SPACE = "No space left on device; free space"
-# The stages that runs need before they are sent, and the methods'.
-PIPELINE = """
-stages:
-  plan: {desc: plan, cmd: python -m compclip.config plan, deps: [params.yaml], outs: [plan]}
-  keys: {desc: keys, cmd: python -m compclip.runs.keys, deps: [models, plan/train], outs: [keys]}
-  benchmark: {foreach: [sugarcrepe], do: {desc: read, cmd: "true"}}
-  train:
-    foreach: [pretrained, finetune]
-    do:
-      desc: train
-      cmd: python -m compclip.train --method ${item}
-      deps: ["keys/${item}.json"]
-      outs: ["runs/${item}": {persist: true}, "trained/${item}.json"]
-"""
 HOLD_DVC = """
 import sys, pathlib
 from dvc.repo import Repo
@@ -250,11 +236,7 @@ def test_what_was_sent_meanwhile_is_attached_to(here, capsys):
 @pytest.fixture
 def dvc_here(here):
     """The project as a DVC repository with the stages that runs need, and the cells."""
-    (here / "dvc.yaml").write_text(PIPELINE)
-    subprocess.run(["git", "init", "-q"], check=True)
-    process = dvc("init", "--quiet")
-    assert process.returncode == 0, process.stderr
-    return here
+    return tiny_project.begin_dvc(here)
 
 
 @pytest.mark.usefixtures("dvc_here")
