@@ -70,7 +70,7 @@ PIPELINE = """
 stages:
   plan: {desc: plan, cmd: python -m compclip.config plan, deps: [params.yaml], outs: [plan]}
   keys: {desc: keys, cmd: python -m compclip.runs.keys, deps: [models, plan/train], outs: [keys]}
-  benchmark: {foreach: [sugarcrepe], do: {desc: read, cmd: "true"}}
+  benchmark: {foreach: "${evaluate.benchmarks}", do: {desc: read, cmd: "true"}}
   train:
     foreach: ${grid.methods}
     do:

@@ -53,7 +53,7 @@ def hook(monkeypatch) -> Iterator[Hook]:
 
 def test_what_is_posted(hook, tmp_path):
     """A line for people, the same as numbers, every failure with its reason; the project by its folder."""
-    news = News("launch ended: 1 of 2 runs done", {"runs": 2, "failed": 1}, {"clic-a-b-0": "out of memory"})
+    news = News("runs ended: 1 of 2 done", {"runs": 2, "failed": 1}, {"clic-a-b-0": "out of memory"})
     assert notify.post("HOOK", news, tmp_path / "thesis")
     body = {
         "text": "[thesis] runs ended: 1 of 2 done\nclic-a-b-0: out of memory",
