@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
             brought.extend()
     print(*brought.lines, sep="\n")
     change_folder = f"cd {folder}; " if folder != Path(".") else ""
-    print(f"Next: {change_folder}compclip repro (on a cluster: --on slurm/a100.yaml, with its partition in that file)")
+    print(f"Next: {change_folder}compclip repro")
     return 0
 
 

@@ -52,6 +52,7 @@ STAGES_FILES = (Path("dvc.yaml"), Path("experiments/scenes/dvc.yaml"))
 BEGIN = re.compile(r"Running stage '(?:.*:)?(.+)'")
 UNCHANGED = re.compile(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)")
 LOCK_FILE = ("Updating lock file", "Generating lock file")  # what dvc prints after a stage
+SKIPPED = "will be skipped due to this failure"  # with --keep-going, of stages behind one that failed
 SHARE = re.compile(r"\b(\d+)/(\d+)\b")
 SHOWN = ("note: ", "warning: ", "error: ", "ERROR: ")
 CLOCK = "{desc} {elapsed}"
@@ -246,6 +247,8 @@ class StageLines:
                 self.begin(begin[1].replace("@", " "))
         elif line.startswith(LOCK_FILE):
             self.end()
+        elif line.endswith(SKIPPED):
+            self.summary = "failed; what needs it is left out"
         elif line.startswith(SHOWN) and not any(words in line for words in LOCKED):
             tqdm.write(line, file=sys.stderr)
         elif self.name and line and not line.startswith("> "):

@@ -214,3 +214,15 @@ def test_a_stage_is_shown_once(capsys):
         lines.read(line)
     lines.end()
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2/3", "3/3"]
+
+
+def test_a_stage_that_failed_while_others_go_on(capsys):
+    """With --keep-going DVC says only what it leaves out."""
+    lines = repro.StageLines(2)
+    skipped = "WARNING: Stage 'evaluate@a' will be skipped due to this failure"
+    for line in ("Running stage 'train@a':", "{}", skipped, "Running stage 'train@b':", "b: 1 cell"):
+        lines.read(line)
+    lines.end()
+    assert [line.split(" s  ")[1] for line in capsys.readouterr().out.splitlines()] == [
+        "failed; what needs it is left out", "b: 1 cell"
+    ]  # fmt: skip
