@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from importlib import metadata
 
 from compclip.base import messages
 from compclip.base.errors import entry, unknown
@@ -19,11 +19,11 @@ GROUPS: dict[str, Commands] = {
         "doctor": ("compclip.doctor.__main__", "what is missing here; `--gpu`: how its GPUs compute"),
     },
     "run": {
-        "repro": ("compclip.launch.repro", "bring the whole grid up to date, with a line for each stage"),
+        "repro": ("compclip.launch.repro", "bring the whole grid up to date; `--on PROFILE`: on a cluster"),
         "train": ("compclip.train.__main__", "train the stale runs of a method, or one cell"),
         "evaluate": ("compclip.evaluate.__main__", "score the runs of a method, or any checkpoint"),
         "sweep": ("compclip.sweep.__main__", "search a method's parameters with a declared study"),
-        "launch": ("compclip.launch.__main__", "send stale runs to this machine's cores or a SLURM cluster"),
+        "launch": ("compclip.launch.__main__", "stop the grid's jobs, or send the shards that a stage lacks"),
         "status": ("compclip.runs.status", "one row a run: state, step, loss, time left, job, last error"),
     },
     "look": {
@@ -94,6 +94,8 @@ def main(argv: list[str]) -> int:
         print(listing())
         return 0
     if argv[0] == "--version":
+        from importlib import metadata
+
         print(f"compclip {metadata.version('compclip')}")
         return 0
     if argv[0] in FORMER:
@@ -117,7 +119,11 @@ def _call(command: tuple[str, str], argv: list[str]) -> int:
 
 
 def script() -> int:
-    """The installed command `compclip`."""
+    """The installed command `compclip`; called by a shell that completes a word, print how that goes on."""
+    if "_ARGCOMPLETE" in os.environ:
+        from compclip.config import completion
+
+        completion.complete()
     return entry(main)
 
 

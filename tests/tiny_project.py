@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 import traceback
@@ -64,6 +65,20 @@ data:
 
 
 METHODS = ("pretrained", "finetune", "fsc_clip")
+# The stages that runs need before they are sent, and the methods'.
+PIPELINE = """
+stages:
+  plan: {desc: plan, cmd: python -m compclip.config plan, deps: [params.yaml], outs: [plan]}
+  keys: {desc: keys, cmd: python -m compclip.runs.keys, deps: [models, plan/train], outs: [keys]}
+  benchmark: {foreach: "${evaluate.benchmarks}", do: {desc: read, cmd: "true"}}
+  train:
+    foreach: ${grid.methods}
+    do:
+      desc: train
+      cmd: python -m compclip.train --method ${item}
+      deps: ["keys/${item}.json"]
+      outs: ["runs/${item}": {persist: true}, "trained/${item}.json"]
+"""
 WORLD = World(train=40, retrieval=2, records=2, per_class=1, processes=1)
 
 
@@ -107,6 +122,14 @@ def _list_variations(row: dict) -> dict:
     edits = zip(row["negative_image"], row["negative_caption"], strict=True)
     records = [{"name": name, "itm_score": [0.5, 0.7], "captions": [caption]} for name, caption in edits]
     return {"image": row["image"], "variation": list(map(json.dumps, records))}
+
+
+def begin_dvc(root: Path) -> Path:
+    """Make the project a DVC repository with PIPELINE."""
+    (root / "dvc.yaml").write_text(PIPELINE)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
+    return root
 
 
 def plan() -> None:

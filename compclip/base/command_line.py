@@ -83,6 +83,13 @@ def refuse_values(argv: Sequence[str]) -> None:
         )
 
 
+def positive_int(text: str) -> int:
+    """Return an argument's whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number >= 1")
+    return int(text)
+
+
 def _describe_default(default: Any) -> str:
     """Return a default as help names it; "" where there is none to name."""
     if isinstance(default, bool) or not isinstance(default, (str, int, float, Path)) or default == argparse.SUPPRESS:

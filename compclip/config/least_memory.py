@@ -37,7 +37,7 @@ def warn_of_memory(runs: Sequence[Run]) -> None:
     if name and needs[name] > memory:
         messages.warn(
             f"{name}: takes {needs[name] / GIB:.1f} GiB or more on a CPU, and this machine has {memory / GIB:.1f}: "
-            "it would swap; set a smaller train.micro_batch, or send it to a cluster (`compclip launch`)"
+            "it would swap; set a smaller train.micro_batch, or `compclip repro --on` a cluster"
         )
 
 

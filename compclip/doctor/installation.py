@@ -230,7 +230,7 @@ def check_slurm() -> Iterator[CheckRow]:
     """Yield SLURM's version, and whether jobs that ended can be asked for."""
     version = _run_command("sbatch", "--version")
     if not version:
-        yield CheckRow("SLURM", state=SKIPPED, reason="none here: `compclip launch` has slurm/local.yaml")
+        yield CheckRow("SLURM", state=SKIPPED, reason="none here: runs are processes of this machine")
         return
     answers = bool(_run_command("sacct", "--version"))
     yield judge("SLURM", version, "", answers, "no `sacct`, which tells how jobs ended: ask for accounting")

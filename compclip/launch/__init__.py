@@ -1,1 +1,1 @@
-"""Send runs to processes of this machine or to a SLURM cluster: `compclip launch PROFILE`."""
+"""Bring the grid up to date, here or as jobs of a SLURM cluster: `compclip repro --on PROFILE`."""

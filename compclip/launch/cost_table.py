@@ -2,7 +2,7 @@
 
     compclip config cost                            of params.yaml's cells, on an H100
     compclip config cost --card a100-40gb           on another card; a wrong name prints the known ones
-    compclip config cost --profile slurm/a100.yaml  with a profile's card and its number of GPUs
+    compclip config cost --on slurm/a100.yaml       with a profile's card and its number of GPUs
     compclip config cost --cell CELL train.batch_size=512
 
 A row for each method, backbone and schedule. All numbers are bounds by the step's own operators, and nothing is
@@ -57,7 +57,7 @@ HEADS = (
 def main(argv: list[str]) -> int:
     """Run the command `config cost`."""
     args = _parse_arguments(argv)
-    profile = profiles.load_profile(args.profile) if args.profile else Profile()
+    profile = profiles.load_profile(args.on) if args.on else Profile()
     params = read.load_params(args.params, args.overrides, together=not args.cell)
     runs = [grid.resolve(params, args.cell)] if args.cell else list(grid.resolve_all(params))
     failed = False
@@ -71,7 +71,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = CommandParser(prog="compclip config cost", description=__doc__, example="--card h100-80gb")
     parser.add_argument("--card", help=f"a name of compclip/launch/cards.yaml; default: {DEFAULT}")
     parser.add_argument("--cell", help="one cell alone")
-    parser.add_argument("--profile", help="a file such as slurm/a100.yaml: its card, and its GPUs")
+    help_text = "a file such as slurm/a100.yaml: its card, and its GPUs"
+    parser.add_argument("--on", metavar="PROFILE", help=help_text)
     parser.add_grid("parameters to override")
     return parser.parse_intermixed_args(argv)
 

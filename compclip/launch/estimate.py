@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,22 +78,21 @@ def format_costs(
     unit = progress.GPU_HOURS if on_gpu else progress.PROCESS_HOURS
     lines = []
     estimated = []
-    unestimated: Counter[tuple[str, str]] = Counter()
+    unknown: dict[str, None] = {}
     for name, run, finished_steps in runs:
         seconds = estimate_cost(run, finished_steps, finished, on_gpu)
+        lines.append(f"{name}: {'unknown' if seconds is None else f'{seconds / 3600:.2f} {unit}'}")
         if seconds is None:
-            lines.append(f"{name}: unknown")
-            unestimated[run["cell"]["method"], run["cell"]["backbone"]] += 1
+            unknown[f"{run['cell']['method']} on {run['cell']['backbone']}"] = None
         else:
-            lines.append(f"{name}: {seconds / 3600:.2f} {unit}")
             estimated.append(seconds)
     if estimated:
         lines.append(f"about {sum(estimated) / 3600:.2f} {unit} for {len(estimated)} of {len(runs)} runs")
-    where = "on GPUs" if on_gpu else "on CPUs"
-    for (method, backbone), count in unestimated.items():
+    if unknown:
+        where = "on GPUs" if on_gpu else "on CPUs"
         lines.append(
-            f"no estimate for {format_count(count, 'run')}: no finished run of {method} on {backbone} ({where}, with "
-            "this data, batch size and precision and these trained parts)"
+            f"no estimate for {format_count(len(runs) - len(estimated), 'run')}: no finished run of "
+            f"{', '.join(unknown)} ({where}, with this data, batch size and precision and these trained parts)"
         )
     return lines
 

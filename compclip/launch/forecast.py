@@ -57,8 +57,11 @@ class Forecast:
         return lines
 
 
-def describe_costs(params: Params, stages: int) -> list[str]:
-    """Return lines on the time and disk that bringing a grid up to date takes at most; `stages`: how many there are."""
+def describe_costs(params: Params, stages: int, trains_here: bool = True) -> list[str]:
+    """Return lines on the time and disk that bringing a grid up to date takes at most; `stages`: how many there are.
+
+    Where runs are jobs of a cluster, this machine's time has no training and scoring in it.
+    """
     runs = list(grid.resolve_all(params))
     untrained = [run for run in runs if load_method(run.method_name).TRAINS and not is_trained(run)]
     unscored = [run for run in runs if run in untrained or list(_list_unscored(run, params))]
@@ -75,6 +78,8 @@ def describe_costs(params: Params, stages: int) -> list[str]:
     if untrained:  # two checkpoints of each training that runs, until it has ended
         largest = max(count_weights(run.backbone.model) for run in untrained)
         forecast.disk_bytes += 2 * TRAINED * FLOAT * largest * min(slots, len(untrained))
+    if not trains_here:
+        return forecast.describe(slots)
     if untrained and gpus.list_gpus():
         forecast.unknown.append("how fast the GPU is, for which `compclip config cost` gives bounds")
     else:

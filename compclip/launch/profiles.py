@@ -21,6 +21,7 @@ from compclip.config.validation import load_section, mapping
 from compclip.runs import gpus, notify
 
 PROFILES = Path("slurm")
+VARIABLE = "COMPCLIP_ON"  # the profile of `compclip repro --on`, for the stages that send jobs of their own
 OPTION = re.compile(r"[a-z][a-z0-9_-]*")
 # options of srun that start programs; srun takes the beginning of a name for it
 SRUN_PROGRAMS = ("bcast", "epilog", "export", "export-file", "multi-prog", "prolog", "task-epilog", "task-prolog")

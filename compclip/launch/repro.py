@@ -1,14 +1,18 @@
 """Bring the whole grid up to date, with a line for each stage that works.
 
-    compclip repro                  every stage
-    compclip repro report track     these, and what they need
+    compclip repro                        every stage
+    compclip repro report track           these, and what they need
+    compclip repro --on slurm/a100.yaml   every stage; the stale runs are jobs of a cluster
+    compclip repro --dry-run              what would be done, and what it takes
 
-`dvc repro` does the work and takes the same words. Whatever it prints is in .work/repro.log; notes, warnings and errors
-are shown as they come.
+With --on, Ctrl-C and a lost connection leave jobs alone; the same command attaches to them and goes on. `dvc repro`
+does the work and takes the same words. Whatever it prints is in .work/repro.log; notes, warnings and errors are shown
+as they come.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -18,7 +22,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,7 @@ from omegaconf import OmegaConf
 from tqdm import tqdm
 
 from compclip.base import environment_variables
-from compclip.base.command_line import GRID_FILE, CommandParser, refuse_values
+from compclip.base.command_line import GRID_FILE, CommandParser, positive_int, refuse_values
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
 from compclip.base.messages import format_count, format_counts
@@ -35,7 +39,8 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.sections import Params
 from compclip.fetch import missing_inputs
 from compclip.interface.method import load_method
-from compclip.launch import forecast, grid_check
+from compclip.launch import forecast, grid_check, profiles
+from compclip.launch.profiles import Profile
 from compclip.report import heading
 
 LOG = Path(".work/repro.log")
@@ -47,6 +52,7 @@ STAGES_FILES = (Path("dvc.yaml"), Path("experiments/scenes/dvc.yaml"))
 BEGIN = re.compile(r"Running stage '(?:.*:)?(.+)'")
 UNCHANGED = re.compile(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)")
 LOCK_FILE = ("Updating lock file", "Generating lock file")  # what dvc prints after a stage
+SKIPPED = "will be skipped due to this failure"  # with --keep-going, of stages behind one that failed
 SHARE = re.compile(r"\b(\d+)/(\d+)\b")
 SHOWN = ("note: ", "warning: ", "error: ", "ERROR: ")
 CLOCK = "{desc} {elapsed}"
@@ -59,31 +65,95 @@ INTERRUPTED = 130
 
 def main(argv: list[str]) -> int:
     """Say what will be done and what it takes, do it, and say what came of it; dvc's exit code."""
-    parser = CommandParser(prog="compclip repro", description=__doc__, example="report")
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage of dvc.yaml; default: all")
-    args, options = parser.parse_known_args(argv)
     refuse_values(argv)
+    args, options = _parse_arguments(argv)
     if not STAGES_FILES[0].is_file():
         raise UserError(f"{STAGES_FILES[0]}: not here; start this in a project, which `compclip init FOLDER` makes")
     params = read.load_params(GRID_FILE)
-    missing_inputs.require_inputs(params)
-    if not args.stages or not TRAINED.isdisjoint(stage.partition("@")[0] for stage in args.stages):
-        grid_check.require_towers(grid.resolve_all(params))
+    profile = profiles.load_profile(args.on) if args.on else Profile(executor="local")
+    if not args.dry_run:
+        missing_inputs.require_inputs(params)
+        if not args.stages or not TRAINED.isdisjoint(stage.partition("@")[0] for stage in args.stages):
+            grid_check.require_towers(grid.resolve_all(params), processes=profile.processes)
     idle = plan.list_idle(params)
-    total = 0
-    with hold_exclusively(LOCK, BUSY):
-        print(*describe_grid(params), "", sep="\n")
-        if not args.stages:
-            stages = list_stages(idle)
-            total = sum(count for count, _ in stages.values())
-            for name, (count, what) in stages.items():
-                print(f"  {name:<10} {f'{count} x' if count > 1 else '':>5}  {what}")
-            print("", *forecast.describe_costs(params, total), sep="\n")
+    with contextlib.nullcontext() if args.dry_run else hold_exclusively(LOCK, BUSY):
+        total = 0 if args.stages else describe_work(params, idle, profile)
+        if args.dry_run:
+            print(*_describe_jobs(profile, params) if args.on else (), sep="\n", flush=True)
+            missing_inputs.require_inputs(params)
+            return 0
         print(f"Details are in {LOG}. Ctrl-C stops; the same command continues.\n", flush=True)
-        code = run_dvc([*args.stages, *options], StageLines(total, idle))
-    if not code and (not args.stages or REPORT in args.stages):
+        lines = StageLines(total, idle)
+        code = run_on(args, profile, params, lines) if args.on else run_dvc([*args.stages, *options], lines)
+    if not code and not args.send and (not args.stages or REPORT in args.stages):
         print(*describe_end(is_tracked=not args.stages or TRACK in args.stages), sep="\n")
     return code
+
+
+def _parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the arguments, and the options of DVC."""
+    parser = CommandParser(prog="compclip repro", description=__doc__, example="report", allow_abbrev=False)
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="a stage of dvc.yaml; default: all")
+    parser.add_argument("--on", default="", metavar="PROFILE", help="where runs are jobs, a file of slurm/")
+    help_text = "with --on: processes of this machine at a time; default: the profile's"
+    parser.add_argument("-j", "--jobs", type=positive_int, metavar="N", help=help_text)
+    parser.add_argument("--send", action="store_true", help="with --on a cluster: return after submission")
+    parser.add_argument("--dry-run", action="store_true", help="do nothing, say what would be done and what it costs")
+    args, options = parser.parse_known_args(argv)
+    if args.on and args.stages + options:
+        parser.error(f"--on brings all stages up to date; leave out {' '.join(args.stages + options)}")
+    if not args.on and (args.jobs or args.send):
+        parser.error("-j and --send are of a profile; give --on PROFILE too")
+    return args, options
+
+
+def describe_work(params: Params, idle: Collection[str], profile: Profile) -> int:
+    """Print what is compared, the stages, and what they take; return how many stages there are."""
+    stages = list_stages(idle)
+    total = sum(count for count, _ in stages.values())
+    print(*describe_grid(params), "", sep="\n")
+    for name, (count, what) in stages.items():
+        print(f"  {name:<10} {f'{count} x' if count > 1 else '':>5}  {what}")
+    print("", *forecast.describe_costs(params, total, trains_here=profile.executor == "local"), sep="\n")
+    return total
+
+
+def run_on(args: argparse.Namespace, profile: Profile, params: Params, lines: StageLines) -> int:
+    """Prepare the runs, send the stale ones, wait for them and collect; return dvc's exit code.
+
+    With `--send` nothing is waited for.
+    """
+    from compclip.launch import run_jobs  # loads submitit
+
+    run_jobs.check_place(profile, args.send)
+    environment = environment_variables.without_place(os.environ)
+    if profile.executor != "local":
+        environment[profiles.VARIABLE] = args.on
+    code = run_dvc(list_preparation(params), lines, environment=environment)
+    try:
+        if not code:
+            run_jobs.send(profile, params, args.jobs or profile.jobs)
+        if not code and not args.send:
+            code = run_dvc(["--keep-going"], lines, environment=environment)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    again = f"`compclip repro --on {args.on}` attaches to them and collects"
+    if args.send and not code:
+        print(f"Jobs are on their way: {again}, `compclip status --watch` shows them")
+    elif code == INTERRUPTED:
+        print(f"stopped; jobs that run go on: {again}, `compclip launch {args.on} cancel` ends them", file=sys.stderr)
+    return code
+
+
+def list_preparation(params: Params) -> list[str]:
+    """List the stages after which every run has its key, and can be trained and scored."""
+    return ["keys", *(f"benchmark@{name}" for name in params.evaluate.benchmarks)]
+
+
+def _describe_jobs(profile: Profile, params: Params) -> Iterator[str]:
+    from compclip.launch import run_jobs  # loads submitit
+
+    return run_jobs.describe_sending(profile, params)
 
 
 def make_stages(targets: Sequence[str], params: Params, root: Path) -> None:
@@ -152,11 +222,12 @@ class StageLines:
     """Shows a line for each stage that is over, and on a terminal a bar for the one that works.
 
     `total`: how many stages there are, 0 where that is not known; `idle`: those that are neither counted nor shown.
+    A stage is shown once, also where dvc is run a second time.
     """
 
     def __init__(self, total: int, idle: Collection[str] = ()) -> None:
         self.total = f"/{total}" if total else ""
-        self.idle = idle
+        self.idle = set(idle)
         self.number = 0
         self.unchanged = 0
         self.name = ""
@@ -173,12 +244,15 @@ class StageLines:
         if stage:
             self.end()
         if stage and stage[1] not in self.idle:
+            self.idle.add(stage[1])
             self.number += 1
             self.unchanged += begin is None
             if begin:
                 self.begin(begin[1].replace("@", " "))
         elif line.startswith(LOCK_FILE):
             self.end()
+        elif line.endswith(SKIPPED):
+            self.summary = "failed; what needs it is left out"
         elif line.startswith(SHOWN) and not any(words in line for words in LOCKED):
             tqdm.write(line, file=sys.stderr)
         elif self.name and line and not line.startswith("> "):
@@ -250,11 +324,12 @@ def run_dvc(
     failed = lines.name if dvc.returncode else ""
     if not failed:
         lines.end()
-    lines.bar.close()
+    lines.bar.clear()
     if dvc.returncode and any(words in log_path.read_text(encoding="utf-8") for words in LOCKED):
         raise UserError("another dvc is at work in this project; wait for it or stop it")
     if lines.unchanged:
         print(f"{format_count(lines.unchanged, 'stage')} had nothing to do")
+        lines.unchanged = 0
     if failed:
         print(*lines.last_lines, sep="\n", file=sys.stderr)
         print(f"{failed}: stopped or failed; {LOG} has all that it printed", file=sys.stderr)

@@ -156,7 +156,7 @@ def find_missing(stage: str, name: SafeName, cfg: Data, root: Path) -> MissingSh
 
 def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int, dry: bool, root: Path) -> None:
     """Send what stages lack to a cluster; what needs a GPU is an array of its own."""
-    from compclip.launch.slurm import Slurm, submitit_options
+    from compclip.launch.slurm import Slurm, describe_sent, submitit_options
 
     for costly in (False, True):
         to_send = [shards for shards in stages if shards.unclaimed and is_costly(shards.work) == costly]
@@ -174,8 +174,7 @@ def send_tasks(stages: Sequence[MissingShards], profile: Profile, per_task: int,
             for task in tasks:
                 task.save()
             for sent in Slurm(task_profile, root, jobs.SHARDS).send(tasks):
-                last = f" to {sent[-1].label()}" if sent[1:] else ""
-                print(f"{format_count(len(sent), 'task')} sent: {sent[0].label()}{last}", flush=True)
+                print(describe_sent(sent, "task"), flush=True)
             print("`compclip repro` waits for them and goes on, `compclip status --watch` shows them")
 
 

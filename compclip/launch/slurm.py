@@ -29,7 +29,9 @@ from submitit.slurm.slurm import SlurmJobEnvironment
 from compclip.base import environment_variables, worker_processes
 from compclip.base.errors import UserError, one_line
 from compclip.base.files import fingerprint, write_json
+from compclip.base.messages import format_count
 from compclip.base.shared_folders import open_plain
+from compclip.launch import profiles
 from compclip.launch.profiles import Profile
 from compclip.runs import cluster, gpus, jobs, notify, run_store, shard_tasks
 from compclip.runs.notify import News
@@ -212,6 +214,12 @@ class Slurm:
             return [_record(self.root, item.key, identity) for item, identity in zip(work, identities, strict=True)]
 
 
+def describe_sent(sent: Sequence[jobs.SlurmJob], noun: str) -> str:
+    """Say in one line how many jobs an array has, and their numbers."""
+    last = f" to {sent[-1].label()}" if sent[1:] else ""
+    return f"{format_count(len(sent), noun)} sent: {sent[0].label()}{last}"
+
+
 def submitit_options(profile: Profile, work: Sequence[JobInput], code: Path, root: Path) -> dict[str, Any]:
     """Return the profile as submitit's options, without empty ones."""
     memory = f"{round(1024 * profile.memory_gb)}M" if profile.memory_gb else ""
@@ -338,7 +346,7 @@ PASSED_ON = (
 )
 SECRETS = ("COMPCLIP_STORAGE", "COMPCLIP_WEBHOOK", "HF_TOKEN")
 # of the machine or job that submits: the job's own are others
-OF_SENDER = (gpus.PROFILE_GPUS, gpus.CORES)
+OF_SENDER = (gpus.PROFILE_GPUS, gpus.CORES, profiles.VARIABLE)
 SBATCH_PREFIX = "SBATCH_"
 EXPORT = "SBATCH_EXPORT"
 # sbatch's variables whose option a job's script always has, or may have in the place of another one

@@ -439,6 +439,6 @@ def load_sent_run(run_key: str, root: Path = Path(".")) -> StoredRun:
     if run.key != run_key:
         raise UserError(
             f"{path.parent}: code or data changed since it was submitted (its key is now {run.key}); "
-            "undo that, or launch again"
+            "undo that, or send it again"
         )
     return run

@@ -1,6 +1,6 @@
 """Search a method's parameters by a declared study.
 
-    compclip sweep --study NAME --profile slurm/a100.yaml -j 8
+    compclip sweep --study NAME --on slurm/a100.yaml -j 8
                                     each trial a job of a cluster
     compclip sweep --study NAME --confirm FILE --seeds 5
                                     write a grid of the study's front
@@ -32,7 +32,7 @@ import optuna
 import sqlalchemy
 
 from compclip.base import messages, yaml_text
-from compclip.base.command_line import CommandParser
+from compclip.base.command_line import CommandParser, positive_int
 from compclip.base.errors import UserError, entry, one_line
 from compclip.base.files import fingerprint, read_mapping, write_atomic, write_json
 from compclip.base.messages import format_count
@@ -103,7 +103,7 @@ def make_sender(profile: Profile) -> RunSender:
 def run_study(study: Study, args: argparse.Namespace) -> None:
     """Drive a study to its number of trials."""
     root = Path(".")
-    profile = profiles.load_profile(args.profile) if args.profile else Profile(executor="local")
+    profile = profiles.load_profile(args.on) if args.on else Profile(executor="local")
     with study_results.lock_study(study.name, root):
         missing_inputs.require_inputs(read.load_params(args.params, (*study.overrides, *args.overrides)), root)
         params = fixed_params(study, Path(args.params), args.overrides, root)
@@ -235,24 +235,20 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = CommandParser(prog="compclip sweep", description=__doc__, example="--study fsc_gamma -j 2")
     parser.add_argument("--study", required=True, help="a file of experiments/studies")
     parser.add_argument(
-        "-j", "--jobs", type=_positive_int, default=0, help="trials at a time; default: the profile's, or 1"
+        "-j", "--jobs", type=positive_int, default=0, help="trials at a time; default: the profile's, or 1"
     )
-    parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
-    parser.add_argument("--trials", type=_positive_int, default=0, help="how many in total; default: as declared")
+    parser.add_argument(
+        "--on", default="", metavar="PROFILE", help="a file of slurm/; default: processes of this machine"
+    )
+    parser.add_argument("--trials", type=positive_int, default=0, help="how many in total; default: as declared")
     parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
-    parser.add_argument("--seeds", type=_positive_int, default=5, help="with --confirm: how many new seeds")
+    parser.add_argument("--seeds", type=positive_int, default=5, help="with --confirm: how many new seeds")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")
     parser.add_grid("parameters to override")
     parser.set_defaults(params="")
     return parser.parse_args(argv)
-
-
-def _positive_int(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number >= 1")
-    return int(text)
 
 
 if __name__ == "__main__":

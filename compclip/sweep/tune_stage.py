@@ -1,7 +1,7 @@
 """Choose each method's parameters on validation items: the stage `tune`, before a run has its key.
 
     compclip sweep tune                                   bring all studies up to date, a trial for each GPU or core
-    compclip sweep tune --profile slurm/a100.yaml -j 8    each trial a job of a cluster
+    compclip sweep tune --on slurm/a100.yaml -j 8         each trial a job of a cluster
     compclip sweep tune --method negclip                  of one method
 
 plan/tune/tune.json has the searches of each trained method, backbone and data set: of its schedule, then with the
@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,7 +65,8 @@ def tune_method(method: str, places: Mapping[str, Any], args: argparse.Namespace
     """Write tuned/<method>.json: for each backbone and data set the request, the values, and how they were found."""
     from compclip.launch import profiles
 
-    profile = profiles.load_profile(args.profile) if args.profile else profiles.Profile(executor="local")
+    args.on = args.on or os.environ.get(profiles.VARIABLE, "")
+    profile = profiles.load_profile(args.on) if args.on else profiles.Profile(executor="local")
     values_by_place = {}
     for place, request in places.items():
         tuning_run = TuningRun(place, request, profile, args, root)
@@ -164,7 +166,7 @@ class TuningRun:
             study_declaration.check_study(study, read.load_params(fixed), str(params))
             url = sweep_command.storage_url("", study.name, self.root)
             opened = open_study(study, url, sweep_command.base_key(study, fixed))
-            workers = self.args.jobs or (self.profile.jobs if self.args.profile else _count_slots(self.request))
+            workers = self.args.jobs or (self.profile.jobs if self.args.on else _count_slots(self.request))
             sender = sweep_command.make_sender(self.profile)
             driver = StudyDriver(study, opened, sender, fixed, self.root, workers, limit_s=max(left_s, 0.0))
             driver.drive(study.trials)
@@ -284,7 +286,8 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "-j", "--jobs", type=int, default=0, help="trials at a time; default: the profile's, or GPUs or cores"
     )
-    parser.add_argument("--profile", default="", help="a file of slurm/; default: processes of this machine")
+    help_text = "a file of slurm/; default: that of `compclip repro --on`, or processes of this machine"
+    parser.add_argument("--on", default="", metavar="PROFILE", help=help_text)
     parser.add_grid()
     return parser.parse_args(argv)
 

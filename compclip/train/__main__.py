@@ -6,7 +6,7 @@
 
 A run works in store/<run key>/ and is published, when done, as links in runs/<method>/<backbone-data-seed>/. One that
 was killed goes on from its last complete checkpoint and ends with the same bits; one that is finished is published
-without training. Where `compclip launch` sent a run, this waits for its job and publishes what that made. The
+without training. Where `compclip repro --on` sent a run, this waits for its job and publishes what that made. The
 cells of a method train side by side, a process each; one that fails is named, and the others go on.
 """
 
@@ -194,7 +194,7 @@ def _report_cluster_failure(run: StoredRun, job: jobs.Job) -> str:
     _, lines = jobs.read_end(run.folder)
     print("\n".join(f"    {line}" for line in lines), file=sys.stderr)
     return (
-        f"{job.label()} failed: {job.reason()}; launch it again to go on from its last checkpoint, or "
+        f"{job.label()} failed: {job.reason()}; `compclip repro --on PROFILE` goes on from its last checkpoint, or "
         "`compclip launch PROFILE cancel` and it is trained here"
     )
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from compclip.launch import __main__ as launch_command
-from compclip.launch import estimate
+from compclip.config import read
+from compclip.launch import estimate, run_jobs
 from compclip.launch.estimate import FinishedCost
 from compclip.launch.profiles import Profile
 from tests import fake_store
@@ -89,14 +89,13 @@ def test_from_the_files_of_the_store(project):
     assert estimate.read_finished([second], Path(".")) == []
 
 
-def test_the_launch_says_it(project, monkeypatch, capsys):
-    """launch --dry-run: each run, the sum, or that there is no estimate; steps that are done are not paid again."""
-    monkeypatch.setattr(launch_command.gpus, "list_gpus", list)
+def test_a_dry_run_says_it(project, monkeypatch):
+    """Each run, the sum, or that there is no estimate; steps that are done are not paid again."""
+    monkeypatch.setattr(run_jobs.gpus, "list_gpus", list)
     first, second = fake_store.runs(Path("."))
-    assert launch_command.send(Profile(executor="local"), "params.yaml", True, 1) == 0
-    out = capsys.readouterr().out
-    assert f"{second.key}  {second.cell.name}: unknown" in out
-    assert "no estimate for 2 runs: no finished run of fsc_clip.v0 on tiny (on CPUs, " in out
+    profile, params = Profile(executor="local"), read.load_params("params.yaml")
+    lines = list(run_jobs.describe_sending(profile, params))
+    assert f"{second.key}  {second.cell.name}: unknown" in lines
+    assert lines[-1].startswith("no estimate for 2 runs: no finished run of fsc_clip.v0 on tiny (on CPUs, ")
     fake_store.finish(fake_store.runs(Path("."), "params.yaml", "train.lr=0.5")[0], 3600.0)
-    launch_command.send(Profile(executor="local"), "params.yaml", True, 1)
-    assert "about 2.00 process-hours for 2 of 2 runs" in capsys.readouterr().out
+    assert "about 2.00 process-hours for 2 of 2 runs" in list(run_jobs.describe_sending(profile, params))

@@ -1,4 +1,4 @@
-"""`compclip launch`: profiles, what is stale, processes of this machine; a real cluster is in test_slurm.py."""
+"""Runs as jobs: profiles, what is stale, processes of this machine, `cancel`; a real cluster is in test_slurm.py."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import profiles, slurm
+from compclip.launch import profiles, run_jobs, slurm
 from compclip.launch import results_job as launch_job
 from compclip.runs import cluster, run_table
 from compclip.runs import jobs as runs_jobs
@@ -36,14 +36,24 @@ LOCAL = str(ROOT / "slurm" / "local.yaml")
 
 
 def stale(name: str) -> bool:
-    """Whether launch would send a cell."""
+    """Whether a cell would be sent."""
     params = read.load_params("params.yaml")
-    return name in [stored_run.cell.name for stored_run in launch_command.list_stale(runs(), params)]
+    return name in [stored_run.cell.name for stored_run in run_jobs.list_stale(runs(), params)]
 
 
 def runs() -> list[StoredRun]:
     """The runs of the current folder's grid."""
-    return launch_command.locate_runs(read.load_params("params.yaml"), Path("."))
+    return run_jobs.locate_runs(read.load_params("params.yaml"), Path("."))
+
+
+def send(workers: int = 1, profile: str = LOCAL) -> None:
+    """Send what is stale, as `compclip repro --on` does once the keys are written."""
+    run_jobs.send(profiles.load_profile(profile), read.load_params("params.yaml"), workers)
+
+
+def describe() -> str:
+    """What would be sent."""
+    return "\n".join(run_jobs.describe_sending(profiles.load_profile(LOCAL), read.load_params("params.yaml")))
 
 
 def edit(old: str, new: str) -> None:
@@ -63,7 +73,7 @@ def one_run(here) -> StoredRun:
 
 def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
     """All cells are made; the stages only publish, bit for bit what they would have made; nothing is sent twice."""
-    assert launch_command.main([LOCAL, "-j", "2"]) == 0
+    send(2)
     assert "3 runs: 0 finished, 0 on their way, 3 to send" in capsys.readouterr().out
     monkeypatch.setattr(fine_tuning, "train", None)
     monkeypatch.setattr(score, "load_benchmarks", None)
@@ -71,7 +81,7 @@ def test_the_grid_through_two_processes(here, finished, monkeypatch, capsys):
         assert train_command.main(["--cell", name]) == 0
         assert evaluate_command.main(["--cell", name]) == 0
         assert outcome(here, name) == outcome(finished, name)
-    assert launch_command.main([LOCAL, "-j", "2"]) == 0
+    send(2)
     assert "3 runs: 3 finished, 0 on their way, 0 to send" in capsys.readouterr().out
 
 
@@ -79,16 +89,16 @@ def test_the_driver_dies_and_the_next_attaches(one_run, monkeypatch, capsys):
     """SIGKILL to the driver leaves its job; a second driver waits for that one, and starts no other for its key."""
     with monkeypatch.context() as patch:
         held_driver = functools.partial(LocalRunDriver, module="tests.held_job")
-        patch.setattr(launch_command, "LocalRunDriver", held_driver)
-        first = tiny_project.fork(lambda: launch_command.main([LOCAL]))
+        patch.setattr(run_jobs, "LocalRunDriver", held_driver)
+        first = tiny_project.fork(send)
     wait_for(lambda: Path("held").exists())
     with pytest.raises(UserError, match=f"process {first} is sending runs already"):
-        launch_command.main([LOCAL])
+        send()
     os.kill(first, signal.SIGKILL)
     assert tiny_project.ended(first) == -signal.SIGKILL
     pid = runs_jobs.find_worker(one_run.folder).record["pid"]
     monkeypatch.setattr(Follower, "__call__", lambda _: Path("go").touch())
-    assert launch_command.main([LOCAL]) == 0
+    send()
     output = capsys.readouterr().out
     assert "1 run: 0 finished, 1 on their way, 0 to send" in output
     assert f"{CELLS[1]}: attached to process {pid}\n" in output
@@ -97,12 +107,11 @@ def test_the_driver_dies_and_the_next_attaches(one_run, monkeypatch, capsys):
 
 
 def test_a_run_that_another_machine_holds(one_run, capsys):
-    """`launch` says of it what `status` says: it is under way, and only who works there can stop it."""
+    """What is to be sent says of it what `status` says: it is under way, and only who works there can stop it."""
     one_run.folder.path.mkdir(parents=True)
     foreign_lease = claim(one_run.folder, "elsewhere")
     assert foreign_lease.take()
-    assert launch_command.main([LOCAL, "--dry-run"]) == 0
-    assert "1 run: 0 finished, 1 on their way, 0 to send" in capsys.readouterr().out
+    assert describe().splitlines() == ["1 run: 0 finished, 1 on their way, 0 to send"]
     assert [run_table.make_row(run).state for run in run_table.list_runs("params.yaml")[0]] == ["running"]
     assert launch_command.main([LOCAL, "cancel"]) == 1
     output, errors = capsys.readouterr()
@@ -115,8 +124,7 @@ def test_a_number_that_another_job_has_now(one_run, monkeypatch, capsys):
     commands = []
     fake_slurm.install(monkeypatch, fake_slurm.row("5", name="interactive"), commands)
     write_json(one_run.folder.job, fake_slurm.record("5", module=runs_jobs.SCORES))
-    assert launch_command.main([LOCAL, "--dry-run"]) == 0
-    assert "1 run: 0 finished, 0 on their way, 1 to send" in capsys.readouterr().out
+    assert describe().splitlines()[0] == "1 run: 0 finished, 0 on their way, 1 to send"
     assert launch_command.main([LOCAL, "cancel"]) == 0
     assert "0 jobs stopped, 1 that were over forgotten" in capsys.readouterr().out
     assert not one_run.folder.job.exists() and {words[0] for words in commands} == {"squeue"}
@@ -229,7 +237,7 @@ def test_what_the_queue_has_no_room_for_is_sent_later(full_cluster, capsys, monk
 
     monkeypatch.setattr(slurm.Slurm, "_wait", make_room)
     Path("cluster.yaml").write_text("{}")
-    assert launch_command.main(["cluster.yaml"]) == 0
+    send(profile="cluster.yaml")
     assert full_cluster == [1]
     workers = [runs_jobs.find_worker(run.folder) for run in runs()]
     assert list(map(type, workers)) == [runs_jobs.SlurmJob, runs_jobs.Holder, runs_jobs.SlurmJob]

@@ -1,4 +1,4 @@
-"""`compclip repro`: a line a stage, errors as they come, the rest in a log."""
+"""`compclip repro`: a line a stage, errors as they come, the rest in a log; the order of things with `--on`."""
 
 import os
 import sys
@@ -9,7 +9,8 @@ import pytest
 from compclip.base.errors import UserError
 from compclip.base.files import hold_exclusively
 from compclip.config import plan, read
-from compclip.launch import repro
+from compclip.launch import __main__ as launch_command
+from compclip.launch import cost_table, repro, run_jobs
 from tests.shipped_files import SHIPPED_PROJECT
 
 OUTPUT = """Stage 'look' didn't change, skipping
@@ -137,3 +138,101 @@ def test_the_whole_says_what_it_compares_and_ends_with_its_heading(project, monk
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "This compares 6 methods, 1 pretrained model, 2 data sets, 1 seed:"
     assert lines[-2] == "Best: a & b" and "reports/index.html" in lines[-1] and "compclip dashboard" in lines[-1]
+
+
+@pytest.fixture
+def calls(project, monkeypatch) -> list[tuple]:
+    """What is done, one after the other: calls of DVC with the profile that its stages see, and what is sent where."""
+    done: list[tuple] = []
+
+    def run_dvc(words, lines, root=None, environment=None) -> int:
+        done.append((*words, environment.get("COMPCLIP_ON", "")))
+        return 0
+
+    monkeypatch.setattr(repro, "run_dvc", run_dvc)
+    monkeypatch.setattr(run_jobs, "send", lambda profile, params, workers: done.append((profile.executor, workers)))
+    monkeypatch.setattr(run_jobs.slurm, "read_max_array_size", lambda: 9)
+    Path("far.yaml").write_text("{partition: gpu, gpus: 1, constraint: a100, jobs: 4}")
+    Path("near.yaml").write_text("{executor: local}")
+    Path("reports").mkdir()
+    Path("reports/index.html").write_text("<h1>Best: a</h1>")
+    return done
+
+
+@pytest.mark.parametrize(("command", "expected"), [
+    ([repro.main, "--on", "far.yaml"], [("far.yaml",), ("slurm", 4), ("--keep-going", "far.yaml")]),
+    ([repro.main, "--on", "far.yaml", "--send"], [("far.yaml",), ("slurm", 4)]),
+    ([launch_command.main, "far.yaml", "--send"], [("far.yaml",), ("slurm", 4)]),
+    ([repro.main, "--on", "near.yaml", "-j", "2"], [("",), ("local", 2), ("--keep-going", "")]),
+])  # fmt: skip
+def test_prepared_sent_collected(command, expected, calls, capsys):
+    """Stages see a cluster's profile, so that they send their trials there; the last lines say what comes next."""
+    params = read.load_params("params.yaml")
+    first = ("keys", *(f"benchmark@{name}" for name in params.evaluate.benchmarks), *expected[0])
+    assert command[0](command[1:]) == 0
+    assert calls == [first, *expected[1:]]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert ("`compclip repro --on far.yaml` attaches" in last) == ("--send" in command)
+    assert ("reports/index.html" in last) == ("--send" not in command)
+
+
+def test_ctrl_c_while_jobs_are_sent(calls, monkeypatch, capsys):
+    """Nothing is collected, and the line says how to go on and how to end them."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_jobs, "send", stop)
+    assert repro.main(["--on", "far.yaml"]) == 130
+    assert len(calls) == 1
+    error_output = capsys.readouterr().err
+    assert "`compclip repro --on far.yaml`" in error_output and "`compclip launch far.yaml cancel`" in error_output
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--on", "far.yaml", "report"], "leave out report; "), (["--on", "far.yaml", "-f"], "leave out -f; "),
+    (["--send"], "give --on PROFILE too; "), (["-j", "2"], "give --on PROFILE too; "),
+])  # fmt: skip
+def test_words_that_do_not_fit(words, message, calls, capsys):
+    """A line, and nothing is done."""
+    with pytest.raises(SystemExit):
+        repro.main(words)
+    assert message in capsys.readouterr().err and not calls
+    with pytest.raises(UserError, match="--send: this profile's runs are processes of this machine"):
+        repro.main(["--on", "near.yaml", "--send"])
+    assert not calls
+
+
+def test_a_dry_run_in_a_fresh_project(calls, project, monkeypatch, capsys):
+    """What would be sent, with the bounds of the profile's card, before anything is prepared; nothing is written."""
+    bounds = lambda runs, profile, card, root: [f"bounds of {len(runs)} runs on {profile.constraint}"]  # noqa: E731
+    monkeypatch.setattr(cost_table, "describe_costs", bounds)
+    use_grid("first_hour")
+    before = sorted(project.rglob("*"))
+    assert repro.main(["--on", "far.yaml", "--dry-run"]) == 0
+    assert sorted(project.rglob("*")) == before and not calls
+    lines = capsys.readouterr().out.splitlines()
+    counts = "12 runs: 0 finished, 0 on their way, 12 to send"
+    assert {counts, "bounds of 12 runs on a100", "partition: gpu", "gpus_per_node: 1"} <= set(lines)
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stage_is_shown_once(capsys):
+    """`plan` and `look` run before runs are sent, and again before they are collected."""
+    lines = repro.StageLines(3)
+    for line in OUTPUT.splitlines() * 2:
+        lines.read(line)
+    lines.end()
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2/3", "3/3"]
+
+
+def test_a_stage_that_failed_while_others_go_on(capsys):
+    """With --keep-going DVC says only what it leaves out."""
+    lines = repro.StageLines(2)
+    skipped = "WARNING: Stage 'evaluate@a' will be skipped due to this failure"
+    for line in ("Running stage 'train@a':", "{}", skipped, "Running stage 'train@b':", "b: 1 cell"):
+        lines.read(line)
+    lines.end()
+    assert [line.split(" s  ")[1] for line in capsys.readouterr().out.splitlines()] == [
+        "failed; what needs it is left out", "b: 1 cell"
+    ]  # fmt: skip

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from compclip.base.files import fingerprint
 from compclip.config import read
 from compclip.evaluate import score
 from compclip.launch import __main__ as launch_command
-from compclip.launch import profiles, slurm
+from compclip.launch import profiles, repro, run_jobs, slurm
 from compclip.runs import cluster, jobs, run_table, status
 from compclip.runs.run_store import StoredRun
 from compclip.train import __main__ as train_command
@@ -59,6 +61,11 @@ def profile(**changes) -> Path:
     return path
 
 
+def send_all(path: Path) -> None:
+    """Send what is stale, as `compclip repro --on` does once the keys are written."""
+    run_jobs.send(profiles.load_profile(path), read.load_params("params.yaml"), 1)
+
+
 def send(stored_run: StoredRun, **changes) -> jobs.SlurmJob:
     """Send one run, and wait until it has made a few steps."""
     job = slurm.Slurm(profiles.load_profile(profile(**changes))).submit(stored_run, "params.yaml")
@@ -73,20 +80,41 @@ def ran_twice(stored_run: StoredRun) -> bool:
 
 def test_the_grid_as_an_array(here, serial, monkeypatch, capsys):
     """One array; the stages wait for its jobs, publish, and have the bits of the serial run; then nothing is stale."""
-    assert launch_command.main([str(profile())]) == 0
-    run_of_cell = {p.run.cell.name: p for p in launch_command.locate_runs(read.load_params("params.yaml"), Path("."))}
+    send_all(profile())
+    run_of_cell = {p.run.cell.name: p for p in run_jobs.locate_runs(read.load_params("params.yaml"), Path("."))}
     ids = [jobs.find_job(p.folder).id for p in run_of_cell.values()]
     assert [i.partition("_")[2] for i in ids] == ["0", "1", "2"]
     assert len({i.partition("_")[0] for i in ids}) == 1
-    assert launch_command.main([str(profile())]) == 0
+    send_all(profile())
     assert "0 to send" in capsys.readouterr().out.splitlines()[-1]
     monkeypatch.setattr(fine_tuning, "fine_tune", None)
     monkeypatch.setattr(score, "score_checkpoints", None)
     for name in run_of_cell:
         collect(name)
         assert outcome(here, name) == serial[name]
-    assert launch_command.main([str(profile())]) == 0
+    send_all(profile())
     assert "3 runs: 3 finished" in capsys.readouterr().out
+
+
+def test_the_command_loses_its_terminal_and_is_typed_again(here, serial, monkeypatch):
+    """`repro --on` is gone while it follows the jobs: they go on, and the same command attaches and collects."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    tiny_project.begin_dvc(here)
+    words = ["--on", str(profile())]
+    driver, terminal = pty.fork()
+    if not driver:
+        os._exit(repro.main(words))
+    wait_for(lambda: len(steps(at(NAME).folder.metrics)) >= 5)
+    os.close(terminal)
+    assert tiny_project.ended(driver) == -signal.SIGHUP
+    job = jobs.find_job(at(NAME).folder)
+    assert job.state() in (*jobs.LIVE, jobs.DONE)
+    wait_for(lambda: not subprocess.run(["pgrep", "--session", str(driver)], capture_output=True).stdout)
+    assert repro.main(words) == 0
+    assert jobs.find_job(at(NAME).folder).id == job.id and not ran_twice(at(NAME))
+    for name in map(cell, tiny_project.METHODS):
+        collect(name)
+        assert outcome(here, name) == serial[name]
 
 
 @pytest.mark.long
@@ -227,13 +255,13 @@ def test_a_drained_partition(here, partition):
     """It is there: its state is named, and the others."""
     assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=drain").returncode == 0
     with pytest.raises(UserError, match=f"partition {partition} is drain, its nodes: .*; the cluster has .*main"):
-        launch_command.main([str(profile(partition=partition))])
+        send_all(profile(partition=partition))
 
 
 def test_why_a_job_waits(here, partition, capsys):
     """SLURM's reason in its row; where it never starts by itself, once for all of its array, the command that helps."""
     assert cluster.run_command("scontrol", "update", f"partition={partition}", "state=down").returncode == 0
-    assert launch_command.main([str(profile(partition=partition))]) == 0
+    send_all(profile(partition=partition))
     rows = [run_table.make_row(run) for run in run_table.list_runs("params.yaml")[0]]
     assert {(row.state, row.waits_by) for row in rows} == {(jobs.PENDING, "PartitionDown")}
     assert f"{rows[0].job} (PartitionDown)" in status.list_cells(rows[0])
@@ -261,7 +289,7 @@ exec SBATCH "$@"
 
 
 def test_a_queue_without_room_for_the_grid(here, monkeypatch, capsys):
-    """What fits is sent; Ctrl-C while the others wait leaves it, and the next launch sends them."""
+    """What fits is sent; Ctrl-C while the others wait leaves it, and the same command sends them."""
 
     def stop(self) -> None:
         """Ctrl-C."""
@@ -272,17 +300,18 @@ def test_a_queue_without_room_for_the_grid(here, monkeypatch, capsys):
     monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
     monkeypatch.setattr(slurm.Slurm, "_wait", stop)
     Path("room").write_text("1")
-    assert launch_command.main([str(profile())]) == 130
+    with pytest.raises(KeyboardInterrupt):
+        send_all(profile())
     assert "2 not sent yet" in capsys.readouterr().out
     Path("room").write_text("2")
-    assert launch_command.main([str(profile())]) == 0
+    send_all(profile())
     assert "2 to send" in capsys.readouterr().out
     assert isinstance(jobs.find_job(at(NAME).folder), jobs.SlurmJob)
 
 
 def test_cancel(here, capsys):
     """All of the grid's jobs, waiting ones too; nothing is left in the queue."""
-    assert launch_command.main([str(profile(array_limit=1))]) == 0
+    send_all(profile(array_limit=1))
     ids = [json.loads(p.read_text())["id"] for p in Path("store").glob("*/job.json")]
     assert launch_command.main([str(profile()), "cancel"]) == 0
     assert "3 jobs stopped" in capsys.readouterr().out

@@ -9,10 +9,12 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import fingerprint, read_json
+from compclip.config import read
 from compclip.data import shard_files
 from compclip.data.prepared_dataset import PreparedDataset
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.launch import __main__ as launch_command
+from compclip.launch import profiles, run_jobs
 from compclip.launch import shard_jobs as stage_command
 from compclip.llm import local_server
 from compclip.prepare import shard_stages, shard_work
@@ -92,7 +94,7 @@ def test_tars_to_the_report(here, tmp_path, capsys):
     launch("--stage", "annotate")
     assert f"annotate@tars: {TARS} shards: {TARS - 1} made, 0 on their way, 1 to send" in capsys.readouterr().out
     assert stage_command.main(["--data", "tars", "--annotate"]) == 0
-    launch()
+    run_jobs.send(profiles.load_profile("profile.yaml"), read.load_params("params.yaml"), 1)
     tiny_project.plan()
     assert train_command.main(["--method", "finetune"]) == evaluate_command.main(["--cell", CELL]) == 0
     assert report_command.main([]) == 0

@@ -3,7 +3,7 @@
 import argparse
 import ast
 import functools
-import importlib
+import json
 import os
 import shlex
 import shutil
@@ -17,7 +17,8 @@ import pytest
 
 from compclip import __main__ as commands
 from compclip.base.errors import UserError
-from compclip.config import project_files
+from compclip.config import completion, project_files
+from perf import completion_table
 from tests.conftest import ROOT
 from tests.shipped_files import SHIPPED_PARAMS
 
@@ -62,22 +63,6 @@ def test_every_program_is_a_command():
     assert listed == programs().keys() - NOT_FOR_PEOPLE
 
 
-class HelpShown(Exception):
-    """The parser whose help is asked for."""
-
-
-def parser_of(module: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentParser:
-    """Return the parser of a command's module, with its subcommands."""
-
-    def stop(self, file=None):
-        raise HelpShown(self)
-
-    with monkeypatch.context() as patch, pytest.raises(HelpShown) as help_shown:
-        patch.setattr(argparse.ArgumentParser, "print_help", stop)
-        importlib.import_module(module).main(["--help"])
-    return help_shown.value.args[0]
-
-
 def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     """Yield every argument of a parser and its subcommands, with the program's name that it stands under."""
     for action in parser._actions:
@@ -89,9 +74,9 @@ def walk_actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argpars
 
 
 @pytest.mark.parametrize(("name", "command"), list((commands.COMMANDS | commands.BELOW).items()))
-def test_help_of_every_option(name, command, monkeypatch):
+def test_help_of_every_option(name, command):
     """Each argument says what it is for, under one name of the program, however it was started."""
-    parser = parser_of(command[0], monkeypatch)
+    parser = completion_table.read_parser(command[0])
     actions = list(walk_actions(parser))
     assert parser.prog == f"compclip {name}"
     assert [f"{prog} {'/'.join(a.option_strings) or a.dest}" for prog, a in actions if not a.help] == []
@@ -103,7 +88,7 @@ def test_help_of_every_option(name, command, monkeypatch):
 def test_help_is_a_screen_that_begins_with_an_example(name, command, columns, monkeypatch):
     """At most 40 rows as a terminal wraps them; the example's words are ones that the command takes."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    parser = parser_of(command[0], monkeypatch)
+    parser = completion_table.read_parser(command[0])
     lines = parser.format_help().splitlines()
     assert sum(1 + max(len(line) - 1, 0) // columns for line in lines) <= 40
     example = shlex.split(lines[0])
@@ -138,6 +123,59 @@ def test_a_former_name_works_and_says_the_new_one(former, capsys):
     page = capsys.readouterr()
     assert f"`compclip {commands.FORMER[former]}`" in page.err
     assert f"compclip {commands.FORMER[former]}" in page.out
+
+
+def test_the_shell_s_table_has_every_argument():
+    """`python -m perf.completion_table` writes it anew."""
+    assert json.loads(completion.TABLE.read_text(encoding="utf-8")) == completion_table.build()
+
+
+PARAMS = """
+grid: {methods: [clic, finetune.low], backbones: [vit], data: [coco], seeds: [0, 1]}
+data: {coco: {}, mine: {}}
+benchmarks: {sugarcrepe_mine: {benchmark: sugarcrepe}}
+"""
+
+
+def list_completions(line: str, folder: Path) -> tuple[set[str], set[str]]:
+    """What a shell offers behind a line, and the modules that were imported for it."""
+    answer = folder / "answer"
+    answer.unlink(missing_ok=True)
+    env = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
+    env |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-X", "importtime", "-c", "from compclip.__main__ import script; script()"]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env)
+    modules = {imported.rpartition("|")[2].strip() for imported in process.stderr.splitlines()}
+    return {word.strip() for word in answer.read_text().split("\n")}, modules
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("compclip re", {"report", "repro"}), ("compclip config c", {"check", "cost"}),
+    ("compclip evaluate --ce", {"--cell", "--census"}), ("compclip launch slurm/a.yaml can", {"cancel"}),
+    ("compclip train --cell cl", {"clic-vit-coco-0", "clic-vit-coco-1"}),
+    ("compclip config show finetune.low-vit-coco-", {"finetune.low-vit-coco-0", "finetune.low-vit-coco-1"}),
+    ("compclip train --method ", {"clic", "finetune.low"}), ("compclip audit m", {"mine"}),
+    ("compclip evaluate --benchmarks sugarcrepe_", {"sugarcrepe_pp", "sugarcrepe_mine"}),
+    ("compclip config use experiments/g", {"experiments/grids/a.yaml"}), ("compclip sweep --study ", {"gamma"}),
+    ("compclip repro --on ", {"slurm/a.yaml"}), ("compclip repro train@c", {"train@clic"}),
+    ("compclip init --grid first_h", {"first_hour"}), ("compclip fetch coco_val", {"coco_val2017"}),
+])  # fmt: skip
+def test_the_shell_completes(line, words, tmp_path):
+    """Commands, options, grids, cells, methods, benchmarks; no command is imported, nor what takes long."""
+    files = {"params.yaml": PARAMS, "dvc.yaml": (ROOT / "dvc.yaml").read_text(encoding="utf-8")}
+    names = ("experiments/grids/a.yaml", "experiments/studies/gamma.yaml", "slurm/a.yaml")
+    for name, text in (files | dict.fromkeys(names, "")).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    offered, modules = list_completions(line, tmp_path)
+    assert offered == words
+    assert "argcomplete" in modules and not modules & {
+        "torch",
+        "numpy",
+        "omegaconf",
+        "pydantic",
+        "compclip.config.read",
+    }
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ import pytest
 
 from compclip.base import errors
 from compclip.base.errors import UserError
+from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import score
-from compclip.launch import __main__ as launch_command
-from compclip.launch import repro
+from compclip.launch import profiles, repro, run_jobs
 from compclip.runs import jobs, lock
 from compclip.runs.local_runs import LocalRunDriver
 from compclip.train import __main__ as train_command
@@ -31,19 +31,6 @@ NAME = cell("finetune")
 OTHER = cell("pretrained")
 PROFILE = str(ROOT / "slurm" / "local.yaml")
 NO_SPACE = "No space left on device; free space"
-# The stages that launch needs, and the methods'.
-PIPELINE = """
-stages:
-  plan: {cmd: python -m compclip.config plan, deps: [params.yaml], outs: [plan]}
-  keys: {cmd: python -m compclip.runs.keys, deps: [models, plan/train], outs: [keys]}
-  benchmark: {foreach: [sugarcrepe], do: {cmd: "true"}}
-  train:
-    foreach: [pretrained, finetune]
-    do:
-      cmd: python -m compclip.train --method ${item}
-      deps: ["keys/${item}.json"]
-      outs: ["runs/${item}": {persist: true}, "trained/${item}.json"]
-"""
 HOLD_DVC = """
 import sys, pathlib
 from dvc.repo import Repo
@@ -106,9 +93,14 @@ def remount(folder: Path, options: str) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def launch() -> int:
+def send() -> None:
     """All stale runs as processes of this machine."""
-    return launch_command.main([PROFILE, "-j", "2"])
+    run_jobs.send(profiles.load_profile(PROFILE), read.load_params("params.yaml"), 2)
+
+
+def bring_up_to_date() -> int:
+    """The whole grid by one command."""
+    return repro.main(["--on", PROFILE, "-j", "2"])
 
 
 def dvc(*args: str) -> subprocess.CompletedProcess[str]:
@@ -125,12 +117,12 @@ def test_a_full_disk(here, disk, undisturbed, capsys):
     """One run has no room for its checkpoint: its line names the file; with room it goes on to the same bits."""
     work = at(NAME).folder.path
     disk(work, "size=1m")
-    assert launch() == 1
+    send()
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "failed" in line)
     assert f"failed: {NAME}: exit code 2: error: {work}/step_00000002.safetensors: cannot write: {NO_SPACE}" in line
     assert other_is_done()
     remount(work, "size=64m")
-    assert launch() == 0
+    send()
     assert "2 runs: 1 finished, 0 on their way, 1 to send" in capsys.readouterr().out
     collect(NAME)
     assert outcome(here, NAME) == undisturbed
@@ -205,12 +197,12 @@ def test_an_evaluation_that_fails_where_older_results_are():
     assert orphan.reason() == failed.reason() and orphan.reason().startswith("exit code 2: error: ")
 
 
-def test_launch_beside_a_training_scores_what_that_made(here):
-    """A job that ends with the checkpoint is no job of launch's, which waits behind it and trains nothing again."""
+def test_what_is_sent_beside_a_training_scores_what_that_made(here):
+    """A job that ends with the checkpoint is none that scores, which waits behind it and trains nothing again."""
     stored_run = at(NAME)
     first = jobs.Local(jobs.TRAINS).submit(stored_run, "params.yaml")
     wait_for(lambda: lock.find_holder(stored_run.folder) is not None)
-    assert launch() == 0
+    send()
     assert first.child.wait() == 0 and other_is_done()
     assert stored_run.folder.scored.is_file()
     assert [row["step"] for row in steps(stored_run.folder.final.metrics)] == list(range(1, 11))
@@ -243,12 +235,8 @@ def test_what_was_sent_meanwhile_is_attached_to(here, capsys):
 
 @pytest.fixture
 def dvc_here(here):
-    """The project as a DVC repository with the stages that launch brings up to date, and the cells."""
-    (here / "dvc.yaml").write_text(PIPELINE)
-    subprocess.run(["git", "init", "-q"], check=True)
-    process = dvc("init", "--quiet")
-    assert process.returncode == 0, process.stderr
-    return here
+    """The project as a DVC repository with the stages that runs need, and the cells."""
+    return tiny_project.begin_dvc(here)
 
 
 @pytest.mark.usefixtures("dvc_here")
@@ -257,14 +245,17 @@ def test_a_live_dvc_holds_its_lock():
     with subprocess.Popen([sys.executable, "-c", HOLD_DVC], stdin=subprocess.PIPE) as dvc_process:
         wait_for(lambda: Path("held").exists())
         with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-            launch()
+            bring_up_to_date()
         dvc_process.stdin.close()
     assert not list(Path("store").glob("*/run.yaml"))
 
 
-def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
+def test_repro_on_and_dvc_started_at_once(dvc_here, undisturbed):
     """Whoever comes second waits or says so; started again, both end well, and no step was made twice."""
-    commands = ([sys.executable, "-m", "dvc", "repro", "-k"], [sys.executable, "-m", "compclip.launch", PROFILE])
+    commands = (
+        [sys.executable, "-m", "dvc", "repro", "-k"],
+        [sys.executable, "-m", "compclip.launch.repro", "--on", PROFILE],
+    )
     both = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for c in commands]
     for process in both:
         output = process.communicate(timeout=300)[0]
@@ -273,7 +264,7 @@ def test_launch_and_dvc_started_at_once(dvc_here, undisturbed):
             for words in ("another dvc is at work", "brings this project up to date already", *repro.LOCKED)
         )
         assert process.returncode == 0 or was_locked, output
-    assert launch() == 0
+    assert bring_up_to_date() == 0
     again = dvc("repro")
     assert again.returncode == 0, again.stderr
     collect(NAME)

@@ -11,8 +11,9 @@ import pytest
 
 from compclip.base.errors import UserError
 from compclip.base.files import write_atomic
-from compclip.launch import __main__ as launch_command
-from compclip.launch import profiles, slurm
+from compclip.config import read
+from compclip.launch import profiles, run_jobs, slurm
+from compclip.launch.profiles import Profile
 from compclip.runs import jobs, notify
 from compclip.runs.notify import News
 from compclip.runs.run_store import StoredRun
@@ -52,10 +53,10 @@ def hook(monkeypatch) -> Iterator[Hook]:
 
 def test_what_is_posted(hook, tmp_path):
     """A line for people, the same as numbers, every failure with its reason; the project by its folder."""
-    news = News("launch ended: 1 of 2 runs done", {"runs": 2, "failed": 1}, {"clic-a-b-0": "out of memory"})
+    news = News("runs ended: 1 of 2 done", {"runs": 2, "failed": 1}, {"clic-a-b-0": "out of memory"})
     assert notify.post("HOOK", news, tmp_path / "thesis")
     body = {
-        "text": "[thesis] launch ended: 1 of 2 runs done\nclic-a-b-0: out of memory",
+        "text": "[thesis] runs ended: 1 of 2 done\nclic-a-b-0: out of memory",
         "project": "thesis",
         "counts": {"runs": 2, "failed": 1},
         "failures": [{"name": "clic-a-b-0", "reason": "out of memory"}],
@@ -144,7 +145,8 @@ def test_a_launch_that_ends(hook, stored_run, monkeypatch):
             self.on_failed(self.runs[0], "out of memory")
             return {self.runs[0].cell.name: "out of memory"}
 
-    monkeypatch.setattr(launch_command, "LocalRunDriver", Ended)
-    assert launch_command._send_local(todo, "params.yaml", 1, "HOOK") == 1
+    monkeypatch.setattr(run_jobs, "LocalRunDriver", Ended)
+    monkeypatch.setattr(run_jobs, "locate_runs", lambda *_: todo)
+    run_jobs.send(Profile(executor="local", notify="HOOK"), read.load_params("params.yaml"), 1)
     assert [body["counts"] for body in hook.bodies] == [{"failed": 1}, {"runs": 2, "done": 1, "failed": 1}]
-    assert hook.bodies[1]["text"].startswith("[thesis] launch ended: 1 of 2 runs done\n")
+    assert hook.bodies[1]["text"].startswith("[thesis] runs ended: 1 of 2 done\n")

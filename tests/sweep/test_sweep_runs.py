@@ -182,9 +182,9 @@ def cluster_profile(slurm_there, here):
 @pytest.mark.usefixtures("forked_commands")
 def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     """A killed driver's jobs go on and are attached; each trial was one job and has its values."""
-    killed_when(sweep("s", "--profile", cluster_profile), lambda: len(list(here.glob("store/*/job.json"))) >= 3)
+    killed_when(sweep("s", "--on", cluster_profile), lambda: len(list(here.glob("store/*/job.json"))) >= 3)
     original_ids = {p.parent.name: json.loads(p.read_text())["id"] for p in here.glob("store/*/job.json")}
-    driver = sweep("s", "--profile", cluster_profile)
+    driver = sweep("s", "--on", cluster_profile)
     out, err = driver.communicate(timeout=DEADLINE_S)
     assert driver.returncode == 0, err
     states = Counter(t["state"] for t in read_trials("s")["trials"])

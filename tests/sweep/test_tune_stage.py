@@ -20,6 +20,7 @@ from compclip.base.files import read_mapping
 from compclip.config import grid, plan, read, tuning
 from compclip.config.__main__ import main as config_command
 from compclip.config.sections import Tune
+from compclip.launch.profiles import VARIABLE
 from compclip.report import tuned_rows
 from compclip.report.run_details import find_stale_runs
 from compclip.runs import keys, run_store
@@ -197,6 +198,16 @@ def test_values_of_another_request_are_nobody_s(project, capsys, monkeypatch):
     assert tune_stage.main([]) == 0 and capsys.readouterr().out.endswith("nothing to tune\n")
     assert [path.name for path in Path("tuned").iterdir()] == [tuning.LIST]
     assert keys.write_keys(Path(".")) == 6
+
+
+def test_trials_are_jobs_of_the_command_s_profile(project, sender, monkeypatch):
+    """`compclip repro --on PROFILE` names it to its stages."""
+    profiles = []
+    monkeypatch.setattr(sweep_command, "make_sender", lambda profile: profiles.append(profile) or sender)
+    Path("far.yaml").write_text("{partition: far, jobs: 3}")
+    monkeypatch.setenv(VARIABLE, "far.yaml")
+    assert tune_stage.main([]) == 0
+    assert {(profile.partition, profile.jobs) for profile in profiles} == {("far", 3)}
 
 
 def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from mlflow import MlflowClient
@@ -13,7 +14,8 @@ from mlflow import MlflowClient
 from compclip.base.errors import UserError
 from compclip.base.files import hold_exclusively, read_mapping, write_json
 from compclip.base.shared_folders import read_user
-from compclip.launch import __main__ as launch_command
+from compclip.launch import run_jobs
+from compclip.launch.profiles import Profile
 from compclip.runs import follower as follower_process
 from compclip.runs import jobs
 from compclip.track import __main__ as track_command
@@ -247,17 +249,20 @@ def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
     assert run_states(uri) == {FIRST.name: ("FAILED", [10])}
 
 
-def test_a_launch_starts_it_where_asked(tmp_path, monkeypatch):
+def test_who_sends_runs_starts_it_where_asked(tmp_path, monkeypatch):
+    """Not where nothing is to be sent."""
     monkeypatch.chdir(tmp_path)
-    started = []
-    monkeypatch.setattr(follower_process, "start_follower", lambda params: started.append(params))
-    monkeypatch.setattr(launch_command, "send", lambda *args, **kwargs: 0)
-    for more in ([], ["--track"], ["--track", "--dry-run"]):
-        assert launch_command.main([LOCAL, *more]) == 0
-    assert started == ["params.yaml"]
     monkeypatch.setenv(follower_process.VARIABLE, "follow")
-    assert launch_command.main([LOCAL]) == 0
-    assert started == ["params.yaml"] * 2
+    started = []
+    monkeypatch.setattr(follower_process, "start_follower", lambda params, root: started.append(params))
+    run = SimpleNamespace(adopt_if_finished=lambda: True, folder=None)
+    monkeypatch.setattr(run_jobs, "locate_runs", lambda *_: [run])
+    monkeypatch.setattr(run_jobs.jobs, "find_worker", lambda _: None)
+    monkeypatch.setattr(run_jobs, "_drive_here", lambda *_: None)
+    for stale in ([], [run]):
+        monkeypatch.setattr(run_jobs, "list_stale", lambda *_, stale=stale: stale)
+        run_jobs.send(Profile(executor="local"), None, 1)
+    assert started == ["params.yaml"]
 
 
 def test_user_host_and_branch_are_tags_of_mlflow(project, uri):

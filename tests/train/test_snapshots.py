@@ -13,7 +13,7 @@ from compclip.config import check, read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store
 from compclip.evaluate.result_store import ChoiceTerms
-from compclip.launch import __main__ as launch_command
+from compclip.launch import run_jobs
 from compclip.runs import jobs, run_store, run_table, status
 from compclip.runs.picture_splits import is_validation
 from compclip.runs.run_folder import END, Published
@@ -148,7 +148,7 @@ def test_variants_that_differ_in_what_is_shown_are_one_training(here, monkeypatc
     assert not (here / "results/finetune/_snapshots").exists()
     assert_follows_an_edit(here, published)
     params = read.load_params("params.yaml")
-    assert launch_command.list_stale(launch_command.locate_runs(params, here)[1:], params, here) == []
+    assert run_jobs.list_stale(run_jobs.locate_runs(params, here)[1:], params, here) == []
 
 
 def assert_follows_an_edit(root, published) -> None:
