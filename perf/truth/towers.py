@@ -144,7 +144,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
     "two processes": ("finetune", {}),
     "two processes, trainable: text": ("finetune", {"trainable": "text"}),
-    "two processes, fsc_clip": ("fsc_clip", {}),
+    "two processes, fsc_clip, trainable: text": ("fsc_clip", {"trainable": "text"}),
 }
 PATIENCE = timedelta(minutes=2)  # of one process for the other
 TRAINS = "yes"

@@ -25,6 +25,7 @@ SMALLEST = {  # run here: its words
     "perf.truth.text_shares": "CAPTIONS --draws 1",
 }
 ELSEWHERE = {  # run by another test
+    "perf.completion_table": "tests/pipeline/test_commands.py compares what it would write",
     "perf.faults.first_hour": "tests/perf/test_first_hour.py plays a page of its own",
     "perf.faults.interrupted": "tests/pipeline/test_kills.py: four kills",
     "perf.faults.kills": "tests/pipeline/test_kills.py: five kills, long",
