@@ -3,8 +3,9 @@
     python -m tests.fuzz.own_files --edits 2000 --seed 0    edits of a small finished project, one at a time
     python -m tests.fuzz.own_files --again 17               one edit: its file, and what each command said
 
-Each edit flips a bit, cuts, inserts or swaps bytes of one file, whose times stay: what a disk or a copy does. A command
-then says the same, says something else, or refuses in one line.
+Each edit changes one file, whose times stay: every second one its bytes, as a disk or a copy does, else a key, a value
+or a digit of what is JSON or YAML. A command then says the same, says something else, or refuses in one line. An edit is
+silent where scores or report say something else and nothing refuses, not even `runs check`.
 """
 
 import argparse
@@ -23,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import yaml
+
 from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.report import __main__ as report_command
@@ -30,13 +33,16 @@ from compclip.runs import __main__ as runs_command
 from compclip.runs import key_parts, keys, status
 from compclip.train import __main__ as train_command
 from tests import tiny_project
-from tests.fuzz.__main__ import _where
+from tests.fuzz import mutate
+from tests.fuzz.__main__ import DEADLINE_S, TookTooLong, _deadline, _where
 
 KEY = re.compile(rb'"([a-zA-Z]\w*)": ')  # of JSON
+SPEED = re.compile(r"  \S+ samples/s.*|^note: data_wait.*\n", re.MULTILINE)  # of a line of training
 SAME, OTHER, REFUSED, TRACEBACK = "same", "other", "refused", "traceback"
+NUMBERS = ("train", "evaluate", "report")  # commands whose words are results
 USERS = ("world", "params.yaml", "tiny.json", "reports")  # written by users, or never read
 CELL = tiny_project.cell("finetune")
-COMPARED = ("runs check", "keys", "evaluate", "report")  # what these say has neither times nor speeds in it
+COMPARED = ("runs check", "keys", "train --method", "train", "evaluate", "report")  # whose words have no times
 Command = Callable[[], object]
 COMMANDS: dict[str, Command] = {
     "status": lambda: status.main([]),
@@ -90,6 +96,19 @@ def edit(raw: bytes, rng: random.Random) -> bytes:
     return rng.choice((ways[0], *ways))  # bits flip more often
 
 
+def edit_values(raw: bytes, suffix: str, rng: random.Random) -> bytes:
+    """Change a digit, or keys and values, of a document; another file's bytes."""
+    digits = [match.start() for match in re.finditer(rb"[0-9]", raw)]
+    if digits and rng.random() < 0.5:
+        at = rng.choice(digits)
+        return raw[:at] + rng.choice(b"0123456789".replace(raw[at : at + 1], b"").decode()).encode() + raw[at + 1 :]
+    parse, write = mutate.FORMATS[suffix]
+    try:
+        return write(mutate.document(parse(raw.decode()), rng)).encode("utf-8", "surrogatepass")
+    except (ValueError, yaml.YAMLError):
+        return edit(raw, rng)
+
+
 def damage(project: Path, copy: Path, number: int) -> Path:
     """Copy the project with edit `number` in one file; return that file's path in it."""
     rng = random.Random(number)
@@ -103,7 +122,9 @@ def damage(project: Path, copy: Path, number: int) -> Path:
     status_before = path.stat()
     path.chmod(0o644)
     with open(path, "r+b") as file:  # in place: every link shows it
-        raw = edit(file.read(), rng)
+        raw = file.read()
+        by_value = path.suffix in mutate.FORMATS and rng.random() < 0.5
+        raw = edit_values(raw, path.suffix, rng) if by_value else edit(raw, rng)
         file.seek(0)
         file.write(raw)
         file.truncate()
@@ -121,15 +142,18 @@ def run(place: Path, command: Command) -> tuple[str, str]:
     """Run a command in a folder; return what became of it, and its words."""
     with contextlib.chdir(place), _silenced() as out, mock.patch.object(train_command, "train_runs", lambda *_: {}):
         try:
-            command()
+            with _deadline(6 * DEADLINE_S):
+                command()
         except UserError as error:
             return REFUSED, str(error)
+        except TookTooLong:
+            return TRACEBACK, f"more than {6 * DEADLINE_S:g} s"
         except SystemExit as error:
             return REFUSED, f"exit code {error.code}"
         except Exception as error:
             return TRACEBACK, _where(error) + ("\n" + traceback.format_exc() if "AGAIN" in os.environ else "")
     metrics = place / "reports" / "metrics.json"
-    return SAME, out.getvalue() + (metrics.read_text() if command is COMMANDS["report"] else "")
+    return SAME, SPEED.sub("", out.getvalue()) + (metrics.read_text() if command is COMMANDS["report"] else "")
 
 
 def try_edit(project: Path, place: Path, number: int) -> tuple[Path, dict[str, tuple[str, str]]]:
@@ -153,8 +177,15 @@ def expected_words(project: Path, name: str) -> str:
         return run(Path(folder) / "p", COMMANDS[name])[1]
 
 
+def is_silent(outcomes: dict[str, tuple[str, str]]) -> bool:
+    """Return whether results differ and nothing says why."""
+    kinds = {name: kind for name, (kind, _) in outcomes.items()}
+    changed = OTHER in (kinds[name] for name in NUMBERS)
+    return changed and kinds["runs check"] == SAME and REFUSED not in kinds.values()
+
+
 def main(argv: list[str]) -> int:
-    """Try the edits; print the counts, and every different traceback with its first edit."""
+    """Try the edits; print the counts, and every different traceback and silent file with its first edit."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.own_files", description=__doc__)
     parser.add_argument("--edits", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
@@ -163,6 +194,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     counts: Counter[str] = Counter()
     others: Counter[tuple[str, str]] = Counter()
+    unnoticed: Counter[str] = Counter()
     defects: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="own-files-") as folder:
         project = args.project or make(Path(folder) / "project")
@@ -177,8 +209,12 @@ def main(argv: list[str]) -> int:
                     defects.setdefault(f"{name}: {words}", f"{number} {path}")
                 if args.again is not None:
                     print(f"{path}: {name}: {kind}: {words}")
+            unnoticed[path.name] += {kind for kind, _ in outcomes.values()} == {SAME}
+            if is_silent(outcomes):
+                defects.setdefault(f"silent: {path.parts[0]}/{path.name}", f"{number} {path}")
     print(", ".join(f"{counts[kind]} {kind}" for kind in (SAME, OTHER, REFUSED, TRACEBACK)))
     print("other words than of the whole project: ", dict(others.most_common()))
+    print("no command says anything else: ", dict(unnoticed.most_common()))
     for words, where in defects.items():
         print(f"  {where}  {words}")
     return 1 if defects else 0
