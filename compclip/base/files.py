@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,23 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: holds a {type(value).__name__} where a mapping belongs; {FETCH}")
     return value
+
+
+def record_checksums(folder: Path, names: Iterable[str]) -> None:
+    """Record the SHA-256 of these files in their folder; what is recorded of others stays."""
+    record = folder / CHECKSUMS
+    recorded = read_mapping(record) if record.is_file() else {}
+    write_json(record, recorded | {name: hash_file(folder / name) for name in names})
+
+
+def read_recorded(path: Path) -> dict[str, Any]:
+    """Return a file's JSON object. Raises UserError where it is not what its folder's checksums say."""
+    record = path.with_name(CHECKSUMS)
+    recorded = read_mapping(record).get(path.name) if record.is_file() else None
+    if recorded and hash_file(path) != recorded:
+        again = "`compclip runs check --drop` removes it, and `compclip repro` makes it again"
+        raise UserError(f"{path}: damaged: not what was written ({CHECKSUMS} has another checksum); {again}")
+    return read_mapping(path)
 
 
 @contextlib.contextmanager

@@ -46,6 +46,7 @@ BLIND = "_blind"
 SNAPSHOTS = "_snapshots"  # below a method's results
 END = 1.0  # the share of a training at its end
 SUMMARY = "summary.json"
+METRICS_HASH = "metrics_sha256"  # in environment.json: of metrics.jsonl
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEIGHBOURS = Path("data/neighbours")
 NEIGHBOURS_RECORD = NEIGHBOURS / "made.json"  # of what each file there was made
@@ -247,7 +248,7 @@ def result_path(folder: Path, benchmark: SafeName) -> Path:
 
 def result_paths(folder: Path) -> list[Path]:
     """List the result files of a folder, one a benchmark; summary.json repeats their metrics."""
-    return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
+    return sorted(p for p in folder.glob("[!.]*.json") if p.name != SUMMARY)
 
 
 def published_folders(runs: Path) -> list[Path]:
