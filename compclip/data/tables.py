@@ -557,7 +557,7 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
     is_struct = pa.types.is_struct(column.type)
     content = column.field("bytes") if is_struct else column
     has_paths = is_struct and column.type.get_field_index("path") >= 0
-    paths = _list_texts(column.field("path")) if has_paths else [""] * len(column)
+    paths = map(_to_texts, _list_texts(column.field("path"))) if has_paths else [""] * len(column)
     sizes_and_hashes = _measure_pictures(content)
     if base:
         offsets = _find_offsets(content.cast(pa.large_binary()), path, base)
@@ -566,7 +566,7 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
     cells = []
     for name, offset, measured in zip(paths, offsets, sizes_and_hashes, strict=True):
-        cells.append(TablePicture(path, offset, measured[0], name or "", measured[1]) if measured else name)
+        cells.append(TablePicture(path, offset, measured[0], name, measured[1]) if measured else name)
     return cells
 
 

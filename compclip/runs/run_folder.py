@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.files import fingerprint, read_mapping
+from compclip.base.files import fingerprint, read_mapping, read_sealed
 from compclip.base.safe_names import SafeName
 from compclip.base.shared_folders import check_plain, make_folder, share_with_group
 
@@ -78,8 +78,9 @@ class Trained(_Folder):
         self.published_files = (self.config, self.checkpoint, self.metrics, self.environment)
 
     def facts(self) -> dict[str, Any]:
-        """Read environment.json; empty where there is none. Raises UserError for a file that is no mapping."""
-        return read_mapping(self.environment) if self.environment.is_file() else {}
+        """Read environment.json; empty where there is none. Raises UserError for a damaged file."""
+        remedy = "remove the run and train it again"
+        return read_sealed(self.environment, remedy) if self.environment.is_file() else {}
 
     @property
     def run_key(self) -> str:

@@ -20,7 +20,7 @@ import torch
 
 from compclip.base import messages
 from compclip.base.errors import UserError, entry
-from compclip.base.files import fingerprint, hash_file, write_atomic, write_json
+from compclip.base.files import fingerprint, hash_file, write_atomic, write_sealed
 from compclip.base.shared_folders import read_user
 from compclip.data import column_hashes
 from compclip.interface.method import load_method
@@ -106,7 +106,7 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
         "weights_fingerprint": fingerprint(final.checkpoint),
         METRICS_HASH: hash_file(final.metrics),
     }
-    write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
+    write_sealed(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()
 

@@ -15,7 +15,7 @@ import torch
 
 from compclip.base import links, messages
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, hash_file, read_bytes, write_atomic, write_json
+from compclip.base.files import fingerprint, hash_file, read_bytes, write_atomic, write_sealed
 from compclip.base.shared_folders import make_folder
 from compclip.interface.method import load_method
 from compclip.model import lora
@@ -113,7 +113,7 @@ class SnapshotWriter:
         write_atomic(final.metrics, read_bytes(metrics) if metrics.is_file() else b"")
         facts = {"run_key": run.key, "data_fingerprint": run.data_fingerprint, "step": step, "steps": steps}
         facts |= {"weights_fingerprint": fingerprint(final.checkpoint), METRICS_HASH: hash_file(final.metrics)}
-        write_json(final.environment, facts)
+        write_sealed(final.environment, facts)
 
 
 def train_again(run: StoredRun, on_step: OnStep = do_nothing) -> None:
