@@ -83,6 +83,7 @@ def list_parts(paths: Sequence[Path], config: Config) -> list[str]:
 
     Notes one whose row groups are so large that reading in random order will be slow.
     """
+    path, values = paths[0], list[object]()
     for path in paths:
         column = _choose_columns(path, config)[0]
         rows = tables.read_rows(path, [column], Counter(), config)
