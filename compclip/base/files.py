@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from compclip.base.shared_folders import make_folder, report_refusal, share_with
 
 # Names of `temporary_path`: the machine, and the process.
 LEFTOVER = re.compile(r"\..+\.([0-9a-f]{4})([0-9a-f]{6})[0-9a-f]{2}\.(?:tmp|new|old)")
+SEAL = "checksum"  # of a JSON object: of all else that it says
 CHECKSUMS = ".checksums.json"  # of a folder: the SHA-256 of each of its files
 _numbers = itertools.count()  # of this process's temporary files
 _swept_folders: set[Path] = set()  # folders that this process looked through
@@ -160,6 +161,40 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: holds a {type(value).__name__} where a mapping belongs; {FETCH}")
     return value
+
+
+def record_checksums(folder: Path, names: Iterable[str]) -> None:
+    """Record the SHA-256 of these files in their folder; what is recorded of others stays."""
+    record = folder / CHECKSUMS
+    recorded = read_mapping(record) if record.is_file() else {}
+    write_json(record, recorded | {name: hash_file(folder / name) for name in names})
+
+
+def read_recorded(path: Path) -> dict[str, Any]:
+    """Return a file's JSON object. Raises UserError where it is not what its folder's checksums say."""
+    record = path.with_name(CHECKSUMS)
+    recorded = read_mapping(record).get(path.name) if record.is_file() else None
+    if recorded and hash_file(path) != recorded:
+        again = "`compclip runs check --drop` removes it, and `compclip repro` makes it again"
+        raise UserError(f"{path}: damaged: not what was written ({CHECKSUMS} has another checksum); {again}")
+    return read_mapping(path)
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with a checksum of what else it says."""
+    write_json(path, {**value, SEAL: _hash_value(value)})
+
+
+def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
+    """Return a JSON object without its checksum; one of earlier has none. Raises UserError where it is another."""
+    value = read_mapping(path)
+    if value.pop(SEAL, None) not in (None, _hash_value(value)):
+        raise UserError(f"{path}: damaged: not what was written; {remedy}")
+    return value
+
+
+def _hash_value(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ OFFICIAL_LISTS = (
     *("captions.txt", "Flickr8k.token.txt", "results_*.token"),
     *("dataset_*.json", "captions_*.json", "annotations/captions_*.json"),
 )
+SAVED = ("dataset_info.json", "dataset_dict.json")  # beside what `save_to_disk` wrote
 COLUMNED = ("table", "huggingface")  # sources whose layout names columns
 
 
@@ -80,7 +81,7 @@ def find_section(text: str, images: str) -> dict[str, Any]:
 def find_list(path: Path) -> Path:
     """Return the list of captions that a folder has under an official name; else the path itself."""
     lists = itertools.chain.from_iterable(sorted(path.glob(pattern)) for pattern in OFFICIAL_LISTS)
-    return path if path.is_file() else next(lists, path)
+    return path if path.is_file() else next((file for file in lists if file.name not in SAVED), path)
 
 
 def find_source(path: Path) -> str:
@@ -107,8 +108,13 @@ def find_source(path: Path) -> str:
 
 def first_table(path: Path) -> Path:
     """Return a table, or the first one of a folder; the path itself where there is none."""
+    return _list_tables(path)[0]
+
+
+def _list_tables(path: Path) -> list[Path]:
+    """Return a table, or those of a folder; the path itself where there is none."""
     files = [path] if path.is_file() else sorted(path.rglob("*"))
-    return next((file for file in files if tables.format_suffix(file) in tables.SUFFIXES), path)
+    return [file for file in files if tables.format_suffix(file) in tables.SUFFIXES] or [path]
 
 
 def find_columns(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
@@ -116,13 +122,8 @@ def find_columns(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
 
     Raises UserError for a table without pictures or captions beside the columns `ignored`.
     """
-    file = first_table(path)
+    file, rows = _first_rows(path)
     names = [name for name in tables.read_columns(file) if name not in ignored]
-    if tables.format_suffix(file) in tables.PARQUET + tables.ARROW:
-        records = tables.read_records(file)
-    else:
-        records = (row.values for row in tables.read_rows(file, names, Counter()))
-    rows = list(itertools.islice(records, ROWS))
     inside = tables.list_picture_columns(file)
     pictures = [*inside, *list_usual(names, tables.PICTURE_COLUMNS)]
     lengths = dict[str, int]()  # of columns of texts
@@ -141,11 +142,25 @@ def find_columns(path: Path, ignored: Collection[str] = ()) -> dict[str, Any]:
         missing = "captions" if picture else "pictures"
         raise UserError(f"{file}: no column of {missing} among {', '.join(names[:20])}; name it in the first line")
     layout: dict[str, Any] = {"picture": picture, "captions": captions}
-    if all(isinstance(row[captions[0]], str) and row[captions[0]].startswith("[") for row in rows):
+    if rows and all(isinstance(row[captions[0]], str) and row[captions[0]].startswith("[") for row in rows):
         layout["lists"] = True
     if "train" in [row.get("split") for row in rows]:
         layout["split"] = "split"
     return layout
+
+
+def _first_rows(path: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Return the first table of a path that has rows, or the last one, and its first rows."""
+    rows: list[dict[str, Any]] = []
+    for file in _list_tables(path):
+        if tables.format_suffix(file) in tables.PARQUET + tables.ARROW:
+            records = tables.read_records(file)
+        else:
+            records = (row.values for row in tables.read_rows(file, tables.read_columns(file), Counter()))
+        rows = list(itertools.islice(records, ROWS))
+        if rows:
+            break
+    return file, rows
 
 
 def list_usual(names: Sequence[str], usual: Sequence[str]) -> list[str]:

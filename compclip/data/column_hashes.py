@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from compclip.base.errors import UserError
-from compclip.base.files import hash_file, hash_unchanged, read_mapping, write_json
+from compclip.base.files import hash_file, hash_unchanged, read_sealed, write_sealed
 from compclip.data.prepared_dataset import NOUNS_FILE
 from compclip.data.shard_files import MANIFEST, SAMPLES, SHARDS, Manifest, read_batch, read_manifest
 from compclip.text.annotation_columns import StringColumn, to_numpy
@@ -130,7 +130,7 @@ def write_columns(folder: Path, manifest: Manifest, hashes: Sequence[Mapping[str
     """Write the hashes of the columns of data/<name>/, given those of its shards."""
     record = {"prepared": manifest.fingerprint, "columns": join_shards(hashes)}
     nouns = folder / NOUNS_FILE
-    write_json(_record_path(folder), record | ({NOUNS_FILE: hash_file(nouns)} if nouns.is_file() else {}))
+    write_sealed(_record_path(folder), record | ({NOUNS_FILE: hash_file(nouns)} if nouns.is_file() else {}))
 
 
 def check_files(folder: Path) -> None:
@@ -191,7 +191,7 @@ def list_names(hashes: Mapping[str, str], columns: Iterable[str], former: bool =
 
 def _read_record(folder: Path) -> dict[str, Any]:
     path = _record_path(folder)
-    return read_mapping(path) if path.is_file() else {}
+    return read_sealed(path, "remove it: it is made again of the shards") if path.is_file() else {}
 
 
 def _record_path(folder: Path) -> Path:

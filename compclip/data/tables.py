@@ -17,6 +17,7 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -50,11 +51,13 @@ BATCH_ROWS = 64  # decoded at once: a row may hold two large photographs
 DECODED_BYTES = 1 << 27  # that they are to have at most, where a single row has no more
 HASHED = 1 << 14  # bytes at either end of a picture that tell it from others of its name
 MAX_GROWTH = 200  # times what a column has in the file
+TEXT_GROWTH = 100  # times a compressed text's size in the file
 LONGEST_LINE = 1 << 24  # characters
 OPEN_LINES = 100  # of a text in quotes: more are a quote that was never closed
 PICTURE_NAME = re.compile(r"\.(?:jpe?g|png|webp|gif|bmp|tiff?)\s*\Z", re.IGNORECASE)
 OPEN_END = re.compile(r"[1-9][0-9]*-")  # a column without a header, and all behind it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+Lines = Iterator[str]
 NumberedRows = Iterator[tuple[int, list[str] | None]]  # with the number of the first line of each
 
 
@@ -137,14 +140,11 @@ def read_columns(path: Path, form: TableForm = TableForm()) -> list[str]:
     suffix = format_suffix(path)
     if suffix in PARQUET + ARROW:
         return list(read_schema(path).names)
-    if suffix in SEPARATED:
-        with _open_text(path) as file:
-            return _open_reader(path, file, form, RowFaults(path))[0]
-    with _open_text(path) as file:
-        for line in iterate_lines(file):
-            record = _parse_record(line)
-            if record:
-                return list(record)
+    with _open_lines(path) as lines:
+        if suffix in SEPARATED:
+            return _open_reader(path, lines, form, RowFaults(path))[0]
+        for record in filter(None, map(_parse_record, lines)):
+            return list(record)
     raise UserError(f"{path}: no line is a JSON object; correct the file or its ending")
 
 
@@ -191,13 +191,23 @@ def read_rows(path: Path, columns: Sequence[str], counts: Counter, form: TableFo
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator[TextIO]:
-    """Open a text; bytes that are not UTF-8 become halves of surrogate pairs, which a row is counted for."""
+def _open_lines(path: Path) -> Iterator[Lines]:
+    """Open a text's lines; bytes that are not UTF-8 become halves of surrogate pairs, which a row is counted for."""
     with _damage_named(path):
         with pa.input_stream(files.check_regular(path)) as stream:
             encoding = "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8-sig"
         with pa.input_stream(str(path)) as stream:
-            yield io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="")
+            yield _bound_lines(path, io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline=""))
+
+
+def _bound_lines(path: Path, file: TextIO) -> Lines:
+    """Give the lines of a file. Raises UserError where it grows as no captions do: 15 kB may be millions of lines."""
+    left = max(1 << 20, TEXT_GROWTH * path.stat().st_size) if path.suffix.lower() in COMPRESSED else math.inf
+    for line in iterate_lines(file):
+        left -= len(line)
+        if left < 0:
+            raise UserError(f"{path}: grows to more than {TEXT_GROWTH} times its size; leave it out, or unpack it")
+        yield line
 
 
 def iterate_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
@@ -206,9 +216,8 @@ def iterate_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-def _open_reader(path: Path, file: TextIO, form: TableForm, faults: RowFaults) -> tuple[list[str], NumberedRows]:
+def _open_reader(path: Path, lines: Lines, form: TableForm, faults: RowFaults) -> tuple[list[str], NumberedRows]:
     """Return the names of a CSV's columns, and its rows; quotes that stay open are counted."""
-    lines = iterate_lines(file)
     skipped = 0
     first = ""
     for first in lines:
@@ -297,8 +306,8 @@ def _read_alone(line: str, options: dict[str, Any]) -> list[str] | None:
 
 
 def _read_separated(path: Path, columns: Sequence[str], faults: RowFaults, form: TableForm) -> Iterator[TableRow]:
-    with _open_text(path) as file:
-        names, rows = _open_reader(path, file, form, faults)
+    with _open_lines(path) as lines:
+        names, rows = _open_reader(path, lines, form, faults)
         slices = [_find_columns(name, names, form, path) for name in columns]
         for number, row in rows:
             if row is None or (form.header and len(row) not in (0, len(names))):
@@ -337,8 +346,8 @@ def _check_column(name: str, names: Sequence[str], path: Path) -> str:
 
 
 def _read_json_lines(path: Path, columns: Sequence[str], faults: RowFaults) -> Iterator[TableRow]:
-    with _open_text(path) as file:
-        for number, line in enumerate(iterate_lines(file), 1):
+    with _open_lines(path) as lines:
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 faults.add("empty_rows", number)
                 continue
@@ -548,7 +557,7 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
     is_struct = pa.types.is_struct(column.type)
     content = column.field("bytes") if is_struct else column
     has_paths = is_struct and column.type.get_field_index("path") >= 0
-    paths = _list_texts(column.field("path")) if has_paths else [""] * len(column)
+    paths = map(_to_texts, _list_texts(column.field("path"))) if has_paths else [""] * len(column)
     sizes_and_hashes = _measure_pictures(content)
     if base:
         offsets = _find_offsets(content.cast(pa.large_binary()), path, base)
@@ -557,7 +566,7 @@ def _locate_pictures(column: pa.Array, path: str, name: str, start: int, base: i
         path = cell_path(path, f"{name}.bytes" if is_struct else name)
     cells = []
     for name, offset, measured in zip(paths, offsets, sizes_and_hashes, strict=True):
-        cells.append(TablePicture(path, offset, measured[0], name or "", measured[1]) if measured else name)
+        cells.append(TablePicture(path, offset, measured[0], name, measured[1]) if measured else name)
     return cells
 
 

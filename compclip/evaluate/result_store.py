@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base import links
 from compclip.base.errors import UserError, unknown
-from compclip.base.files import fingerprint, read_mapping, temporary_path, write_json
+from compclip.base.files import fingerprint, read_mapping, read_recorded, record_checksums, temporary_path, write_json
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.grid import Run
@@ -96,7 +96,7 @@ def find_metrics(task: EvaluationTask, cell: Cell) -> dict[str, float] | None:
         results = find_results(task, _finished_run(cell, task.root))
     except UserError:  # it was not trained here
         return None
-    return dict(read_mapping(results / folders.SUMMARY)) if results else None
+    return read_recorded(results / folders.SUMMARY) if results else None
 
 
 def _results_folder(task: EvaluationTask, folder: RunFolder) -> Path:
@@ -143,13 +143,15 @@ def publish_link(results: Path, cell: Cell, root: Path) -> None:
 
 
 def write_documents(documents: Mapping[str, dict], folder: Path) -> None:
-    """Write <benchmark>.json and summary.json into `folder`, each whole; other files there stay."""
+    """Write <benchmark>.json and summary.json into `folder`, each whole, and their checksums; other files stay."""
     summary = {}
+    paths = {name: folders.result_path(folder, SafeName(name, "benchmark")) for name in documents}
     for name, document in documents.items():
-        write_json(folders.result_path(folder, SafeName(name, "benchmark")), document)
+        write_json(paths[name], document)
         for metric, value in document["metrics"].items():
             summary[f"{name}/{metric}"] = value
     write_json(folder / folders.SUMMARY, summary)
+    record_checksums(folder, (folders.SUMMARY, *(path.name for path in paths.values())))
 
 
 # --- cells ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping
+from compclip.base.files import read_mapping, read_recorded
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.sections import TEST, WHOLE
 from compclip.report import run_details
@@ -184,7 +184,7 @@ def _read_curve(
 def _read_metrics(folder: Path, benchmarks: Sequence[str], split: PictureSplit) -> dict[str, float]:
     """Read "benchmark/metric": value; of a split from the outcomes of its items."""
     if split.name == WHOLE:
-        return dict(read_mapping(folder / run_folder.SUMMARY))
+        return read_recorded(folder / run_folder.SUMMARY)
     results = run_details.read_results(folder, [*benchmarks, *split.authors.values()])
     return _flatten(split.select_results(results))
 

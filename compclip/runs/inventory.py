@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compclip.base import links, messages
 from compclip.base.errors import UserError
-from compclip.base.files import CHECKSUMS, hash_file, read_mapping
+from compclip.base.files import CHECKSUMS, hash_file, read_mapping, read_recorded
 from compclip.base.messages import format_count
 from compclip.base.shared_folders import check_plain, explain
 from compclip.config import read
@@ -162,10 +163,14 @@ class Damage:
 
 def find_damage(root: Path) -> Iterator[Damage]:
     """Yield what is damaged. Reads every byte once: weights, checkpoints, results, shards, cache, databases."""
+    named = set()
     for entry in run_table.list_store(root):
-        if not (entry.refused or entry.live):
-            yield from _check_run(entry.folder)
-    yield from _check_inputs(root)
+        for damage in _check_run(entry.folder) if not (entry.refused or entry.live) else ():
+            named |= {_inode(damage.path)} if damage.path.exists() else set()
+            yield damage
+    for damage in _check_records(root):
+        if not damage.path.exists() or _inode(damage.path) not in named:  # a published file is mostly the store's
+            yield damage
     for path in sorted((root / CACHE).glob("??/*")):
         if path.is_file() and _hash_object(path) != path.parent.name + path.name.removesuffix(".dir"):
             yield Damage(path, "an object of DVC's cache that is not what its name says")
@@ -177,10 +182,12 @@ def _check_run(run: RunFolder) -> Iterator[Damage]:
     for folder in (run, *snapshots):
         if folder.finished and _find_fault(run_weights.check_recorded, folder.final.checkpoint):
             yield Damage(folder.final.checkpoint, "its weights are not those that were trained", run=run)
+        if folder.finished:
+            yield from _check_curve(run, folder.final)
         for results in sorted(folder.path.glob("scores/*")):
-            for path in result_paths(results):
-                fault = _find_fault(result_files.read_result, path)
-                if fault:
+            readers = dict.fromkeys(result_paths(results), result_files.read_result)
+            for path, read_file in {**readers, results / run_folder.SUMMARY: read_recorded}.items():
+                if fault := _find_fault(read_file, path):
                     yield Damage(path, fault, folder=results)
     for path in run.checkpoints():
         fault = _find_fault(run_folder.check_file, path)
@@ -188,25 +195,37 @@ def _check_run(run: RunFolder) -> Iterator[Damage]:
             yield Damage(path, f"an unfinished training's checkpoint: {fault}")
 
 
-def _find_fault(read: Callable[[Path], object], path: Path) -> str:
+def _check_curve(run: RunFolder, final: Trained) -> Iterator[Damage]:
+    """Yield the curve of a finished training where it is damaged; the training wrote it in two places."""
+    fault = _find_fault(result_files.read_curve, final)
+    if fault:
+        has_copy = run.metrics.is_file() and not _find_fault(Trained.facts, final)
+        has_copy = has_copy and hash_file(run.metrics) == final.facts().get(run_folder.METRICS_HASH)
+        remedy = f"`cp {run.metrics} {final.metrics}` brings it back" if has_copy else TRAIN_AGAIN
+        yield Damage(final.metrics, fault, remedy, run=None if has_copy else run)
+
+
+def _find_fault(read: Callable[[Any], object], place: Any) -> str:
     """Return what is wrong with a file by the function that reads it; empty where that succeeds."""
     try:
-        read(path)
+        read(place)
     except (UserError, OSError, ValueError, KeyError) as error:
         return str(error)
     return ""
 
 
-def _check_inputs(root: Path) -> Iterator[Damage]:
-    """Yield damaged shards, manifests and backbones: what a run key stands for."""
+def _check_records(root: Path) -> Iterator[Damage]:
+    """Yield damaged shards, manifests and backbones, for which a run key stands, and published results."""
     records = dict.fromkeys(sorted(root.glob(f"data/*/{shard_files.MANIFEST}")), column_hashes.list_damaged)
     records |= dict.fromkeys(sorted(root.glob(f"models/*/{CHECKSUMS}")), run_weights.list_damaged)
-    for record, list_damaged in records.items():
+    results = sorted(root.glob(f"{run_folder.RESULTS}/**/{CHECKSUMS}"))
+    for record, list_damaged in {**records, **dict.fromkeys(results, run_weights.list_damaged)}.items():
+        folder = record.parent if record in results else None
         try:
             for path in list_damaged(record.parent, hash_file):
-                yield Damage(path, f"missing, or not the file that {record.name} lists")
+                yield Damage(path, f"missing, or not the file that {record.name} lists", folder=folder)
         except UserError as error:
-            yield Damage(record, str(error))
+            yield Damage(record, str(error), folder=folder)
 
 
 def _hash_object(path: Path) -> str:

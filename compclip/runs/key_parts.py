@@ -27,7 +27,7 @@ from typing import Any
 from compclip.base import links, messages, yaml_text
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry
-from compclip.base.files import read_mapping, temporary_path, write_atomic, write_json
+from compclip.base.files import read_mapping, temporary_path, write_atomic, write_json, write_sealed
 from compclip.config import grid, read, training_code
 from compclip.config.grid import Run
 from compclip.interface.method import load_method
@@ -194,7 +194,7 @@ def _enter_final(source: RecordedRun, cell_run: StoredRun) -> None:
         links.link_or_copy(old.checkpoint, staging.checkpoint)
         links.link_or_copy(old.metrics, staging.metrics)
         write_atomic(staging.config, cell_run.config_text())
-        write_json(staging.environment, {**source.facts, "run_key": cell_run.key, "carried": origin})
+        write_sealed(staging.environment, {**source.facts, "run_key": cell_run.key, "carried": origin})
         links.remove(target.path)  # unfinished: the key has no finished run
         os.replace(staging.path, target.path)
     finally:

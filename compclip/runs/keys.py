@@ -32,7 +32,8 @@ def write_keys(root: Path) -> int:
     tune = read_mapping(path) if path.is_file() else {"studies": {}}
     keys_by_name = {}
     for plan in plans:
-        chosen = read_chosen(plan.stem, tune["studies"].get(plan.stem, {}), root)
+        with understand(path, "run `compclip repro plan` again"):
+            chosen = read_chosen(plan.stem, tune["studies"].get(plan.stem, {}), root)
         with understand(plan, "run `compclip repro plan` again"):
             keys_by_name[plan.name] = run_store.compute_keys(read_mapping(plan), root, chosen)
     for name, keys in keys_by_name.items():

@@ -16,7 +16,7 @@ import numpy as np
 
 from compclip.base import files, yaml_text
 from compclip.base.errors import UserError
-from compclip.base.files import read_mapping, read_text
+from compclip.base.files import hash_file, read_recorded, read_text
 from compclip.config.cell import PRETRAINED, Cell
 from compclip.config.grid import parse_cell
 from compclip.runs import run_folder
@@ -142,8 +142,14 @@ def _parse_section(section: str) -> Any:
 
 
 def read_curve(trained: Trained) -> list[dict[str, Any]]:
-    """Read the lines of metrics.jsonl in order; empty where there is no file."""
+    """Read the lines of metrics.jsonl in order; empty where there is no file.
+
+    Raises UserError where a line is none, or environment.json records another file.
+    """
     file = trained.metrics
+    recorded = trained.facts().get(run_folder.METRICS_HASH)
+    if recorded and file.is_file() and hash_file(file) != recorded:
+        raise UserError(f"{file}: damaged: not what the training wrote; `compclip runs check` says how to get it back")
     rows = []
     for number, text in enumerate(read_text(file).splitlines() if file.is_file() else (), 1):
         row = files.parse_json(text, str(file), "train the run again", number)
@@ -154,8 +160,11 @@ def read_curve(trained: Trained) -> list[dict[str, Any]]:
 
 
 def read_result(path: Path) -> Result:
-    """Read one results file. Raises UserError where a field is missing or items and metric disagree."""
-    raw = read_mapping(path)
+    """Read one results file.
+
+    Raises UserError where a field is missing, items and metric disagree, or its checksum is another.
+    """
+    raw = read_recorded(path)
     try:
         units = raw.get("units", {})
         pictures = raw.get("pictures")

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compclip.base.files import fingerprint, read_mapping
+from compclip.base.files import fingerprint, read_mapping, read_sealed
 from compclip.base.safe_names import SafeName
 from compclip.base.shared_folders import check_plain, make_folder, share_with_group
 
@@ -46,6 +46,7 @@ BLIND = "_blind"
 SNAPSHOTS = "_snapshots"  # below a method's results
 END = 1.0  # the share of a training at its end
 SUMMARY = "summary.json"
+METRICS_HASH = "metrics_sha256"  # in environment.json: of metrics.jsonl
 WEIGHTS = "open_clip_model.safetensors"  # the name that open_clip gives them
 NEIGHBOURS = Path("data/neighbours")
 NEIGHBOURS_RECORD = NEIGHBOURS / "made.json"  # of what each file there was made
@@ -78,8 +79,9 @@ class Trained(_Folder):
         self.published_files = (self.config, self.checkpoint, self.metrics, self.environment)
 
     def facts(self) -> dict[str, Any]:
-        """Read environment.json; empty where there is none. Raises UserError for a file that is no mapping."""
-        return read_mapping(self.environment) if self.environment.is_file() else {}
+        """Read environment.json; empty where there is none. Raises UserError for a damaged file."""
+        remedy = "remove the run and train it again"
+        return read_sealed(self.environment, remedy) if self.environment.is_file() else {}
 
     @property
     def run_key(self) -> str:
@@ -248,7 +250,7 @@ def result_path(folder: Path, benchmark: SafeName) -> Path:
 
 def result_paths(folder: Path) -> list[Path]:
     """List the result files of a folder, one a benchmark; summary.json repeats their metrics."""
-    return sorted(p for p in folder.glob("*.json") if p.name != SUMMARY)
+    return sorted(p for p in folder.glob("[!.]*.json") if p.name != SUMMARY)
 
 
 def published_folders(runs: Path) -> list[Path]:

@@ -20,13 +20,13 @@ import torch
 
 from compclip.base import messages
 from compclip.base.errors import UserError, entry
-from compclip.base.files import fingerprint, write_atomic, write_json
+from compclip.base.files import fingerprint, hash_file, write_atomic, write_sealed
 from compclip.base.shared_folders import read_user
 from compclip.data import column_hashes
 from compclip.interface.method import load_method
 from compclip.runs import gpus, key_parts, lock, progress, run_store
 from compclip.runs.progress import Follower
-from compclip.runs.run_folder import REPLACED, Inputs
+from compclip.runs.run_folder import METRICS_HASH, REPLACED, Inputs
 from compclip.runs.run_store import StoredRun
 from compclip.train import distributed, fine_tuning, optimiser, process_group, saved_model, validation, view_shares
 from compclip.train.recorder import OnStep, do_nothing, recording, sum_over_processes
@@ -107,8 +107,9 @@ def _write_files(run: StoredRun, model: ClipModel, facts: dict[str, Any]) -> Non
         "run_key": run.key,
         "data_fingerprint": run.data_fingerprint,
         "weights_fingerprint": fingerprint(final.checkpoint),
+        METRICS_HASH: hash_file(final.metrics),
     }
-    write_json(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
+    write_sealed(final.environment, {**identity, **facts, "device_seconds": progress.sum_device_seconds(folder)})
     for path in folder.checkpoints():
         path.unlink()
 

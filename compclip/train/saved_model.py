@@ -15,11 +15,11 @@ import torch
 
 from compclip.base import links, messages
 from compclip.base.errors import UserError
-from compclip.base.files import fingerprint, read_bytes, write_atomic, write_json
+from compclip.base.files import fingerprint, hash_file, read_bytes, write_atomic, write_sealed
 from compclip.base.shared_folders import make_folder
 from compclip.interface.method import load_method
 from compclip.model import lora
-from compclip.runs.run_folder import Inputs
+from compclip.runs.run_folder import METRICS_HASH, Inputs
 from compclip.train import checkpoint, distributed, fine_tuning
 from compclip.train.recorder import OnStep, do_nothing, recording
 
@@ -112,7 +112,8 @@ class SnapshotWriter:
         metrics = self.work / run.folder.metrics.name
         write_atomic(final.metrics, read_bytes(metrics) if metrics.is_file() else b"")
         facts = {"run_key": run.key, "data_fingerprint": run.data_fingerprint, "step": step, "steps": steps}
-        write_json(final.environment, {**facts, "weights_fingerprint": fingerprint(final.checkpoint)})
+        facts |= {"weights_fingerprint": fingerprint(final.checkpoint), METRICS_HASH: hash_file(final.metrics)}
+        write_sealed(final.environment, facts)
 
 
 def train_again(run: StoredRun, on_step: OnStep = do_nothing) -> None:

@@ -12,7 +12,7 @@ from compclip.base.errors import UserError
 from compclip.begin import __main__ as init_command
 from compclip.begin import data_section
 from compclip.config import project_files, read
-from tests.data import reading, tar_files
+from tests.data import picture_sets, reading, tar_files
 
 TEXTS = ("A red dog runs.", "A blue cat sleeps.")
 DRAWN = ("scene", "drawing")  # words that a project of photographs has no use for
@@ -230,3 +230,76 @@ def test_what_is_dropped_is_counted(folder):
     assert "9.jpg" in "\n".join(survey.describe())
     survey.counts = Counter(damaged_rows=3, images=2)
     assert "damaged_rows: 3" in survey.describe()[-1]
+
+
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+NUMBERED = pa.struct([("bytes", pa.binary()), ("path", pa.int64())])
+
+
+def make_cells(folder, kind=PICTURE, has_bytes=True):
+    """Cells of the folder's two pictures: with their bytes, or by their paths alone."""
+    cells = []
+    for number in range(2):
+        path = number if kind is NUMBERED else f"shots/{number}.jpg"
+        content = (folder / "shots" / f"{number}.jpg").read_bytes() if has_bytes else None
+        cells.append({"bytes": content, "path": path})
+    return pa.array(cells, kind)
+
+
+def save_to_disk(folder, **columns):
+    """A folder as the package datasets saves it."""
+    picture_sets.write_stream(folder / "data-00000-of-00001.arrow", pa.table(columns))
+    names = [{"filename": "data-00000-of-00001.arrow"}]
+    (folder / "state.json").write_text(json.dumps({"_data_files": names}))
+    (folder / "dataset_info.json").write_text(json.dumps({"builder_name": "x", "features": {}}))
+
+
+def write_shards(folder):
+    """Two shards, the first without a row."""
+    whole = pa.table({"image": make_cells(folder), "text": list(TEXTS)})
+    pq.write_table(whole.slice(0, 0), folder / "train-00000-of-00002.parquet")
+    pq.write_table(whole, folder / "train-00001-of-00002.parquet")
+
+
+HUB_FOLDERS = {
+    "saved": lambda f: save_to_disk(f, image=make_cells(f), text=TEXTS),
+    "paths only": lambda f: save_to_disk(f, image=make_cells(f, has_bytes=False), text=TEXTS),
+    "numeric path": lambda f: save_to_disk(f, image=make_cells(f, NUMBERED), text=TEXTS),
+    "empty first shard": write_shards,
+}
+
+
+@pytest.mark.parametrize("name", HUB_FOLDERS)
+def test_hub_folders_are_read(folder, name):
+    """Their captions, and of pictures that are inside of tables their places there."""
+    HUB_FOLDERS[name](folder)
+    section = data_section.find_section(str(folder), "")
+    samples = list(data_section.read_samples(section, Counter()))
+    assert section["source"] == "huggingface" and section["layout"] == {"picture": "image", "captions": ["text"]}
+    assert [sample.captions for sample in samples] == [(text,) for text in TEXTS]
+    assert all(bool(sample.length) == (name != "paths only") for sample in samples)
+
+
+def save_none(folder):
+    save_to_disk(folder, image=make_cells(folder), text=TEXTS)
+    (folder / "state.json").write_text('{"_data_files": []}')
+
+
+def save_twins(folder):
+    columns = [make_cells(folder), pa.array(TEXTS), pa.array(TEXTS)]
+    pq.write_table(pa.Table.from_arrays(columns, names=["image", "text", "text"]), folder / "t.parquet")
+
+
+REFUSED_FOLDERS = {
+    "no file": (save_none, "state.json: names no file"),
+    "twins": (save_twins, "2 columns are called 'text'"),
+    "bytes": (lambda f: save_to_disk(f, image=make_cells(f), text=[b"a", b"b"]), "column 'text' holds bytes, no texts"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_FOLDERS)
+def test_hub_folders_are_refused_in_a_line(folder, name):
+    write, line = REFUSED_FOLDERS[name]
+    write(folder)
+    with pytest.raises(UserError, match=line):
+        data_section.find_section(str(folder), "")

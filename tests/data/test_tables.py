@@ -93,6 +93,13 @@ REFUSED = {  # name, bytes, form; what the line says
     "no JSON": ("t.jsonl", b"image,caption\n", {}, "t.jsonl: no line is a JSON object"),
     "no Parquet": ("t.parquet", b"PAR1 no", {}, "t.parquet: cannot be read as parquet"),
     "no Arrow": ("t.arrow", b"image,caption\n", {}, "t.arrow: cannot be read as arrow"),
+    "grows": (
+        "t.csv.gz",
+        gzip.compress(b"image,caption\n" + b'"\n' * (1 << 20)),
+        {},
+        "t.csv.gz: grows to more than 100",
+    ),
+    "grows, JSON": ("t.jsonl.gz", gzip.compress(b"{}\n" * (1 << 20)), {}, "t.jsonl.gz: grows to more than 100"),
     "cut": ("t.csv.gz", gzip.compress(b"image,caption\na.jpg,A dog\n" * 99)[:-9], {}, "t.csv.gz: cannot be read"),
 }
 

@@ -247,7 +247,7 @@ def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, para
 def test_a_cell_gets_its_results_folder_whole(published, params, root):
     """All of the new ones and none of the old, nothing half-written beside them; the same files as in the store."""
     evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
-    names = ["plus.json", "sugarcrepe.json", "summary.json"]
+    names = [files.CHECKSUMS, "plus.json", "sugarcrepe.json", "summary.json"]
     assert sorted(p.name for p in published.results.iterdir()) == names
     assert [p.name for p in published.results.parent.iterdir()] == [published.results.name]
     [kept_ones] = root.glob("store/clip-key/scores/*")

@@ -3,8 +3,9 @@
     python -m tests.fuzz.own_files --edits 2000 --seed 0    edits of a small finished project, one at a time
     python -m tests.fuzz.own_files --again 17               one edit: its file, and what each command said
 
-Each edit flips a bit, cuts, inserts or swaps bytes of one file, whose times stay: what a disk or a copy does. A command
-then says the same, says something else, or refuses in one line.
+Each edit changes one file, whose times stay: every second one its bytes, as a disk or a copy does, else a key, a value
+or a digit of what is JSON or YAML. A command then says the same, says something else, or refuses in one line. An edit is
+silent where scores or report say something else and nothing refuses, not even `runs check`.
 """
 
 import argparse
@@ -23,20 +24,26 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import yaml
+
 from compclip.base.errors import UserError
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.report import __main__ as report_command
+from compclip.report import svg_plots
 from compclip.runs import __main__ as runs_command
 from compclip.runs import key_parts, keys, status
 from compclip.train import __main__ as train_command
 from tests import tiny_project
-from tests.fuzz.__main__ import _where
+from tests.fuzz import mutate
+from tests.fuzz.__main__ import DEADLINE_S, TookTooLong, _deadline, _where
 
 KEY = re.compile(rb'"([a-zA-Z]\w*)": ')  # of JSON
+SPEED = re.compile(r"  \S+ samples/s.*|^note: data_wait.*\n", re.MULTILINE)  # of a line of training
 SAME, OTHER, REFUSED, TRACEBACK = "same", "other", "refused", "traceback"
+NUMBERS = ("train", "evaluate", "report")  # commands whose words are results
 USERS = ("world", "params.yaml", "tiny.json", "reports")  # written by users, or never read
 CELL = tiny_project.cell("finetune")
-COMPARED = ("runs check", "keys", "evaluate", "report")  # what these say has neither times nor speeds in it
+COMPARED = ("runs check", "keys", "train --method", "train", "evaluate", "report")  # whose words have no times
 Command = Callable[[], object]
 COMMANDS: dict[str, Command] = {
     "status": lambda: status.main([]),
@@ -90,6 +97,19 @@ def edit(raw: bytes, rng: random.Random) -> bytes:
     return rng.choice((ways[0], *ways))  # bits flip more often
 
 
+def edit_values(raw: bytes, suffix: str, rng: random.Random) -> bytes:
+    """Change a digit, or keys and values, of a document; another file's bytes."""
+    digits = [match.start() for match in re.finditer(rb"[0-9]", raw)]
+    if digits and rng.random() < 0.5:
+        at = rng.choice(digits)
+        return raw[:at] + rng.choice(b"0123456789".replace(raw[at : at + 1], b"").decode()).encode() + raw[at + 1 :]
+    parse, write = mutate.FORMATS[suffix]
+    try:
+        return write(mutate.document(parse(raw.decode()), rng)).encode("utf-8", "surrogatepass")
+    except (ValueError, yaml.YAMLError):
+        return edit(raw, rng)
+
+
 def damage(project: Path, copy: Path, number: int) -> Path:
     """Copy the project with edit `number` in one file; return that file's path in it."""
     rng = random.Random(number)
@@ -98,17 +118,35 @@ def damage(project: Path, copy: Path, number: int) -> Path:
     for path in files:
         kinds.setdefault((path.parts[0], path.name if path.parts[0] != "plan" else path.parts[1]), []).append(path)
     chosen = rng.choice(kinds[rng.choice(sorted(kinds))])
-    os.system(f"cp -a '{project}' '{copy}'")
+    _copy(project, copy, chosen)
     path = copy / chosen
     status_before = path.stat()
     path.chmod(0o644)
     with open(path, "r+b") as file:  # in place: every link shows it
-        raw = edit(file.read(), rng)
+        raw = file.read()
+        by_value = path.suffix in mutate.FORMATS and rng.random() < 0.5
+        raw = edit_values(raw, path.suffix, rng) if by_value else edit(raw, rng)
         file.seek(0)
         file.write(raw)
         file.truncate()
     os.utime(path, ns=(status_before.st_atime_ns, status_before.st_mtime_ns))
     return chosen
+
+
+def _copy(project: Path, copy: Path, chosen: Path) -> None:
+    """Copy with the links within the project; large files that are not to be damaged are links to the project's."""
+    copies: dict[int, Path] = {}
+    damaged = (project / chosen).stat().st_ino
+    copy.mkdir()
+    for source in project.rglob("*"):
+        target = copy / source.relative_to(project)
+        if source.is_dir():
+            target.mkdir(parents=True)
+            continue
+        status = source.stat()
+        is_large = status.st_size > 1 << 20 and status.st_ino != damaged
+        first = source if is_large else copies.setdefault(status.st_ino, target)
+        os.link(first, target) if first != target else shutil.copy2(source, target)
 
 
 @contextlib.contextmanager
@@ -119,17 +157,24 @@ def _silenced():
 
 def run(place: Path, command: Command) -> tuple[str, str]:
     """Run a command in a folder; return what became of it, and its words."""
-    with contextlib.chdir(place), _silenced() as out, mock.patch.object(train_command, "train_runs", lambda *_: {}):
+    patches = (
+        mock.patch.object(train_command, "train_runs", lambda *_: {}),
+        mock.patch.object(svg_plots, "export_svg", lambda *_, **__: ""),  # half of a report's time
+    )
+    with contextlib.chdir(place), _silenced() as out, patches[0], patches[1]:
         try:
-            command()
+            with _deadline(6 * DEADLINE_S):
+                command()
         except UserError as error:
             return REFUSED, str(error)
+        except TookTooLong:
+            return TRACEBACK, f"more than {6 * DEADLINE_S:g} s"
         except SystemExit as error:
             return REFUSED, f"exit code {error.code}"
         except Exception as error:
             return TRACEBACK, _where(error) + ("\n" + traceback.format_exc() if "AGAIN" in os.environ else "")
     metrics = place / "reports" / "metrics.json"
-    return SAME, out.getvalue() + (metrics.read_text() if command is COMMANDS["report"] else "")
+    return SAME, SPEED.sub("", out.getvalue()) + (metrics.read_text() if command is COMMANDS["report"] else "")
 
 
 def try_edit(project: Path, place: Path, number: int) -> tuple[Path, dict[str, tuple[str, str]]]:
@@ -153,8 +198,17 @@ def expected_words(project: Path, name: str) -> str:
         return run(Path(folder) / "p", COMMANDS[name])[1]
 
 
+def is_silent(outcomes: dict[str, tuple[str, str]]) -> bool:
+    """Return whether results differ and nothing says why; a report says of what is missing that it is."""
+    kinds = {name: kind for name, (kind, _) in outcomes.items()}
+    if "3 cells: 3 complete" not in outcomes["report"][1]:
+        kinds["report"] = SAME
+    changed = OTHER in (kinds[name] for name in NUMBERS)
+    return changed and kinds["runs check"] == SAME and REFUSED not in kinds.values()
+
+
 def main(argv: list[str]) -> int:
-    """Try the edits; print the counts, and every different traceback with its first edit."""
+    """Try the edits; print the counts, and every different traceback and silent file with its first edit."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.own_files", description=__doc__)
     parser.add_argument("--edits", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
@@ -163,7 +217,9 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     counts: Counter[str] = Counter()
     others: Counter[tuple[str, str]] = Counter()
+    unnoticed: Counter[str] = Counter()
     defects: dict[str, str] = {}
+    tried = 0
     with tempfile.TemporaryDirectory(prefix="own-files-") as folder:
         project = args.project or make(Path(folder) / "project")
         first = args.seed * 1_000_000
@@ -177,8 +233,15 @@ def main(argv: list[str]) -> int:
                     defects.setdefault(f"{name}: {words}", f"{number} {path}")
                 if args.again is not None:
                     print(f"{path}: {name}: {kind}: {words}")
+            unnoticed[path.name] += {kind for kind, _ in outcomes.values()} == {SAME}
+            if is_silent(outcomes):
+                defects.setdefault(f"silent: {path.parts[0]}/{path.name}", f"{number} {path}")
+            tried += 1
+            if tried % 50 == 0:
+                print(f"{tried} edits, {counts[TRACEBACK]} tracebacks", *defects.items(), sep="\n", flush=True)
     print(", ".join(f"{counts[kind]} {kind}" for kind in (SAME, OTHER, REFUSED, TRACEBACK)))
     print("other words than of the whole project: ", dict(others.most_common()))
+    print("no command says anything else: ", dict(unnoticed.most_common()))
     for words, where in defects.items():
         print(f"  {where}  {words}")
     return 1 if defects else 0

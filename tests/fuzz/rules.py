@@ -61,29 +61,37 @@ def make_caption(unit: str, words: int) -> str:
     return clean_caption(" ".join(text.split()[:words]))
 
 
-def try_rules(words: Sequence[int], draws: int, longest_s: float = LONGEST_S) -> tuple[int, list[str]]:
-    """Return how many draws were made, and a line for each that failed or took too long."""
+def try_rules(
+    words: Sequence[int], draws: int, longest_s: float = LONGEST_S
+) -> tuple[int, list[str], dict[int, tuple[float, str]]]:
+    """Return how many draws were made, a line for each that failed or took too long, and by size the longest one."""
     count = 0
     defects = []
+    longest: dict[int, tuple[float, str]] = {}
     rules = list_rules()
     for name, unit in UNITS.items():
-        for annotation in spacy_parser.annotate([make_caption(unit, number) for number in words]):
-            annotation = replace_fields(annotation, relatives=spacy_parser.find_relatives(annotation))
+        annotations = spacy_parser.annotate([make_caption(unit, number) for number in words])
+        for size, parsed in zip(words, annotations, strict=True):
+            annotation = replace_fields(parsed, relatives=spacy_parser.find_relatives(parsed))
             for rule_name, rule in rules.items():
                 for seed in range(draws):
                     count += 1
-                    defects += _try_rule(f"{rule_name} of {name}", rule, annotation, seed, longest_s)
-    return count, defects
+                    seconds, fault = _try_rule(rule, annotation, seed)
+                    label = f"{rule_name} of {name}"
+                    longest[size] = max(longest.get(size, (0.0, "")), (seconds, label))
+                    fault = fault or (f"{seconds:.1f} s" if seconds > longest_s else "")
+                    defects += [f"{label}, {len(annotation)} words: {fault}"] if fault else []
+    return count, defects, longest
 
 
-def _try_rule(label: str, rule: Rule, annotation: Annotation, seed: int, longest_s: float) -> list[str]:
+def _try_rule(rule: Rule, annotation: Annotation, seed: int) -> tuple[float, str]:
+    """Return the CPU seconds of a draw, and its error."""
     started = time.process_time()
     try:
         rule(annotation, np.random.default_rng(seed))
     except Exception as error:
-        return [f"{label}, {len(annotation)} words: {type(error).__name__}: {error}"]
-    seconds = time.process_time() - started
-    return [f"{label}, {len(annotation)} words: {seconds:.1f} s"] if seconds > longest_s else []
+        return time.process_time() - started, f"{type(error).__name__}: {error}"
+    return time.process_time() - started, ""
 
 
 def main(argv: list[str]) -> int:
@@ -93,7 +101,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--longest-s", type=float, default=LONGEST_S)
     args = parser.parse_args(argv)
-    count, defects = try_rules(args.words, args.draws, args.longest_s)
+    count, defects, longest = try_rules(args.words, args.draws, args.longest_s)
+    for size, (seconds, label) in longest.items():
+        print(f"{size} words: the longest draw takes {seconds:.3f} CPU s ({label})")
     print(f"{count} draws of {len(list_rules())} rules: {len(defects)} defects", *defects, sep="\n")
     return 1 if defects else 0
 

@@ -16,7 +16,7 @@ def test_small_files_take_little(tmp_path, kind):
 
 
 def test_rules_take_long_captions():
-    count, defects = rules.try_rules([10, 30], 1, longest_s=600)
+    count, defects, _ = rules.try_rules([10, 30], 1, longest_s=600)
     assert count > 400 and defects == []
 
 

@@ -1,15 +1,20 @@
 """Bytes that a disk changed are noticed wherever weights are read, named by `runs check`, and made again."""
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from compclip.base import files
+from compclip.base import files, links
 from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
+from compclip.config import read
 from compclip.evaluate import __main__ as evaluate_command
+from compclip.evaluate import result_store
 from compclip.model import backbone
+from compclip.report import __main__ as report_command
 from compclip.runs import __main__ as runs_command
 from compclip.runs import jobs, run_folder, run_store
 from compclip.train import __main__ as train_command
@@ -80,6 +85,63 @@ def test_other_files_are_named(here_finished, pattern, where, capsys):
     assert not path.exists()
 
 
+def change_digit(path):
+    """Change a digit of a file so that it stays JSON, each line of it too."""
+    text = path.read_text()
+    at = text.index(": 0.") + len(": 0.")
+    damage(path, at=at)
+    path.chmod(0o644)
+    with open(path, "r+") as file:
+        file.write(text[:at] + ("1" if text[at] != "1" else "2") + text[at + 1 :])
+    assert path.read_text() != text and len(path.read_text()) == len(text)
+
+
+@pytest.mark.parametrize("name", ["sugarcrepe.json", "summary.json"])
+def test_a_changed_digit_of_a_result_is_named_and_made_again(here_finished, name, capsys):
+    """Whoever compares or chooses reads no other number than the one that was measured."""
+    tiny_project.plan()
+    path = here_finished / "results/finetune/tiny-scenes-0" / name
+    change_digit(path)
+    assert runs_command.main(["check"]) == 1
+    assert f"{name}: missing, or not the file that .checksums.json lists" in capsys.readouterr().out
+    if name == "sugarcrepe.json":
+        with pytest.raises(UserError, match=f"finetune/tiny-scenes-0/{name}: damaged: not what was written"):
+            report_command.main([])
+    else:
+        run = tiny_project.at(tiny_project.cell("finetune"))
+        links.link_or_copy(path, next(run.folder.path.glob(f"scores/*/{name}")))
+        task = result_store.task_from_params(read.load_params("params.yaml"))
+        with pytest.raises(UserError, match=f"{name}: damaged: not what was written"):
+            result_store.find_metrics(task, run.cell)
+    assert runs_command.main(["check", "--drop"]) == 1
+    assert not path.exists()
+    tiny_project.collect(tiny_project.cell("finetune"))
+    assert path.is_file()
+    assert runs_command.main(["check"]) == 0
+    assert report_command.main([]) == 0
+
+
+def test_a_changed_digit_of_a_curve_is_named_and_brought_back(here_finished, capsys):
+    """The line has the command that copies what the training wrote; without a copy the run is trained again."""
+    published = here_finished / "runs/finetune/tiny-scenes-0/metrics.jsonl"
+    path = tiny_project.at(tiny_project.cell("finetune")).folder.final.metrics
+    published.unlink()
+    os.link(path, published)
+    before = path.read_bytes()
+    change_digit(path)
+    with pytest.raises(UserError, match="tiny-scenes-0/metrics.jsonl: damaged: not what the training wrote"):
+        report_command.main([])
+    assert runs_command.main(["check", "--drop"]) == 1
+    command = re.search(r"`(cp \S+ \S+)` brings it back", capsys.readouterr().out)[1]
+    subprocess.run(command.split(), check=True)
+    assert path.read_bytes() == before
+    assert runs_command.main(["check"]) == 0
+    change_digit(path)
+    tiny_project.at(tiny_project.cell("finetune")).folder.metrics.unlink()
+    assert runs_command.main(["check", "--drop"]) == 1
+    assert not path.exists()
+
+
 INPUTS = ("data/scenes/shards/00000.arrow", "data/scenes/nouns.arrow", "models/tiny/open_clip_model.safetensors")
 
 
@@ -106,7 +168,6 @@ def test_a_job_of_a_damaged_backbone_says_which_file(here):
 def test_captions_of_a_damaged_shard_are_not_read(here):
     """For blind rows, an audit of texts, and neighbours."""
     from compclip.audit import rule_audit
-    from compclip.config import read
     from compclip.evaluate import blind_rows
     from compclip.train import neighbours
 

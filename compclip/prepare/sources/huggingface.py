@@ -73,6 +73,8 @@ def _list_files(cfg: Data) -> list[Path]:
         path = path / cfg.split
     if (path / STATE).is_file():
         files = read_field(path / STATE, "(whole file)", read_mapping(path / STATE), "_data_files", list)
+        if not files:
+            raise UserError(f"{path / STATE}: names no file: the data set was saved without a row; correct the path")
         return [path / read_field(path / STATE, "_data_files", file, "filename") for file in files]
     metadata = folder.find_metadata(path)
     return _choose_split(path, metadata or _find_shards(path), cfg.split)

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compclip.base import messages
+from compclip.base.errors import UserError
 from compclip.base.path_lists import expand_paths
 from compclip.config.grid import source_config
 from compclip.config.released_lists import Column, Columns
@@ -78,19 +79,23 @@ def records(cfg: Data, counts: Counter, part: str = "") -> Iterator[Sample]:
 
 
 def list_parts(paths: Sequence[Path], config: Config) -> list[str]:
-    """Return the tables if pictures are inside the first one. Raises UserError where it has no such column.
+    """Return the tables if pictures are inside the first one with rows. Raises UserError where it has no such column.
 
-    Notes a first one whose row groups are so large that reading in random order will be slow.
+    Notes one whose row groups are so large that reading in random order will be slow.
     """
-    column = _choose_columns(paths[0], config)[0]
-    rows = tables.read_rows(paths[0], [column], Counter(), config)
-    values = [row.values[column] for row in itertools.islice(rows, FIRST_ROWS)]
+    path, values = paths[0], list[object]()
+    for path in paths:
+        column = _choose_columns(path, config)[0]
+        rows = tables.read_rows(path, [column], Counter(), config)
+        values = [row.values[column] for row in itertools.islice(rows, FIRST_ROWS)]
+        if values:
+            break
     inside = [value for value in values if isinstance(value, TablePicture)]
     if inside and parquet_cells.is_cell(inside[0].path):
         size = parquet_cells.measure_group(inside[0].path)
         if size > LARGE_GROUP:
             messages.note(
-                f"{paths[0]}: a row group of {size >> 20} MiB is decoded for each picture in training, about half "
+                f"{path}: a row group of {size >> 20} MiB is decoded for each picture in training, about half "
                 "a millisecond a MiB; set short_side, or write the table as Arrow or with small row groups"
             )
     return [str(path) for path in paths] if inside else []
@@ -175,6 +180,9 @@ def _choose_columns(path: Path, config: Config) -> tuple[str, list[str]]:
         tables.choose_column(names, name, tables.CAPTION_COLUMNS, "layout.captions", path, config)
         for name in config.captions or [""]
     ]
+    for name in captions:
+        if name in inside:
+            raise UserError(f"{path}: column {name!r} holds bytes, no texts; name another one in layout.captions")
     return picture, captions
 
 
