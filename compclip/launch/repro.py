@@ -73,8 +73,8 @@ def main(argv: list[str]) -> int:
     profile = profiles.load_profile(args.on) if args.on else Profile(executor="local")
     if not args.dry_run:
         missing_inputs.require_inputs(params)
-        if not args.stages or not TRAINED.isdisjoint(stage.partition("@")[0] for stage in args.stages):
-            grid_check.require_towers(grid.resolve_all(params), processes=profile.processes)
+    if not args.stages or not TRAINED.isdisjoint(stage.partition("@")[0] for stage in args.stages):
+        grid_check.require_towers(grid.resolve_all(params), processes=profile.processes)
     idle = plan.list_idle(params)
     with contextlib.nullcontext() if args.dry_run else hold_exclusively(LOCK, BUSY):
         total = 0 if args.stages else describe_work(params, idle, profile)
