@@ -30,6 +30,7 @@ from compclip.base.errors import UserError, entry
 from compclip.base.files import read_mapping, temporary_path, write_atomic, write_json, write_sealed
 from compclip.config import grid, read, training_code
 from compclip.config.grid import Run
+from compclip.config.validation import load_section
 from compclip.interface.method import load_method
 from compclip.runs import jobs, run_store, run_table
 from compclip.runs.run_folder import Inputs, RunFolder, Trained
@@ -111,13 +112,14 @@ def write_parts(folder: RunFolder, key: KeyParts) -> None:
 def list_recorded(root: Path, methods: Collection[str]) -> Iterator[RecordedRun]:
     """Yield the finished runs of methods' modules, variants included; what cannot be read is left out."""
     for folder in run_table.list_folders(root) if methods else ():
-        with contextlib.suppress(UserError, TypeError):  # somebody else's, or damaged: `compclip runs` says so
+        with contextlib.suppress(UserError):  # somebody else's, or damaged: `compclip runs` says so
             folder.check()
             cell = run_table.read_cell(folder.final.config) if folder.finished else {}
             if str(cell.get("method", "")).partition(".")[0] in methods:
                 config = yaml_text.read_yaml(folder.final.config, "must be a mapping of sections")
                 plain_config = yaml_text.to_plain(config, str(folder.final.config))
-                yield RecordedRun(folder, plain_config, folder.final.facts(), KeyParts(**read_mapping(folder.code)))
+                parts = load_section(KeyParts, read_mapping(folder.code), str(folder.code))
+                yield RecordedRun(folder, plain_config, folder.final.facts(), parts)
 
 
 # Take finished runs over whose key was another one, although their code gives the numbers of now.

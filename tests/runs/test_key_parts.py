@@ -248,3 +248,15 @@ def test_a_store_of_a_released_commit_is_taken_over(tmp_path, monkeypatch, commi
         finish_released(run, commit)
     key_parts.take_over(runs, Path("."))
     assert [run.name for run in runs if not run.adopt_if_finished()] == []
+
+
+@pytest.mark.parametrize("edit", [
+    {"columns": {"text": ["a", "list"]}}, {"modules": ["a", "list"]}, {"data": {}}, {"unknown": "key"}, {"inputs": None},
+], ids=str)  # fmt: skip
+def test_a_record_that_is_damaged_is_left_out(finished, edit):
+    """`runs why` compares with the others, in place of a traceback."""
+    assert [run.folder.key for run in key_parts.list_recorded(Path("."), {"fsc_clip"})] == [finished.key]
+    write_json(finished.folder.code, read_mapping(finished.folder.code) | edit)
+    assert list(key_parts.list_recorded(Path("."), {"fsc_clip"})) == []
+    run = replace(fake_store.runs(Path("."))[0], key="0123456789abcdef")
+    assert key_parts.find_nearest(run) is None
