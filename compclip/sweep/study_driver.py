@@ -224,20 +224,23 @@ class StudyDriver:
             )
 
     def _find(self) -> None:
-        """Work out what the study found, from the items of all finished trials."""
+        """Work out what the study found, from the items of the finished trials whose results are there."""
         document = self.document()
-        trials = study_results.list_complete(document["trials"])
-        if not trials:
-            return
         loaded = read.load_params(self.params)
+        cell = studies.trial_run(self.study, loaded).cell
 
         def read_run(key: str) -> FinishedRun:
-            cell = studies.trial_run(self.study, loaded).cell
             return studies.read_run(self.columns, run_store.find_folder(key, self.root), cell, self.split)
 
+        trials = []
+        for trial in study_results.list_complete(document["trials"]):
+            key = trial["run_key"]  # one that a script told has none
+            if key and run_store.find_folder(key, self.root).results:
+                trials.append(trial)
         runs = {trial["number"]: read_run(trial["run_key"]) for trial in trials}
-        pretrained = read_run(document["reference"]["run_key"])
-        self.found = findings.find(self.study, loaded, self.columns, trials, document["best"], runs, pretrained)
+        if document["best"] in runs:
+            pretrained = read_run(document["reference"]["run_key"])
+            self.found = findings.find(self.study, loaded, self.columns, trials, document["best"], runs, pretrained)
 
     def _find_drivers(self, running: Sequence[RunningTrial]) -> dict[int, str]:
         """Return who works on each running trial not in `running`, by number; "" where its driver is gone."""

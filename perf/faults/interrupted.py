@@ -38,7 +38,7 @@ from typing import Any
 from unittest import mock
 
 from compclip.base import links
-from compclip.base.files import LEFTOVER
+from compclip.base.files import CHECKSUMS, LEFTOVER
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.prepare import shard_stages
 from compclip.report import __main__ as report_command
@@ -86,8 +86,9 @@ def _checked(code: int) -> None:
 
 
 def files(stage: Stage) -> dict[str, Any]:
-    """Every file and its bytes, without the time that an evaluation took."""
+    """Every file and its bytes, without the time that an evaluation took, and checksums of what has that."""
     paths = [p for path in stage.paths for p in (path.rglob("*") if path.is_dir() else [path]) if p.is_file()]
+    paths = [p for p in paths if p.name != CHECKSUMS]
     return {str(p): _content(p) for p in paths if not LEFTOVER.fullmatch(p.name) and not _inside_left(p)}
 
 

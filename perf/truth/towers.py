@@ -78,7 +78,7 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "small_relpos": ("vit_relpos_medium_patch16_cls_224", {"depth": 2, "embed_dim": 64, "num_heads": 2}),
     "small_gap": ("vit_medium_patch16_gap_256", {"depth": 1, "embed_dim": 64, "num_heads": 2}),
     "small_mci": ("vit_base_mci_224", {"depth": 1}),
-    "small_vitamin": ("vitamin_small_224", {"depth": 1}),
+    "small_vitamin": ("vitamin_small_224", {"depth": 2}),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compclip.base.errors import UserError
-from compclip.base.files import read_json, write_json
+from compclip.base.files import read_sealed, write_sealed
 from compclip.config import grid, read
 from compclip.data.prepared_dataset import PreparedDataset, map_neighbours
 from compclip.interface.method import load_method
@@ -135,10 +135,12 @@ def test_what_is_there_stays_until_its_data_or_backbone_change(here, capsys):
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at
     assert capsys.readouterr().out == "nothing made\n"
     assert neighbours.main(["--data", "scenes", "--backbone", "tiny"]) == 0 and NPY.stat().st_mtime_ns == written_at
-    record = read_json("data/fingerprints/scenes.json")
-    write_json("data/fingerprints/scenes.json", record | {"columns": record["columns"] | {"tokens": "mended"}})
+    record = read_sealed(Path("data/fingerprints/scenes.json"), "")
+    write_sealed(Path("data/fingerprints/scenes.json"), record | {"columns": record["columns"] | {"tokens": "mended"}})
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at, "of pictures alone"
-    write_json("data/fingerprints/scenes.json", record | {"columns": record["columns"] | {"pictures": "others"}})
+    write_sealed(
+        Path("data/fingerprints/scenes.json"), record | {"columns": record["columns"] | {"pictures": "others"}}
+    )
     with pytest.raises(UserError, match="tiny.npy: not there, or of other data; run `compclip repro neighbours`"):
         at(CELL)
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns != written_at

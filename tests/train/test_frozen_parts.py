@@ -13,7 +13,7 @@ from compclip.model import backbone, clip_model
 from compclip.model.run_weights import write_checksums
 from compclip.runs import key_parts, tower_versions
 from compclip.train import optimiser, simulated_step
-from perf import towers
+from perf.truth import towers
 from tests import fake_store, small_training
 from tests.tiny_project import TINY, at, cell
 

@@ -90,7 +90,7 @@ FSC_CLIP = tiny_project.cell("fsc_clip")
 # A function, what its first argument must hold, and which such call kills: between steps, before a checkpoint's rename,
 # between steps again, and when of the finished files the last one, which marks them complete, is lacking.
 KILLS = ((optimiser, "learning_rate", "", 4), (files, "share_with_group", ".step_", 1), (optimiser, "clamp_scale", "", 3),
-         (job, "write_json", "environment", 1))  # fmt: skip
+         (job, "write_sealed", "environment", 1))  # fmt: skip
 
 
 def killed(monkeypatch, module: ModuleType, name: str, word: str, at: int) -> int:
