@@ -159,13 +159,17 @@ class Shell:
     def __exit__(self, *_: object) -> None:
         """End what still works where the rehearsal ends early."""
         if self._process.returncode is None:
-            self.interrupt()
-            self.wait()
+            self.stop()
         self._folder.cleanup()
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C."""
-        os.killpg(self._process.pid, signal.SIGINT)
+    def stop(self) -> PlayedCommand:
+        """Press Ctrl-C, every five seconds until it ends: one press was once not heard."""
+        while True:
+            os.killpg(self._process.pid, signal.SIGINT)
+            for _ in range(50):
+                if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    return self.wait()
+                time.sleep(0.1)
 
     def wait(self) -> PlayedCommand:
         """Wait for its end; its seconds of CPU are those of all processes that it has waited for."""
@@ -199,8 +203,7 @@ def play(commands: list[PageCommand], root: Path, environment: dict[str, str], t
             played.append(shell.wait())
             print(f"$ {command.line}\n{played[-1].output.rstrip()}", flush=True)
             if watch:
-                watch.interrupt()
-                played.append(replace(watch.wait(), beside=True))
+                played.append(replace(watch.stop(), beside=True))
             environment = shell.read_environment()
         if command is last_config:
             lower_sizes(root / "params.yaml", tiny)
