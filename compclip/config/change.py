@@ -82,11 +82,11 @@ def _list_typed(typed: str, where: str) -> list[str]:
     """Return the values that commas outside of brackets and quotes part, as typed."""
     text = f"[{typed}]"
     try:
-        whole = yaml.compose(text, yaml.SafeLoader)
+        sequence = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise UserError(f"{where}: is no value of YAML; put a text into quotes") from error
-    values = [text[node.start_mark.index : node.end_mark.index] for node in whole.value]
-    if any(isinstance(n, yaml.MappingNode) and v[0] != "{" for n, v in zip(whole.value, values, strict=True)):
+    values = [text[node.start_mark.index : node.end_mark.index] for node in sequence.value]
+    if any(isinstance(n, yaml.MappingNode) and v[0] != "{" for n, v in zip(sequence.value, values, strict=True)):
         raise UserError(f"{where}: is a mapping; put it into {{}}, or a text into quotes")
     return values
 

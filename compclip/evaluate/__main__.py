@@ -129,7 +129,7 @@ def _score_checkpoints(args: argparse.Namespace, overrides: Sequence[str], root:
     """Score checkpoints that are no cells, print their numbers and write results; 1 where one of several failed."""
     params = scoring_options.load_params(args, overrides)
     from compclip.evaluate import score
-    from compclip.evaluate.published_beside import find_beside
+    from compclip.evaluate.comparable_numbers import find_comparable
     from compclip.model import backbone
 
     out = scoring_options.check_output(args)
@@ -144,7 +144,7 @@ def _score_checkpoints(args: argparse.Namespace, overrides: Sequence[str], root:
     first = scored[args.checkpoint[0]]
     published = {}
     for ref, documents in scored.items():
-        published[ref] = {} if isinstance(documents, UserError) else find_beside(ref, args.model, documents)
+        published[ref] = {} if isinstance(documents, UserError) else find_comparable(ref, args.model, documents)
     if len(scored) == 1 and not isinstance(first, UserError):
         scoring_options.print_documents(first, args.json, published=published[args.checkpoint[0]])
     else:

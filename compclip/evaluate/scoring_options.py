@@ -21,9 +21,9 @@ from compclip.runs.item_outcomes import CUT_TEXTS, LOST_NAMES, PARTIAL, SMALLER,
 if TYPE_CHECKING:
     from compclip.config.sections import Params
     from compclip.evaluate.benchmark_module import LoadedBenchmarks
-    from compclip.evaluate.published_beside import Beside
+    from compclip.evaluate.comparable_numbers import ComparableNumbers
 
-Published: TypeAlias = "Mapping[str, Mapping[str, Beside]]"  # by benchmark and metric
+Published: TypeAlias = "Mapping[str, Mapping[str, ComparableNumbers]]"  # by benchmark and metric
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 NOT_LEFT_OUT = ("records", "scored", "tied", CUT_TEXTS, SPECIAL_TOKENS)  # counts
 
@@ -90,9 +90,9 @@ def numbers_as_json(documents: Mapping[str, dict], published: Published = Mappin
 
     numbers = {}
     for name, d in documents.items():
-        beside = {metric: numbers.plain for metric, numbers in published.get(name, {}).items()}
+        printed = {metric: row.plain for metric, row in published.get(name, {}).items()}
         numbers[name] = {"metrics": d["metrics"], "intervals": compute_intervals(d), "counts": d["counts"],
-                         "coverage": d["coverage"], "published": beside}  # fmt: skip
+                         "coverage": d["coverage"], "published": printed}  # fmt: skip
     return numbers
 
 
@@ -182,11 +182,11 @@ def list_rows(documents: Mapping[str, dict], published: Published) -> Iterator[M
                 f"{SMALLER} {lost:,} names without a caption" if lost else "",
             )
             items = f"{len(doc['items'][metric]['ids']):,} items" if metric in doc["items"] else "a mean"
-            beside = published.get(name, {}).get(metric)
+            comparable = published.get(name, {}).get(metric)
             yield MetricRow(
                 name, metric, format_share(value, is_cosine), f"[{', '.join(ends)}]" if metric in intervals else "",
-                f"{few}{scored:,} of {records:,}" if records else items, "  ".join(notes),
-                beside.describe() if beside else "",
+                f"{few}{scored:,} of {records:,}" if records else items, "  ".join(filter(None, notes)),
+                comparable.describe() if comparable else "",
             )  # fmt: skip
 
 

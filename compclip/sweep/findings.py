@@ -37,11 +37,11 @@ def find(study: Study, params: Params, columns: Sequence[Column], trials: Sequen
 
     `trials` are the finished ones, `runs` theirs by number, with the objectives' benchmarks; `best` is the chosen one.
     """
-    others = _list_rivals(study, params, trials, best)
+    rivals = _list_rivals(study, params, trials, best)
     comparisons = []
     effects = []
     for position, column in enumerate(columns):
-        for rival in others:
+        for rival in rivals:
             pair = [(runs[best], runs[rival["trial"]])] if rival["trial"] is not None else []
             gaps, interval, _ = tables.compare_pairs(pair, column) if pair else ([None], None, "")
             ends = [interval.low, interval.high] if interval else None
@@ -64,9 +64,9 @@ def _list_rivals(study: Study, params: Params, trials: Sequence[dict], best: int
         section, _, key = d.name.rpartition(".")
         if d.active(present):
             present[d.name] = getattr(run.train if section else run.method, key)
-    named = [("the paper's", dict(values)) for values in study.paper] + [("the grid's", present)]
+    candidates = [("the paper's", dict(values)) for values in study.paper] + [("the grid's", present)]
     rivals: list[dict[str, Any]] = []
-    for name, values in named:
+    for name, values in candidates:
         same = next((rival for rival in rivals if rival["values"] == values), None)
         if same:
             same["name"] = f"{same['name']} and {name}" if name not in same["name"] else same["name"]
@@ -84,23 +84,25 @@ def _measure_effects(
     Empty where the trials are too few.
     """
     for degree in (2, 1):
-        parts = {d.name: part for d in space if (part := _design(d, trials, degree)) is not None}
-        if parts and sum(part.shape[1] for part in parts.values()) + SPARE <= len(trials):
+        designs = {d.name: design for d in space if (design := _design(d, trials, degree)) is not None}
+        if designs and sum(design.shape[1] for design in designs.values()) + SPARE <= len(trials):
             break
     else:
         return []
     effects = []
-    for name, part_TC in parts.items():
+    for name, design_TC in designs.items():
         rng = named_generator(names, name)
-        rest_TC = np.hstack([np.ones((len(trials), 1)), *(part for other, part in parts.items() if other != name)])
-        whole_TC = np.hstack([rest_TC, part_TC])
-        left_T = value_T - whole_TC @ np.linalg.lstsq(whole_TC, value_T, rcond=None)[0]
-        left_T *= sqrt(len(trials) / (len(trials) - whole_TC.shape[1]))
+        rest_TC = np.hstack(
+            [np.ones((len(trials), 1)), *(design for another, design in designs.items() if another != name)]
+        )
+        model_TC = np.hstack([rest_TC, design_TC])
+        left_T = value_T - model_TC @ np.linalg.lstsq(model_TC, value_T, rcond=None)[0]
+        left_T *= sqrt(len(trials) / (len(trials) - model_TC.shape[1]))
         null_TD = rng.permuted(np.repeat(left_T[:, None], DRAWS, axis=1), axis=0)
         for error in error_TU:
             null_TD += error @ rng.standard_normal((error.shape[1], DRAWS))
-        weight_CD = np.linalg.lstsq(whole_TC, np.column_stack([value_T, null_TD]), rcond=None)[0]
-        component_TD = part_TC @ weight_CD[rest_TC.shape[1] :]
+        weight_CD = np.linalg.lstsq(model_TC, np.column_stack([value_T, null_TD]), rcond=None)[0]
+        component_TD = design_TC @ weight_CD[rest_TC.shape[1] :]
         drawn = [i for i, trial in enumerate(trials) if name in trial["params"]]
         ranges = np.ptp(component_TD[drawn], axis=0)
         top = drawn[int(component_TD[drawn, 0].argmax())]

@@ -7,7 +7,7 @@ import open_clip
 import pytest
 
 from compclip.evaluate import __main__ as evaluate_command
-from compclip.evaluate import published_beside, scoring_options
+from compclip.evaluate import comparable_numbers, scoring_options
 from compclip.report import published_numbers
 from tests.conftest import ROOT
 
@@ -38,11 +38,11 @@ def printed(backbone: str, metric: str) -> list[tuple[str, float]]:
 
 def test_numbers_of_the_backbone_alone():
     """The pretrained model's and the highest of the tuned ones, by hand from the tables."""
-    found = published_beside.find_beside("ViT-B-32::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
+    found = comparable_numbers.find_comparable("ViT-B-32::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
     rows = printed("ViT-B/32", "swap_obj")
     assert {float(n.value) for n in found["swap_obj"].pretrained} == {v for method, v in rows if method == "pretrained"}
     assert float(found["swap_obj"].best[0].value) == max(v for method, v in rows if method not in ("", "pretrained"))
-    large = published_beside.find_beside("ViT-L-14::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
+    large = comparable_numbers.find_comparable("ViT-L-14::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
     assert {n.backbone for beside in large.values() for n in (*beside.pretrained, *beside.best)} == {"ViT-L/14"}
 
 
@@ -51,7 +51,7 @@ def test_numbers_of_the_backbone_alone():
 )
 def test_where_nothing_compares(ref, fingerprint):
     """Other files, a backbone that no paper reports, a checkpoint of unknown towers."""
-    assert published_beside.find_beside(ref, "", {"sugarcrepe": make_document(fingerprint)}) == {}
+    assert comparable_numbers.find_comparable(ref, "", {"sugarcrepe": make_document(fingerprint)}) == {}
 
 
 @pytest.mark.parametrize(("model", "backbone"), [
@@ -64,30 +64,31 @@ def test_a_folder_is_known_by_its_towers(model, backbone, place, tmp_path):
     folder.mkdir(parents=True, exist_ok=True)
     config = {"model_cfg": open_clip.get_model_config(model), "preprocess_cfg": {}}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    assert published_beside.find_backbone(str(tmp_path), "") == backbone
+    assert comparable_numbers.find_backbone(str(tmp_path), "") == backbone
 
 
 def test_a_released_file_has_its_authors_numbers():
     """By the place where `compclip fetch` puts it."""
     ref = "models/released/negclip/negclip.pth"
-    (own,) = {n.method for b in published_beside.find_beside(ref, "ViT-B-32", {"sugarcrepe": make_document()})["sugarcrepe"].values()
+    (own,) = {n.method for b in comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()})["sugarcrepe"].values()
               for n in b.released}  # fmt: skip
     assert own == "negclip" or own == "released.negclip"
     assert "its authors'" in scoring_options.metric_table(
-        {"sugarcrepe": make_document()}, published_beside.find_beside(ref, "ViT-B-32", {"sugarcrepe": make_document()})
+        {"sugarcrepe": make_document()},
+        comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()}),
     )
 
 
 def test_the_table_has_interval_and_records():
     """Over pictures; a mark where few were scored, and the same numbers as JSON."""
     documents = {"sugarcrepe": make_document(scored=319)}
-    published = published_beside.find_beside("ViT-B-32::openai", "", documents)
+    published = comparable_numbers.find_comparable("ViT-B-32::openai", "", documents)
     line = next(
         line for line in scoring_options.metric_table(documents, published).splitlines() if " swap_obj " in line
     )
     numbers = scoring_options.numbers_as_json(documents, published)["sugarcrepe"]
     low, high = numbers["intervals"]["swap_obj"]
-    assert f"[{100 * low:.2f}, {100 * high:.2f}]" in line and "‡ 319 of 7,511" in line and "pretrained 6" in line
+    assert f"[{100 * low:.2f}, {100 * high:.2f}]" in line and "‡ 319 of 7,511  pretrained 6" in line
     assert numbers["published"]["swap_obj"]["best"][0]["value"] in line and numbers["coverage"] == {
         "swap_obj": [319, 7511]
     }

@@ -23,7 +23,12 @@ from compclip.runs.run_folder import RunFolder, Trained
 
 PUBLISHED = Path("experiments/published")
 CONFIG = "open_clip_config.json"
-PARTS = ("patch_size", "width", "layers", "timm_model_name")  # of a picture tower, by which an architecture is known
+TOWER_SIZES = (
+    "patch_size",
+    "width",
+    "layers",
+    "timm_model_name",
+)  # of a picture tower, by which an architecture is known
 # What papers call a backbone of open_clip's, where it is not its name in other letters.
 NAMES = {
     "vit_b_16_siglip": ("ViT-B-16-SigLIP",),
@@ -34,7 +39,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Beside:
+class ComparableNumbers:
     """The numbers beside one metric; each list is empty where nothing is published."""
 
     pretrained: tuple[PublishedNumber, ...] = ()
@@ -59,7 +64,9 @@ class Beside:
         return ", ".join(texts)
 
 
-def find_beside(ref: str, model: str, documents: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Beside]]:
+def find_comparable(
+    ref: str, model: str, documents: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, ComparableNumbers]]:
     """Find the published numbers beside a checkpoint's results, by benchmark and metric.
 
     `ref` and `model` are as `compclip evaluate` takes them. A benchmark with other files than the official ones has
@@ -72,25 +79,25 @@ def find_beside(ref: str, model: str, documents: Mapping[str, Mapping[str, Any]]
     if not backbone:
         return {}
     numbers = published_numbers.drop_wrong_activations(published_numbers.read_numbers(folder))
-    of_backbone = [n for n in numbers if published_numbers.to_slug(n.backbone) == backbone]
+    same_backbone = [n for n in numbers if published_numbers.to_slug(n.backbone) == backbone]
     released = _find_released(ref)
-    found: dict[str, dict[str, Beside]] = {}
+    comparable: dict[str, dict[str, ComparableNumbers]] = {}
     for name in same_files:
         lower = documents[name]["lower"]
         for metric in documents[name]["metrics"]:
-            here = [n for n in of_backbone if (n.benchmark, n.metric) == (name, metric)]
+            here = [n for n in same_backbone if (n.benchmark, n.metric) == (name, metric)]
             if here:
-                found.setdefault(name, {})[metric] = _choose(here, released, -1 if metric in lower else 1)
-    return found
+                comparable.setdefault(name, {})[metric] = _choose(here, released, -1 if metric in lower else 1)
+    return comparable
 
 
-def _choose(numbers: Sequence[PublishedNumber], released: str, sign: int) -> Beside:
+def _choose(numbers: Sequence[PublishedNumber], released: str, sign: int) -> ComparableNumbers:
     """Choose among the numbers of one metric; the first of several that are the best."""
     pretrained = tuple(n for n in numbers if n.method == PRETRAINED)
     tuned = [n for n in numbers if n.method not in ("", PRETRAINED)]
     best = max(tuned, key=lambda n: sign * float(n.value), default=None)
     own = published_numbers.select_matching(released, numbers) if released else []
-    return Beside(pretrained, (best,) if best else (), tuple(own))
+    return ComparableNumbers(pretrained, (best,) if best else (), tuple(own))
 
 
 def find_backbone(ref: str, model: str) -> str:
@@ -105,8 +112,8 @@ def find_backbone(ref: str, model: str) -> str:
 
 def _read_architecture(folder: Path) -> str:
     """Return open_clip's name of the architecture that a folder holds; "" where it names or equals none."""
-    places = (folder, Trained(folder).checkpoint, RunFolder(folder).final.checkpoint)
-    paths = (place / CONFIG for place in places)
+    model_folders = (folder, Trained(folder).checkpoint, RunFolder(folder).final.checkpoint)
+    paths = (folder_of_model / CONFIG for folder_of_model in model_folders)
     return next((_recognise(read_json(path).get("model_cfg") or {}) for path in paths if path.is_file()), "")
 
 
@@ -118,7 +125,7 @@ def _recognise(config: Mapping[str, Any]) -> str:
 
 def _tower(config: Mapping[str, Any]) -> tuple[Any, ...]:
     vision = config.get("vision_cfg") or {}
-    return config.get("embed_dim"), *(vision.get(part) for part in PARTS)
+    return config.get("embed_dim"), *(vision.get(name) for name in TOWER_SIZES)
 
 
 @functools.cache
