@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from compclip.base import messages, safe_names
 from compclip.base.command_line import CommandParser
 from compclip.base.errors import UserError, entry, unknown
-from compclip.base.files import read_json, read_mapping
+from compclip.base.files import read_mapping, read_recorded
 from compclip.base.messages import format_count
 from compclip.base.safe_names import SafeName
 from compclip.config.cell import PRETRAINED, Cell
@@ -121,7 +121,7 @@ def _evaluate_cell(params: Params, name: str, root: Path) -> dict[str, dict]:
         if outcome.failed:
             raise UserError(f"{name}: {outcome.failed[name]}")
         results = outcome.results[name]
-        documents = {n: read_json(folders.result_path(results, SafeName(n, "benchmark"))) for n in benchmark_names}
+        documents = {n: read_recorded(folders.result_path(results, SafeName(n, "benchmark"))) for n in benchmark_names}
     return documents
 
 

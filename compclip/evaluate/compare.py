@@ -36,12 +36,16 @@ from compclip.runs.item_outcomes import Items
 
 
 def compute_intervals(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Compute each metric's interval from a result document; a metric whose items are of one picture has none."""
+    """Compute each metric's interval from a result document; a metric whose items are of one picture has none.
+
+    It ends where the metric does: at 0 and 1, for cosines at -1 and 1.
+    """
     intervals = {}
     for metric, value in document["metrics"].items():
         interval, _ = compute_interval([value], _collect_items(document, metric))
         if interval:
-            intervals[metric] = (interval.low, interval.high)
+            least = -1.0 if metric in document["scores"] else 0.0
+            intervals[metric] = (max(least, interval.low), min(1.0, interval.high))
     return intervals
 
 

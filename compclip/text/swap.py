@@ -21,6 +21,8 @@ ExchangeRule = Callable[[Annotation, Span, Span], str | None]
 ARTICLES = ("a", "an", "A", "An")
 TRIES = 10
 READ_CLIP_DRAWS = 5
+MOST_PAIRS = 10_000  # of a kind that are listed, and how many of them are tried: a caption that is one list of 1,250
+MOST_TRIES = 500  # members has 780,000 pairs, and none is a negative
 HELD = "\0"  # stands for a noun while another takes its place
 
 
@@ -79,7 +81,10 @@ def _exchange_with_articles(annotation: Annotation, x: Span, y: Span) -> str | N
 def _exchange_one(
     annotation: Annotation, rng: np.random.Generator, kinds: list[list[Span]], exchange: ExchangeRule
 ) -> str | None:
-    """Exchange two spans of one kind, each kind by the same chance; where a drawn pair gives nothing, another one."""
+    """Exchange two spans of one kind, each kind by the same chance; where a drawn pair gives nothing, another one.
+
+    Up to `MOST_TRIES` of a kind are tried.
+    """
     kinds = [spans for spans in kinds if len(spans) > 1]
     while kinds:
         spans = kinds.pop(draw_index(rng, len(kinds)))
@@ -89,9 +94,9 @@ def _exchange_one(
             return text
         if pair is None or len(spans) == 2:
             continue
-        pairs = list(itertools.combinations(spans, 2))
+        pairs = list(itertools.islice(itertools.combinations(spans, 2), MOST_PAIRS))
         rng.shuffle(pairs)
-        for other_pair in pairs:
+        for other_pair in pairs[:MOST_TRIES]:
             text = None if other_pair == pair else exchange(annotation, *other_pair)
             if text is not None:
                 return text
