@@ -14,7 +14,7 @@ from typing import Any
 import open_clip
 
 from compclip.base import yaml_text
-from compclip.base.files import read_json
+from compclip.base.files import hash_unchanged, read_json
 from compclip.config import project_files, read
 from compclip.config.cell import PRETRAINED
 from compclip.report import published_numbers
@@ -136,12 +136,29 @@ def _list_architectures() -> tuple[str, ...]:
 
 
 def _find_released(ref: str) -> str:
-    """Return `released.NAME` of the method whose file a checkpoint is, by the shipped grids; "" for any other."""
+    """Return `released.NAME` of the method whose weights a checkpoint has, by the shipped grids; "" for any other.
+
+    It lies where `compclip fetch` puts them, or has the bytes of what lies there in this project.
+    """
     source = project_files.find_source() / read.GRIDS
     for path in sorted(source.glob("*_checkpoints*.yaml")):
         sections = yaml_text.to_unresolved(yaml_text.read_yaml(path, read.NO_SECTIONS))
         variants = sections["methods"].get("released", {}).get("variants", {})
         for name, values in variants.items():
-            if Path(ref).as_posix().endswith(values["path"]):
+            is_in_place = Path(ref).as_posix().endswith(values["path"])
+            if is_in_place or _have_equal_weights(Path(ref), Path(values["path"])):
                 return f"{RELEASED}{name}"
     return ""
+
+
+def _have_equal_weights(first: Path, second: Path) -> bool:
+    """Return whether two checkpoints' weights, a folder's largest file, are equal bytes; sizes are compared first."""
+    sizes = []
+    largest = []
+    for checkpoint in (first, second):
+        paths = [path for path in (checkpoint, *checkpoint.glob("*")) if path.is_file()]
+        if not paths:
+            return False
+        largest.append(max(paths, key=lambda path: path.stat().st_size))
+        sizes.append(largest[-1].stat().st_size)
+    return sizes[0] == sizes[1] and hash_unchanged(largest[0]) == hash_unchanged(largest[1])

@@ -107,3 +107,15 @@ def test_results_are_a_page(here_finished, tmp_path, capsys):
     table = capsys.readouterr().out
     assert all(f"<td>{metric}</td>" in page and metric in table for metric in values)
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize(("content", "expected"), [(b"weights", "released.negclip"), (b"another", "")])
+def test_a_released_file_is_known_wherever_it_lies(tmp_path, monkeypatch, content, expected):
+    """By the bytes of what `compclip fetch` brought; another file of equal size is not that one."""
+    monkeypatch.chdir(tmp_path)
+    fetched = tmp_path / "models/released/negclip/negclip.pth"
+    fetched.parent.mkdir(parents=True)
+    fetched.write_bytes(b"weights")
+    copy = tmp_path / "mine.pt"
+    copy.write_bytes(content)
+    assert comparable_numbers._find_released(str(copy)) == expected
