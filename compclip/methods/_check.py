@@ -1,4 +1,4 @@
-"""What the Configs of methods have alike, and checks that they make: UserErrors that give the field, value and rule."""
+"""Check the parameters of methods, and share what their Configs have in common; errors give field, value and rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared codebook of Codebook-CLIP and IL-CLIP: its head, and the contrast of what it makes of a batch.
+"""Share the codebook of Codebook-CLIP and IL-CLIP: the parameters, the head, and the contrast of a batch.
 
 B images, D dim.
 """

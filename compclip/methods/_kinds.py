@@ -1,4 +1,4 @@
-"""Negatives by kinds of words (CE-CLIP, AHNPL): nouns exchanged, and an adjective, a noun and a verb replaced."""
+"""Make one negative of each kind (CE-CLIP, AHNPL): nouns exchanged, or an adjective, a noun or a verb replaced."""
 
 from __future__ import annotations
 

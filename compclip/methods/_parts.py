@@ -1,6 +1,6 @@
-"""Parts of a paper's loss that a second method composes with others: functions of a batch's features.
+"""Compute terms of papers' losses that other methods reuse, as functions of a batch's features.
 
-B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. What needs no features stands in
+B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. Terms that need no features are in
 `compclip/train/losses.py`.
 """
 

@@ -1,13 +1,17 @@
 """AHNPL: adaptive hard negative perturbation learning (Huang et al., IJCAI 2025, arXiv:2505.15576), as released.
 
-B images, K kinds of negatives, D dim. Similarities are logits, s v·t. A caption leads each of its negatives by a margin
-that follows the batch before (as CE-CLIP's). What takes a caption to its negative, n - t, is added to the image without
-a slope: the image's own negatives. Then caption and image are told from theirs, each within its modality.
-`answer: released` is what the released program computes: its labels count the rows 0 to B - 1, and so the right answer
-of row i is negative i of the whole batch's, as they stand. `answer: pair` asks for the pair itself among them.
-Departures: masked negatives leave every softmax and mean of logits (released: they stay, empty texts); a kind without a
-valid negative keeps its margin; the margin of the positive pair is left out (released: a number drawn once, at least
-0.2, that a logit of a pair passes from the start); thresholds go on over the epochs (released: from 0 in each).
+B images, K kinds of negatives, D dim. Similarities are logits, s v·t. Each caption must lead each of its negatives by a
+margin that is computed from the previous batch (as in CE-CLIP). The difference n - t of a negative and its caption,
+without a gradient, is added to the image; this makes the image's own negatives. Then caption and image are each
+contrasted with their negatives within the same modality.
+
+`answer: released` computes what the released program does: its labels count the rows 0 to B - 1, so that the right
+answer of row i is negative i of the whole batch. With `answer: pair`, the right answer is the pair itself.
+
+Departures: masked negatives are left out of every softmax and mean of logits (released: they stay, as empty texts); a
+kind without a valid negative keeps its margin; the margin of the positive pair is left out (released: a number drawn
+once, at least 0.2, which the logit of a pair exceeds from the start); margins continue over the epochs (released: they
+begin at 0 in each).
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """C2LIP: concept-centric learning without hard negatives (Samsung Labs, concept_centric_clip), Sec. 3.
 
-B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive for its own image only.
-Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens,
-while the released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole
-batch (released code: images of one process with concepts of all, an IndexError where the other processes' come). A
-softmax backbone is given a learnt bias: choose `init_bias` where the contrastive loss is lowest at the start. With s
-the scale, c the cosine of a pair that does not match and N captions in the batch that is near −s c − log N: about −27
-for CLIP (100, 0.15, 768; where its pairs spread, their highest count), against SigLIP's −10 at scale 10.
+B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive only for its own image.
+
+Departures: the paper does not say how concepts are pooled. `pooled` takes the mean of their raw projected tokens; the
+released code encodes each concept as a separate text (`encoded`). Under DDP the concept terms contrast the whole batch
+(released code: the images of one process with the concepts of all, which gives an IndexError at concepts of others). A
+softmax backbone gets a learnt bias: choose `init_bias` such that the contrastive loss is lowest at the start. With s
+the scale, c the cosine of a pair that does not match and N captions in the batch, that is near −s c − log N. For CLIP
+it is about −27 (100, 0.15, 768; if cosines of its pairs vary, the highest ones count), for SigLIP −10 at scale 10.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """CE-CLIP: contrasting intra-modal and ranking cross-modal hard negatives (Zhang et al., CVPR 2024, arXiv:2306.08832).
 
 B images, K kinds of negatives (relation, adjective, noun, verb), D dim. Similarities are logits, s v·t. The authors'
-releases differ in the intra-modal term, of which two have another text in the target's place: here the image is told
-from all negatives of the batch by the caption. Departures: masked negatives leave every softmax (released: they stay);
-a kind without a valid negative in a batch keeps its threshold (released: NaN); thresholds go on over the epochs
-(released: from 0 in each).
+releases differ in the intra-modal term; in two of them another text is the target. Here the caption must be nearer to
+its image than to all negatives of the batch.
+
+Departures: masked negatives are left out of every softmax (released: they stay); a kind without a valid negative in a
+batch keeps its threshold (released: NaN); thresholds continue over the epochs (released: they begin at 0 in each).
 """
 
 from __future__ import annotations

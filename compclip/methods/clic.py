@@ -1,13 +1,17 @@
 """CLIC: compositionally-aware learning in CLIP (Peleg et al., NeurIPS 2025, arXiv:2505.24424), Sec. 3.
 
-B composites u, l = 1 … `positives` captions p_l of each, one negative n, D dim. Even steps train on
-composites, odd ones are plain CLIP on single images. Departures: `uni_norm` is squared as in the released code (Eq. 6
-is not); a composite whose captions have no two words to exchange has no negative, and is left out of Eq. 5; a picture
-is not its own partner (released: it may be).
-As released: `restart`, `ends`, `statistics`, and `data.<name>.openings`; the default is none of them.
-Ablations (Table 10): C1 positives 1, lambda_s_neg 0, lambda_uni 0, alternate false; C2 adds lambda_s_neg; C3
-positives 4; C4 lambda_uni; C5 alternate. B1–B3 are C1–C3 with composites false; B4 is B3 with alternate. A caption of
-one sentence gives it as p3 and on too; `data.<name>.min_sentences` leaves such pictures out (B.1).
+B composites u, l = 1 … `positives` captions p_l of each, one negative n, D dim. Even steps train on composites; odd
+steps are plain CLIP on single images.
+
+Departures: `uni_norm` is squared as in the released code (Eq. 6 is not). If the captions of a composite have no two
+words to exchange, it has no negative and is left out of Eq. 5. A picture is never its own partner (released: it may
+be).
+
+As released: `restart`, `ends`, `statistics`, and `data.<name>.openings`; by default none of them is.
+
+Ablations (Table 10): C1 positives 1, lambda_s_neg 0, lambda_uni 0, alternate false; C2 adds lambda_s_neg; C3 positives
+4; C4 lambda_uni; C5 alternate. B1–B3 are C1–C3 with composites false; B4 is B3 with alternate. If a caption has only
+one sentence, this sentence is also p3 and later ones; `data.<name>.min_sentences` leaves such pictures out (B.1).
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """CLIP-IN: edited pictures as hard negatives, and long captions (Wang et al., NeurIPS 2025, arXiv:2508.02329).
 
-B images v with long captions t and short ones, edited captions t' and edited images v' of which these are true, D dim.
-The loss is that of short captions, of long ones, and of edited pairs, in which each of v, v', t and t' is told from its
-own hard negative as well. So its authors' page shows it (tommmmywangzt1118/VITRIX-CLIPIN at bfd90fa, img/overview.png
-and img/hard_negative.png); the paper was not at hand, and the program there is that of the evaluation. Each NegCLIP
-loss is half of two directions, as CLIP's. Its tables say that OpenAI's ViT-L/14, DFN's ViT-H/14 and SigLIP2 were
-trained, on UltraEdit's 4 million pairs and 18 million pictures with long captions; rate and batch it does not say
-(experiments/grids/clip_in_released.yaml).
+B images v with long captions t and short ones, edited captions t' and edited images v' that match these, D dim. The
+loss has three terms: for short captions, for long ones, and for edited pairs, where each of v, v', t and t' is also
+contrasted with its own hard negative. This follows the authors' page (tommmmywangzt1118/VITRIX-CLIPIN at bfd90fa,
+img/overview.png and img/hard_negative.png); the paper was not available, and the program there only evaluates. Each
+NegCLIP loss is the mean of its two directions, as in CLIP. According to its tables, OpenAI's ViT-L/14, DFN's ViT-H/14
+and SigLIP2 were trained on UltraEdit's 4 million pairs and 18 million pictures with long captions; learning rate and
+batch size are not given (experiments/grids/clip_in_released.yaml).
 
-`rotary` gives the text tower their rotary positions (`compclip.model.rotary_text`), for texts that are longer than the
-backbone's. Not built: stage 1, which distils the tower before (no program of it; its loss is a name in Fig. 1), so that
-training begins with the pretrained weights at positions that they have not seen. Departures:
-edited pairs are of the samples that have captions (theirs: of a data set of their own), and a sample without an edit is
-left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text), and the
-one that is edited by `edited: first`.
+`rotary` gives the text tower rotary positions (`compclip.model.rotary_text`), for texts longer than the backbone's. Not
+implemented: stage 1, which distils the tower first (there is no program for it, and its loss is only a name in Fig. 1).
+So training begins with pretrained weights at positions that they have not seen.
+
+Departures: edited pairs belong to the samples that have captions (theirs: to a separate data set), and a sample without
+an edit is left out of the third term; the short caption is the first sentence of the long one (theirs: the alt-text),
+and the edited one with `edited: first`.
 """
 
 from __future__ import annotations

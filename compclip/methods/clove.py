@@ -1,9 +1,11 @@
 """CLoVe: encoding compositional language in vision-language models (Castro et al., arXiv:2402.15021), Sec. 3.
 
-B images, K negatives, D dim. Three steps: synthetic captions (LAION-COCO's), NegCLIP's loss with its own rule of
-replacement, and weights averaged with the pretrained ones: `train.average_alpha: 0.6` (Eq. 1). Its models take 64
-tokens (`train.context_length: 64`). Departures: a caption without a negative has none (released: on several GPUs a
-vector of zeros, with logit 0); "!" is a word (released: its tokenizer pads by it, and reads each as padding).
+B images, K negatives, D dim. It has three ingredients: synthetic captions (LAION-COCO's), NegCLIP's loss with its own
+replacement rule, and weights averaged with the pretrained ones: `train.average_alpha: 0.6` (Eq. 1). Its models read 64
+tokens (`train.context_length: 64`).
+
+Departures: a caption may have no negative (released: on several GPUs it is a vector of zeros, with logit 0); "!" is a
+word (released: its tokenizer pads with "!", and reads each as padding).
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 B images v with captions t, negated captions n, distractor images v' for which the negated caption is true, D dim.
 Without distractors this is NegCLIP with negations. Released: the image tower is frozen, the order of the data never
-changes, and a third of each term is taken whatever a batch lacks. Departures: what a sample lacks leaves its softmax,
-and its row the mean; the order is drawn anew in each epoch.
+changes, and each of the three terms has weight 1/3 even if a batch lacks negations or distractors.
+
+Departures: missing texts and images are left out of the softmax, and their rows out of the mean; the order is drawn
+anew in each epoch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""CREPE-Swap, -Replace, -Negate: NegCLIP's loss with CREPE's three kinds of wrong captions, one a model.
+"""CREPE-Swap, -Replace, -Negate: NegCLIP's loss with one of CREPE's three kinds of wrong captions in each model.
 
-B images, K negatives, D dim. Their authors (SugarCrepe, Hsieh et al., NeurIPS 2023, Table 5; scored by Hard Positives,
-Table 4) publish weights and the negatives of COCO, no program: the rules here are ours, after CREPE (Ma et al., CVPR
-2023) and its benchmark. `all` has one negative of each kind.
+B images, K negatives, D dim. The authors (SugarCrepe, Hsieh et al., NeurIPS 2023, Table 5; scored by Hard Positives,
+Table 4) publish weights and the negatives of COCO, but no program. The rules here are ours, after CREPE (Ma et al.,
+CVPR 2023) and its benchmark. `all` has one negative of each kind.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """CS-CLIP, component-supervised (Kargi et al., NeurIPS 2026, arXiv:2602.23906), Sec. 4; not that of scene graphs.
 
-B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption, its foil the
-same with one detail changed. The caption is told from the negatives of the batch; a unit from the batch's units at its
-place and from its own foil. Units and foils are by rule (`text.units`; theirs are a language model's). Departures: a
-caption without a negative stays in the contrast, and valid negatives alone (released: its row leaves, and all negatives
-stay, empty ones too); a unit that is missing is left out (released: another of the caption's is repeated).
+B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption; its foil is the
+same unit with one detail changed. The image finds its caption among the batch's captions and negatives. It also finds
+its unit among the batch's units at the same place and its own foil. Units and foils are made by rules (`text.units`;
+theirs by a language model).
+
+Departures: a caption without a negative stays in the contrast, and only valid negatives take part (released: its row is
+left out, and all negatives stay, also empty ones); a missing unit is left out (released: another unit of the caption is
+repeated).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """DAC: dense and aligned captions (Doveh et al., NeurIPS 2023, arXiv:2305.19595); DAC-LLM and DAC-SAM by their data.
 
-B images, K = 1 + M negatives, of which the first is the caption's and the others the bag's, M texts of a bag, D dim.
-A bag holds M of what is said of a picture, by a language model (LLM) or of its segments (SAM): data.<name>.texts.dense.
-Departures: a text of a bag without a negative has none (released: one vector for all of them); under several processes
-all terms are those of one (released: the contrast loses its negatives, and bag negatives meet other images, or zeros
-in the place of other processes' ones).
+B images, K = 1 + M negatives (the first is that of the caption, the others those of the bag), M texts of a bag, D dim.
+A bag holds M texts about a picture: by a language model (LLM), or about its segments (SAM), from
+data.<name>.texts.dense.
+
+Departures: a text of a bag may have no negative (released: one vector for all of them); with several processes, all
+terms equal those of one process (released: the contrast loses its negatives, and bag negatives meet other images, or
+zeros instead of those of other processes).
 """
 
 from __future__ import annotations

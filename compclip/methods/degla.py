@@ -1,10 +1,11 @@
 """DeGLA: decoupled global-local alignment (Hu et al., ACM MM 2025, arXiv:2504.16801), Sec. 3.
 
-B images, K negatives, D dim; `f.teacher` has the same batch through the moving average of the model. Departures: the
-base loss has all negatives of the batch, as in the released code (Eq. 4: an image's own); a caption without a valid
-negative is left out of the grounded terms; the teacher is part of a checkpoint (released: a resumed run begins a new
-one). `text_negatives: released` is what the released code computes in Eq. 9, by a mask whose order is not that of the
-negatives: each caption against those of other captions.
+B images, K negatives, D dim; `f.teacher` has the features of the batch from a moving average of the model.
+
+Departures: the base loss has all negatives of the batch, as in the released code (Eq. 4: only an image's own); a
+caption without a valid negative is left out of the grounded terms; the teacher is part of a checkpoint (released: a
+resumed run begins with a new one). `text_negatives: released` computes Eq. 9 as the released code does. Its mask has
+another order than the negatives, so each caption is contrasted with negatives of other captions.
 """
 
 from __future__ import annotations

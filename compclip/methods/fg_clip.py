@@ -1,17 +1,22 @@
 """FG-CLIP: fine-grained visual and textual alignment (Xie et al., ICML 2025, arXiv:2505.05071), stage two; FG-CLIP 2.
 
 B images, R regions of each, M = BR of all, K false texts of a region, D dim. A picture has a long and a short caption.
-Regions are pooled from its patches; each is told from the batch's by a caption, and its first caption from false texts
-of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of experiments/grids/field.yaml): sigmoid
-losses, false texts ranked below by a margin that follows the batches, captions of regions told from like ones.
-The projection of long captions begins as a copy of the text tower's, in whose place it stands, and stays in the model:
-benchmarks of long captions are compared by it (`model.heads.LongTexts`).
-Programs: 360CVGroup/FG-CLIP, branches v1.0 and main. Departures: without a stored short caption it is the long one's
-first sentence (`short: sentence`); long texts keep the backbone's positions; regions are drawn anew (released: the
-first); their contrasts are of the whole batch (released: of each process); regions with fewer than K false texts stay.
-FG-CLIP 2's patches are FG-CLIP's here (released: a pool of attention makes them), its map of regions' texts is behind
-the text projection (released: in its place), as that of long ones is with a text tower of another kind than CLIP's, and
-its terms of regions are trained (released: an attribute that is nowhere set ends them in silence).
+Regions are pooled from its patches. Each is contrasted with the batch's regions through a caption, and its first
+caption with false texts of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of
+experiments/grids/field.yaml): sigmoid losses, false texts ranked below the caption by a margin that follows the
+batches, and a contrast of regions' captions with similar captions.
+
+Long captions have their own projection. It begins as a copy of the text tower's projection, which it replaces for them,
+and stays in the finished model: benchmarks of long captions use it (`model.heads.LongTexts`). Programs:
+360CVGroup/FG-CLIP, branches v1.0 and main.
+
+Departures: without a stored short caption, the first sentence of the long one is used (`short: sentence`); long texts
+keep the backbone's positions; regions are drawn anew in each epoch (released: the first ones); regions are contrasted
+over the whole batch (released: within each process); regions with fewer than K false texts are kept.
+
+FG-CLIP 2's patches are those of FG-CLIP here (released: made by an attention pool). Its map of regions' texts follows
+the text projection (released: replaces it); so does that of long captions if the text tower is not of CLIP's kind. Its
+terms of regions are trained (released: an attribute that is set nowhere silently disables them).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """FineCLIP: self-distilled region-based CLIP (Jing et al., NeurIPS 2024), Sec. 3; program Timsty1/FineCLIP.
 
-B images, R regions of each, C texts of a region, D dim. A region's vector is pooled from the patches of its picture; it
-is told from the batch's regions by its caption, and should be what the model makes of the region shown as a picture.
-The program freezes the text tower (`train.trainable: image`). Departures: pictures without regions, and regions that
-are missing, leave both terms (released: on one process padding up to the whole batch stays in the contrast with logit
-0, and a quarter of the picture stands in); the contrast of regions is over the whole batch on every process alike.
+B images, R regions of each, C texts of a region, D dim. A region's vector is pooled from the patches of its picture. It
+is contrasted with the batch's regions through its caption. It should also equal the vector of the region shown as a
+picture. The program freezes the text tower (`train.trainable: image`).
+
+Departures: pictures without regions, and missing regions, are left out of both terms (released: on one process, padding
+up to the whole batch stays in the contrast with logit 0, and a quarter of the picture replaces a missing region);
+regions are contrasted over the whole batch, on every process alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Plain fine-tuning: what the data alone brings (CLIC Table 10, B1; Hard Positives, CLIP-COCO; C2LIP, Table 2).
+"""Plain fine-tuning: the effect of the data alone (CLIC Table 10, B1; Hard Positives, CLIP-COCO; C2LIP, Table 2).
 
-B images, D dim. With CLIP's loss or SigLIP's, for which a softmax backbone is given a learnt bias (`init_bias`: as in
-`c2lip`).
+B images, D dim. The loss is CLIP's, or SigLIP's (`loss: sigmoid`), for which a softmax backbone gets a learnt bias
+(`init_bias`, as in `c2lip`).
 """
 
 from __future__ import annotations

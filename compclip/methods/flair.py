@@ -1,12 +1,14 @@
 """FLAIR: fine-grained language-informed image representations (Xiao et al., CVPR 2025, arXiv:2412.03561), Sec. 3.
 
 B images, K texts of each, N patches, D dim. A text pools the patches of a picture by attention (`model.heads`), and is
-compared with what it sees; the head stays in the finished model, by which it is scored. Each picture has K texts, parts
-of what is said of it; it meets all of its own, and one of each other picture. Its authors trained from scratch, on 3 to
-27 million pictures with short and long captions by three models. Departures: the first of the K is the caption
-(`draw: released`: all are drawn); which text of another picture a picture meets goes round with the step (released: it
-is drawn), and the batch is one (released: it meets K + B - 1 texts of each GPU); a pretrained backbone with a new head
-(released, and in experiments/grids/flair_released.yaml: from scratch).
+compared with the result. The head stays in the finished model and is used to score it. Each picture has K texts, which
+are parts of its captions; it is compared with all of its own, and with one of each other picture. The authors trained
+from scratch, on 3 to 27 million pictures with short and long captions by three models.
+
+Departures: the first of the K texts is the caption (`draw: released`: all are drawn); which text of another picture is
+used changes in turn with the step (released: it is drawn), and over the whole batch (released: a picture meets K + B -
+1 texts of each GPU); a pretrained backbone with a new head (released, and in experiments/grids/flair_released.yaml:
+from scratch).
 """
 
 from __future__ import annotations

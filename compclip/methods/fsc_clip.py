@@ -1,11 +1,15 @@
 """FSC-CLIP: fine-grained selective calibrated CLIP (Oh et al., EMNLP 2024, arXiv:2410.05210), Sec. 3.
 
-B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. Departures: masked negatives leave the
-softmax (released code: they stay with logit 0); a batch without negatives gives 0 (released code: NaN); under DDP both
-negative terms are over the batch of all processes (released code: of each).
+B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim.
+
+Departures: masked negatives are left out of the softmax (released code: they stay with logit 0); a batch without
+negatives gives 0 (released code: NaN); under DDP both negative terms are over the batch of all processes (released
+code: of each).
+
 The rules are ours after A.1, or as released (`swap: negclip_released`, `replace: clove`, `shuffle: tokens`).
-Ablation rows by parameters: 1 lambda_local 0, 2 lambda_global 0, 3 neither, all with gamma 0 and epsilon 0; 4 is 3
-with gamma, 5 with epsilon, 6 with both; 7 and 8 are 1 and 2 with both.
+
+Ablation rows by parameters: 1 lambda_local 0, 2 lambda_global 0, 3 neither, all with gamma 0 and epsilon 0; 4 is 3 with
+gamma, 5 with epsilon, 6 with both; 7 and 8 are 1 and 2 with both.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """GNM-CLIP: generative negative mining (Sahin et al., WACV 2024, arXiv:2311.03964).
 
-B images with captions, J variations of each, edited at one object, with captions of their own, D dim. Plain CLIP over
-all of them: what is new is that variations of one picture share a batch. The authors' batch has two variations of an
-edited object, drawn by score, and eight plain pairs for each object: `draw: scores` and `original: left_out`, for data
-with an entry for each object and for each plain pair (experiments/grids/gnm_clip_released.yaml). They decay weights by
-Adam's coupled rule.
+B images with captions, J variations of each, edited at one object, with captions of their own, D dim. The loss is plain
+CLIP over all of them; the new idea is that variations of one picture share a batch. For each object, the authors' batch
+has two variations, drawn by score, and eight plain pairs: `draw: scores` and `original: left_out`, for data with an
+entry for each object and for each plain pair (experiments/grids/gnm_clip_released.yaml). Their weight decay is Adam's
+coupled one.
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 B images, K negatives, P rules for positives, D dim. E.1 follows SVLC: a contrastive loss, a hard-negative loss and an
 analogy loss on the hard positive. E.1 reads as plain CLIP plus both; SVLC's released default also has the negatives in
-the contrast (`negatives_in_contrastive`). Departures: texts come from rules unless `source: llm`; up to one
-negative a rule in one softmax, where E.1 retrieves one; a caption with both hard positives uses the swap,
-which is the rarer one (119,071 of 710,824, D.2), where E.1 subsamples.
+the contrast (`negatives_in_contrastive`).
+
+Departures: texts come from rules unless `source: llm`; one softmax has up to one negative per rule, while E.1 retrieves
+one; a caption with both kinds of hard positives uses the swap, which is rarer (119,071 of 710,824, D.2), while E.1
+subsamples.
+
 Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
 """
 

@@ -1,19 +1,19 @@
-"""Hybrid: the papers' parts in one loss, each switched by a parameter of its own; all off, it is plain fine-tuning.
+"""Hybrid: parts of the papers' losses combined, each with a switch of its own; with all off, it is plain fine-tuning.
 
-B images, K negatives, p_l captions of an image, D dim. No paper's method: with one paper's parts alone it is that
-paper's loss (docs/methods.md lists how, and what is no part of it). Switches are names, so that a sweep can choose
-among them and draw a weight only where its part is on:
+B images, K negatives, p_l captions of an image, D dim. This is no paper's method, but with the parts of one paper it
+equals that paper's loss (docs/methods.md lists how, and which parts are not included). Switches are names, so that a
+sweep can choose among them, and draws a weight only if its part is on:
 
-`place`      where negatives count, joined by +: contrast (in its softmax; NegCLIP, SVLC), s_neg (SVLC, CLIC), global
-             and local (FSC-CLIP, both calibrated by gamma and epsilon)
-`negatives`  the rules that make those of single pictures, joined by +; a composite has CLIC's own
-`concepts`   C2LIP's terms; `hard_positives` the analogy term (SVLC, Hard Positives), with `caption` without rewrites:
-             of each caption with itself
-`steps`      single pictures, CLIC's composites, or both in turn, composites first: then single pictures are plain
-             contrast (CLIC), or have all their parts
+`place`      which terms use the negatives, joined by +: contrast (in its softmax; NegCLIP, SVLC), s_neg (SVLC, CLIC),
+             global and local (FSC-CLIP, both calibrated by gamma and epsilon)
+`negatives`  the rules for negatives of single pictures, joined by +; a composite always has CLIC's negative
+`concepts`   C2LIP's terms; `hard_positives`: the analogy term (SVLC, Hard Positives); with `caption`, each caption is
+             its own rewrite
+`steps`      single pictures, CLIC's composites, or both in turn, composites first. Then single pictures have the plain
+             contrast (CLIC), or all their parts
 
-On composites each term is the mean over captions p_l, as in CLIC, but for the local one, which takes p1: the tokens of
-the others are not kept. Weights averaged with the backbone's (CLoVe, WiSE-FT) are `train.average_alpha`.
+On composites each term is the mean over captions p_l, as in CLIC. The local term is an exception: it uses p1, because
+the tokens of the others are not kept. Averaging weights with the backbone's (CLoVe, WiSE-FT) is `train.average_alpha`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """IL-CLIP: iterated learning with a shared codebook (Zheng et al., CVPR 2024, arXiv:2404.02145), Sec. 3.
 
-Pictures and texts are sums of shared codes, as in `codebook_clip`, with its loss and its departures. Training goes in
-generations: the language agent (the text tower, and the network by which it asks the codes) starts anew; the codes
-stand still for a while, so that the new agent learns the language that is there; then all are trained up to the next
-agent. As released, a new agent's linear maps are drawn and its norms reset, embeddings and attention's inputs stay,
-the rate rises again after it, and the optimiser's moments stay. The release (hellomuffin/iterated-learning-for-vlm,
-a46a2c5) stops before its first new agent: it puts codes back that it never stored, and starts the tower anew without
-the seed that this needs. What it calls for is built. Departures: codes that stand still keep their moments (released:
-these go on); the rate rises after a new agent alone (released: after all multiples of the cycle).
+Pictures and texts are sums of shared codes, with the loss and the departures of `codebook_clip`. Training goes in
+generations. First the language agent (the text tower, and the network that queries the codes) is reset. Then the codes
+are frozen for a while, so that the new agent learns the existing language. Then everything is trained until the next
+reset. As released, a new agent's linear maps are drawn and its norms reset, embeddings and the input projections of
+attention are kept, the learning rate rises again after the reset, and the optimiser's moments are kept. The release
+(hellomuffin/iterated-learning-for-vlm, a46a2c5) stops before its first new agent: it restores codes that it never
+stored, and resets the tower without the seed that this needs. What it intends is implemented here.
+
+Departures: frozen codes keep their moments (released: these continue); the rate rises only after a new agent (released:
+after all multiples of the cycle).
 """
 
 from __future__ import annotations

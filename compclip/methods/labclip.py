@@ -1,10 +1,11 @@
 """LABCLIP: a linear map behind the frozen text tower (Koishigarina et al., ICLR 2026, arXiv:2502.03566), Sec. 5.
 
-B images, K negatives, D dim. A text is compared as normalise(A t), with A the identity at first; A stays in the
-finished model. Both towers are frozen (`train.trainable: none`). As released, the map has a temperature of its own,
-which starts at exp(0), and the negatives shuffle nouns and adjectives.
-Departures: a caption that the shuffle leaves as it is has no negative (released: it is its own negative); captions keep
-their full stops and brackets, and their length (released: lose them, and what is behind forty words).
+B images, K negatives, D dim. A text is compared as normalise(A t); A is the identity at first and stays in the finished
+model. Both towers are frozen (`train.trainable: none`). As released, the map has a temperature of its own, which starts
+at exp(0), and the negatives shuffle nouns and adjectives.
+
+Departures: a caption that the shuffle does not change has no negative (released: it is its own negative); captions keep
+their full stops, brackets and length (released: these are removed, and so are all words after the fortieth).
 """
 
 from __future__ import annotations

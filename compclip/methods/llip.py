@@ -1,11 +1,13 @@
 """Llip: pictures as texts see them, by mixing class tokens (Lavoie et al., ICML 2024, arXiv:2405.00740), Sec. 3.
 
-B images and texts, K class tokens, D dim. The image tower has K class tokens ("mixture tokens"); a text mixes them by
-attention, and is compared with the mixture by the sigmoid loss; the head (`model.heads`) stays in the finished model,
-by which it is scored. facebookresearch/Llip at d5649c3, read and compared. Departures: a pretrained tower has one class
-token, of which the others begin as copies with a little noise, and each token's value map begins as the tower's
-projection (released: all of it from scratch); the query is a map of the text's unit vector (released: of the end token
-before the text's projection), and a class has the query of its mean text (released: the mean query of its texts).
+B images and texts, K class tokens, D dim. The image tower has K class tokens ("mixture tokens"). A text mixes them by
+attention, and is compared with the mixture in a sigmoid loss. The head (`model.heads`) stays in the finished model and
+is used to score it. Compared with the code of facebookresearch/Llip at d5649c3.
+
+Departures: a pretrained tower has one class token; the others begin as copies with a little noise, and the value map of
+each token begins as the tower's projection (released: everything from scratch). The query is a map of the text's unit
+vector (released: of the end token before the text's projection), and the query of a class is that of its mean text
+(released: the mean query of its texts).
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """MosaiCLIP: contrast of an image with sub-graphs of its caption (Singh et al., EMNLP 2023, arXiv:2305.13812).
 
-B images v, T texts that are true of each, its caption first, K negatives of each, D dim. Sub-graphs of the caption's
-scene are further true texts, and changed sub-graphs negatives (`text.sub_graphs`). An image is told from all texts of
-the batch, and is right with each of its own. First come steps with one sub-graph and one negative of it, then steps
-with more (Sec. 3.6). No program was released.
+B images v, T true texts of each (its caption first), K negatives of each, D dim. Sub-graphs of the caption's scene
+graph are further true texts, and changed sub-graphs are negatives (`text.sub_graphs`). An image is contrasted with all
+texts of the batch; each of its own texts is a right answer. The first steps have one sub-graph and one negative of it,
+later steps have more (Sec. 3.6). No program was released.
 
-The paper leaves open when the second stage begins: here after 1,000 of the some 2,100 steps that its batch and epochs
-make of 109,000 captions. That the caption itself is a text beside the three sub-graphs is read from "m > n" (Sec. 3.5)
-and from H.1, which has NegCLIP's negative of it. Departures: sums over the batch are divided by B, so that a rate means
-what it does for others; an image without sub-graphs has its caption alone (theirs, from scratch: texts of earlier
-batches fill the places). Its WiSE-FT averages the vision tower alone; a grid's `wise_ft` averages all.
+The paper does not say when the second stage begins: here it is after 1,000 of about 2,100 steps, which its batch and
+epochs give for 109,000 captions. That the caption itself is a text besides the three sub-graphs is inferred from "m >
+n" (Sec. 3.5) and from H.1, which has NegCLIP's negative of it.
+
+Departures: sums over the batch are divided by B, so that a learning rate means the same as for other methods; an image
+without sub-graphs has only its caption (theirs, from scratch: texts of earlier batches fill the places). Its WiSE-FT
+averages only the vision tower; a grid's `wise_ft` averages both.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """NegCLIP: negatives that exchange words join the contrast of the batch (Yuksekgonul et al., ICLR 2023; CLIC Eq. 2).
 
-B images, K negatives, D dim. With `hard_images: 1` as published and released: each row brings one of the three pictures
+B images, K negatives, D dim. `hard_images: 1` is as published and released: each row adds one of the three pictures
 nearest to its own (pretrained image tower, cosine), drawn anew in each epoch, with a caption and a negative of its own.
-They are rows like any other: 2B images, 4B texts, of which the 2B negatives are wrong for every image and never asked.
-A picture that is there twice is a wrong answer to itself, as there. 0, the default, is how FSC-CLIP and CLIC train it.
+These are ordinary rows: 2B images and 4B texts, of which the 2B negatives are wrong for every image and never queries.
+A picture that occurs twice is a wrong answer to itself, as in the release. FSC-CLIP and CLIC train it with the default,
+0.
 
-Departures: neighbours are found among all pictures, not among those alone whose caption has a negative; a caption
-without one gives none, and its place in the softmax stays empty (released: such rows are left out of the file).
+Departures: neighbours are found among all pictures, not only among those whose caption has a negative; a caption
+without a negative leaves its place in the softmax empty (released: such rows are removed from the file).
 """
 
 from __future__ import annotations

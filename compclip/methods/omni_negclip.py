@@ -1,11 +1,13 @@
 """Omni-NegCLIP: negations of what is there and of what is absent (Xu, CVPR 2026 workshops, arXiv:2603.29258).
 
 B images v with captions t, K = 1 caption n that denies a thing that is there (false of v), P = 1 caption a that denies
-a thing that is absent (true of v), D dim. Terms of its program (Jingqi-Xu/Omni-NegCLIP, 5806326:
-src/training_utils/loss_functions.py, src/training_omni_negclip.py.py), which trains the first six of twelve text
-layers, the embeddings, the last norm and the projection (`train: {trainable: text, text_layers: 6}`). Departures: n and
-a are of one batch (released: a batch of CC-Neg and one of COCO in each step, with n and a each); a sample without n,
-or without a, has no part in their terms, as query or as key; losses are in float32 at least.
+a thing that is absent (true of v), D dim. The terms are those of its program (Jingqi-Xu/Omni-NegCLIP, 5806326:
+src/training_utils/loss_functions.py, src/training_omni_negclip.py.py). It trains the first six of twelve text layers,
+the embeddings, the last norm and the projection (`train: {trainable: text, text_layers: 6}`).
+
+Departures: n and a are in the same batch (released: each step has a batch of CC-Neg and one of COCO, for n and a); a
+sample without n, or without a, takes no part in that term, neither as query nor as key; losses are computed in float32
+or higher.
 """
 
 from __future__ import annotations

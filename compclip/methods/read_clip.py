@@ -1,10 +1,12 @@
 """READ-CLIP: reconstruction and alignment of text descriptions (Kwon et al., NeurIPS 2025, arXiv:2510.16540), Sec. 3.
 
-B images, K negatives, L tokens of a target, D dim. A decoder reads another caption of the picture out of the caption's
-embedding, and a caption and another that says the same find each other. `decoder` names a frozen T5, as published;
-without one a small decoder learns along. The embedding is the text tower's, a unit vector, as the paper has it, or with
-`reads: state` its state before the projection, as released. Departures: missing negatives leave the softmax (released:
-the empty text); no dropout in the frozen decoder.
+B images, K negatives, L tokens of a target, D dim. A decoder reconstructs another caption of the picture from the
+embedding of the caption. An alignment term contrasts a caption with another wording of it. `decoder` names a frozen T5,
+as published; without it a small decoder is trained too. The embedding is the text tower's unit vector, as in the paper;
+with `reads: state` it is the state before the projection, as released.
+
+Departures: missing negatives are left out of the softmax (released: they are the empty text); the frozen decoder has no
+dropout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checkpoints that others published, scored beside ours and never trained: a variant names one by its path.
+"""Checkpoints published by others, scored but never trained here: each is a variant with a `path`.
 
-The run's checkpoint is the published weights in open_clip's format; `compclip fetch` brings most of them to
-models/released, where the stage `keys` sees them. docs/released.md names the layouts, and those that nobody can have.
+The run's checkpoint has the published weights in open_clip's format. `compclip fetch` downloads most of them to
+models/released, where the stage `keys` finds them. docs/released.md lists their layouts, and those that cannot be had.
 """
 
 from __future__ import annotations

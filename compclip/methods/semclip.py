@@ -1,11 +1,13 @@
 """SemCLIP: paraphrases agree and negations disagree along a few directions (Ngan et al., 2025, arXiv:2511.16527).
 
-B images with captions t, paraphrases t+ and negations t-, V directions of the joint space, D dim. p(t) = t·Vᵀ are a
-text's coordinates along the directions, which are orthonormal, drawn from the run's seed and left as they are, or
-trained (`learnable`). Equations of its program (aaai26-paper12649/SemCLIP, 88f67c2: README, src/custom_loss.py), which
-freezes the image tower (`train.trainable: text`). Departures: the contrast is of unit vectors by the backbone's own
-scale (released: of vectors of any length, by a scale that begins at 1 / 0.07 and is not clamped); a caption without
-a paraphrase or a negation leaves that mean. The release writes a negation as "a completely false version" of a caption.
+B images with captions t, paraphrases t+ and negations t-, V directions of the joint space, D dim. p(t) = t·Vᵀ are the
+coordinates of a text along the directions. These are orthonormal, drawn from the run's seed, and fixed, or trained
+(`learnable`). The equations are those of its program (aaai26-paper12649/SemCLIP, 88f67c2: README, src/custom_loss.py),
+which freezes the image tower (`train.trainable: text`).
+
+Departures: the contrast is of unit vectors with the backbone's own scale (released: of vectors of any length, with a
+scale that begins at 1 / 0.07 and is not clamped); a caption without a paraphrase or a negation is left out of that
+mean. In the release, a negation is "a completely false version" of a caption.
 """
 
 from __future__ import annotations

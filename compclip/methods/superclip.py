@@ -1,11 +1,13 @@
 """SuperCLIP: CLIP with simple classification supervision (Zhao et al., NeurIPS 2025, arXiv:2512.14480), Sec. 3.
 
-B images, N patches, L positions of a caption, V words of the tokenizer, D dim. Beside CLIP's contrast a linear layer
-reads the words of the caption out of the mean of the patches: cross entropy with the caption's different words, each
-weighed by its inverse frequency in the batches so far. The layer is not part of the finished model. Its authors trained
-from scratch, on 512 million pairs of DataComp-1B (experiments/grids/superclip_released.yaml). Departures: patches are
-those of the joint space (released: before the projection); padding is no word (released: one of each caption that does
-not fill the context, of hardly any weight where most do not).
+B images, N patches, L positions of a caption, V words of the tokenizer, D dim. Besides CLIP's contrast, a linear layer
+predicts the words of the caption from the mean of the patches. The loss is the cross entropy with the caption's
+distinct words, each weighted by its inverse frequency in the batches so far. The layer is not part of the finished
+model. The authors trained from scratch, on 512 million pairs of DataComp-1B
+(experiments/grids/superclip_released.yaml).
+
+Departures: patches are those of the joint space (released: before the projection); padding is no word (released: it
+counts as one in each caption that does not fill the context, with hardly any weight if most do not).
 """
 
 from __future__ import annotations

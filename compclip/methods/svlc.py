@@ -1,11 +1,13 @@
 """SVLC, TSVLC after its code: structured concepts taught by texts alone (Doveh et al., CVPR 2023, arXiv:2211.11733).
 
-B images, K negatives, D dim. `lists` (R) exchanges a word for another of its list, of five; `masked` (L) for a masked
-language model's; `both` (R+L) tosses a coin. +Pos adds the analogy term on a rewritten caption. Released on several
-processes the negatives are lost on their way to the contrast, which is plain CLIP then, and the other terms weigh as
-many times as there are processes (four): `negatives_in_contrastive: false` with weights of 4; the analogy term tells
-apart each process's own rewrites alone, here those of all. Departures: one whole word is exchanged by its place
-(released: every occurrence, also within other words), of a list that has a word of the caption.
+B images, K negatives, D dim. `lists` (R) replaces a word by another of its list (there are five lists), `masked` (L) by
+a word of a masked language model; `both` (R+L) chooses by a coin. +Pos adds the analogy term on a rewritten caption. On
+several processes, the released program loses the negatives on their way to the contrast, which is then plain CLIP. The
+other terms then weigh as many times as there are processes (four). Set `negatives_in_contrastive: false` and weights of
+4 for this. Its analogy term uses only each process's own rewrites, here those of all.
+
+Departures: one whole word is replaced, at its position (released: every occurrence, also within other words), from a
+list that has a word of the caption.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """TripletCLIP: synthetic hard negative captions with pictures of their own (Patel et al., NeurIPS 2024).
 
-B images v with captions t, hard negative captions t' and images v' made of them, D dim. Two NegCLIP losses, of which
-each has the other's captions as negatives; they are added (released code; the paper, arXiv:2411.02545, has them take
-turns). A caption is never told from a hard negative image. Departures: a sample without t' or v' is left out of the
-second loss.
+B images v with captions t, hard negative captions t' and images v' made from them, D dim. There are two NegCLIP losses,
+each with the other's captions as negatives; their sum is trained (released code; in the paper, arXiv:2411.02545, they
+alternate). A caption is never contrasted with a hard negative image.
+
+Departures: a sample without t' or v' is left out of the second loss.
 """
 
 from __future__ import annotations
