@@ -39,8 +39,8 @@ ANSWERS = ("pair", "released")
 class Config(KindsConfig):
     lambda_margin: float = part(0.2, off=0.0)  # scripts/run.sh: mar_weight
     lambda_negative: float = part(0.2, off=0.0)  # neg_weight
-    largest: ClassVar[float] = 10.0  # margin; upper_bound
-    answer: str = "released"  # of the terms within a modality; "pair"
+    largest: ClassVar[float] = 10.0  # largest margin; upper_bound
+    answer: str = "released"  # right answer of the terms within a modality; or "pair"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,23 +49,23 @@ class Config(KindsConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """A negative of each kind."""
+    """Ask for one negative of each kind."""
     return Views(negatives=RULES[cfg.words], caption=cfg.caption)
 
 
 def memory(cfg: Config) -> dict[str, Tensor]:
-    """The margins of the first step, one a kind: none."""
+    """Return the margins of the first step, 0 for each kind."""
     return {"margin_K": torch.zeros(len(RULES[cfg.words]))}
 
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """How far captions lead each kind of negatives on average, from 0 to `largest`."""
+    """Return by how much captions lead each kind of negatives on average, between 0 and `largest`."""
     lead_K = _parts.mean_leads(f).clamp(0.0, cfg.largest)
     return {"margin_K": lead_K.where(f.mask_BK.any(dim=0), f.memory["margin_K"].to(lead_K))}
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The contrast with negatives, margins and the terms within a modality, scalars, weights applied."""
+    """Return the contrast with negatives, margins, and terms within each modality, as weighted scalars."""
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     if cfg.lambda_margin:
         terms["margin"] = cfg.lambda_margin * _parts.margins(f, f.memory["margin_K"])
@@ -75,7 +75,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def within_modalities(f: Features, cfg: Config) -> Tensor:
-    """A caption told from negative captions, and an image from negative images of their making, summed."""
+    """Contrast captions with negative captions, and images with negative images made from them; return the sum."""
     shift_BKD = (f.negative_BKD - f.text_BD[:, None]).detach()
     image_negative_BKD = f.image_BD[:, None] + shift_BKD
     sides = ((f.text_BD, f.negative_BKD), (f.image_BD, image_negative_BKD))

@@ -34,8 +34,8 @@ class Config(_check.CaptionConfig):
     lambda_npc: float = part(1.0, off=0.0)  # Eq. 8
     lambda_xac: float = part(0.01, off=0.0)  # Eq. 8
     concepts: str = "pooled"  # "encoded" in the released code
-    whole_concept: bool = False  # true: a caption without concepts is one itself, as in the released code
-    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given; a SigLIP keeps its own
+    whole_concept: bool = False  # true: a caption without concepts counts as one, as in the released code
+    init_bias: float = -10.0  # of the learnt bias that a softmax backbone gets; SigLIP keeps its own
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_npc", "lambda_xac")
@@ -44,12 +44,12 @@ class Config(_check.CaptionConfig):
 
 
 def needs_bias(cfg: Config) -> bool:
-    """A backbone without a bias must be given a learnt one: all terms are sigmoid losses."""
+    """Return True: all terms are sigmoid losses, so a backbone without a bias needs a learnt one."""
     return True
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption's concepts where a term uses them, and patches for the cross-attended one."""
+    """Ask for concepts if a term uses them, and for patches if the cross-attended term is on."""
     concepts = cfg.concepts if cfg.lambda_npc or cfg.lambda_xac else ""
     tokens = cfg.lambda_xac > 0
     return Views(
@@ -58,7 +58,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The three terms of Eq. 8, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the three terms of Eq. 8 as weighted scalars, without those of weight 0."""
     from compclip.train import own_rows
 
     own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)

@@ -40,11 +40,11 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three are added
+    lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three terms are added
     lambda_negative: float = part(1.0, off=0.0)  # L_HN
-    symmetric: bool = part(True, off=False, of=("lambda_negative",))  # texts meet both images; false: TripletCLIP's
-    edited: str = "caption"  # what texts.negative is an edit of; "first": its first sentence, the source caption
-    rotary: int = 0  # positions of the text tower, rotary ones in the place of those learnt; 0: the backbone's own
+    symmetric: bool = part(True, off=False, of=("lambda_negative",))  # also from texts to images; false: as TripletCLIP
+    edited: str = "caption"  # the source of texts.negative; "first": the caption's first sentence
+    rotary: int = 0  # number of rotary positions that replace the text tower's learnt ones; 0: keep those
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_long", "lambda_negative", "rotary")
@@ -54,7 +54,7 @@ class Config:
 
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
-    """Give the text tower rotary positions."""
+    """Replace the text tower's positions by rotary ones, if `rotary` asks for it."""
     if cfg.rotary:
         from compclip.model import rotary_text
 
@@ -62,7 +62,7 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The first sentence, and the edited caption with its picture (data.<name>.texts.negative, .negative_images)."""
+    """Ask for the first sentence, an edited caption and its picture (data.<name>.texts.negative, .negative_images)."""
     edits = int(cfg.lambda_negative > 0)
     return Views(
         negatives=(stored_texts.first_negative,) * edits,
@@ -73,7 +73,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Short, long and hard-negative terms, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the short, long and hard-negative terms as weighted scalars, without those of weight 0."""
     short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
     terms = {"short": losses.clip(f.image_BD, short_BD, f.scale)}
     if cfg.lambda_long:
@@ -85,7 +85,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
-    """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
+    """Return L_HN: images choose between both captions, and texts between both images of an edited pair; summed."""
     image_BD = f.image_BD
     pictures = f.named["negative_images"]
     edited_image_BD = pictures.values[:, 0]
@@ -98,7 +98,7 @@ def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
 
 
 def _told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
-    """NegCLIP's loss of valid rows: queries with keys and foils, and keys with queries."""
+    """Return NegCLIP's loss over valid rows: from queries to keys and foils, and from keys to queries."""
     key_ND = torch.cat([key_BD, foil_BD])
     valid_N = torch.cat([valid_B, valid_B])
     forth = losses.matching_of(query_BD, key_ND, scale, valid_B, valid_N)

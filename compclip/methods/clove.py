@@ -28,19 +28,19 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    replace: ClassVar[str] = "clove"  # the rule of its negatives, for data with `relatives: true`
+    replace: ClassVar[str] = "clove"  # the rule of its negatives; needs data with `relatives: true`
 
 
 def needs(cfg: Config) -> dict[str, object]:
-    """What must be so in the section of a data set."""
+    """Return the values that the section of a data set must have."""
     return {"relatives": True}
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption."""
+    """Ask for one negative per caption."""
     return Views(negatives=(replace.clove,), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP with the batch's negatives among the texts, a scalar."""
+    """Return CLIP's loss with the batch's negatives among the texts, a scalar."""
     return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}

@@ -31,24 +31,24 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_codebook.CodebookConfig):
-    """The codebook's alone."""
+    """Parameters: those of the codebook."""
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Patches and tokens of the caption."""
+    """Ask for the caption, its tokens and the picture's patches."""
     return Views(tokens=True, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The codebook and the networks that ask it."""
+    """Return the codebook with the networks that query it."""
     return _codebook.create_codebook(widths.joint, cfg)
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares sums of codes."""
+    """Return True: the finished model compares sums of codes."""
     return True
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP's contrast of sums of codes, a scalar."""
+    """Return CLIP's contrast of the sums of codes, a scalar."""
     return {"clip": _codebook.contrast(f)}

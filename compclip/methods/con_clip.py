@@ -33,7 +33,7 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip, "rule_re
 class Config(_check.CaptionConfig):
     distractors: bool = part(True, off=False)  # pictures of data.<name>.negative_images
     negations: str = (
-        "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours, "rule_released": with "no" before any thing
+        "stored"  # data.<name>.texts.negative (CC-Neg); "rule": ours; "rule_released": "no" before any thing
     )
 
     def __post_init__(self) -> None:
@@ -41,12 +41,12 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The negated caption, and the distractor where it is on."""
+    """Ask for the negated caption, and for the distractor if it is on."""
     return Views(negatives=(RULES[cfg.negations],), negative_images=int(cfg.distractors), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The three terms, a third of each, scalars; without distractors NegCLIP's."""
+    """Return the three terms as scalars, each with weight 1/3; without distractors, NegCLIP's loss."""
     if not cfg.distractors:
         return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     text_BD = f.text_BD

@@ -25,24 +25,24 @@ TRAINS = True
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
     loss: str = "clip"  # "sigmoid": SigLIP's (C2LIP Eq. 4)
-    init_bias: ClassVar[float] = -10.0  # of the learnt bias a softmax backbone is given for it
+    init_bias: ClassVar[float] = -10.0  # of the learnt bias that a softmax backbone gets for it
 
     def __post_init__(self) -> None:
         _check.one_of(self, loss=("clip", "sigmoid"))
 
 
 def needs_bias(cfg: Config) -> bool:
-    """Whether the loss is a sigmoid one."""
+    """Return whether the loss is a sigmoid loss."""
     return cfg.loss == "sigmoid"
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The picture and its caption."""
+    """Ask for the picture and its caption."""
     return Views(caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The CLIP loss, or SigLIP's, a scalar."""
+    """Return CLIP's loss, or SigLIP's, a scalar."""
     if cfg.loss == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return {"sigmoid": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}

@@ -28,9 +28,9 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    variations: int = 2  # of a picture that share a batch with it
-    draw: str = "first"  # those stored first, with their captions; "scores": by their scores, as released
-    original: str = "beside"  # the variations; "left_out": a picture with variations is not shown itself, as released
+    variations: int = 2  # variations of a picture that share a batch with it
+    draw: str = "first"  # use the first stored ones; "scores": draw by their scores, as released
+    original: str = "beside"  # "left_out": a picture with variations is not shown itself, as released
 
     def __post_init__(self) -> None:
         _check.at_least(self, 1, "variations")
@@ -38,7 +38,7 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Variations stored beside a picture (data.<name>.negative_images), with their captions."""
+    """Ask for variations stored with a picture (data.<name>.negative_images), with their captions."""
     if cfg.draw == "scores":
         groups = (stored_texts.variations(cfg.variations),)
         return Views(groups=groups, negative_images=cfg.variations, caption=cfg.caption)
@@ -47,7 +47,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
+    """Return CLIP's loss over pictures and variations, a scalar; variations without picture or caption are left out."""
     pictures = f.named["negative_images"]
     whole_BJ = pictures.mask & f.mask_BK
     shown_B = torch.ones_like(whole_BJ[:, 0]) if cfg.original == "beside" else ~whole_BJ.any(dim=1)

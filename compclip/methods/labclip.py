@@ -29,30 +29,30 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    negatives: bool = part(True, off=False)  # "HNB", hard negatives in the batch; without, "SB"
+    negatives: bool = part(True, off=False)  # "HNB", hard negatives in the batch; false: "SB"
     swap: ClassVar[str] = "nouns_and_adjectives"  # their rule
-    scale: ClassVar[str] = "own"  # a temperature of the map
+    scale: ClassVar[str] = "own"  # the map has its own temperature
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption, where negatives are on."""
+    """Ask for one negative per caption, if negatives are on."""
     return Views(negatives=(shuffle.nouns_and_adjectives,) * cfg.negatives, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The map, the identity at first."""
+    """Return the linear map, which is the identity at first."""
     from compclip.model.heads import TextMap
 
     return TextMap(widths.joint)
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares mapped texts."""
+    """Return True: the finished model compares mapped texts."""
     return True
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP of images and mapped texts, with the batch's mapped negatives among them; a scalar."""
+    """Return CLIP's loss of images and mapped texts, including the batch's mapped negatives; a scalar."""
     scale = f.heads.log_scale.exp()
     text_BD = f.heads.map_texts(f.text_BD)
     negative_BKD = f.heads.map_texts(f.negative_BKD)

@@ -32,11 +32,11 @@ RULES = text_swap.RULES
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    # "negclip": six kinds of spans, as released but for what "and" joins ("negclip_released": that too); "clic": words
-    # of one category (CLIC B.2, D.1)
+    # "negclip": six kinds of spans, as released except words joined by "and"; "negclip_released": also those; "clic":
+    # words of one category (CLIC B.2, D.1)
     swap: str = "negclip"
-    hard_images: int = part(0, off=0)  # neighbours of each picture in the batch; published: 1
-    nearest: ClassVar[int] = 3  # of which they are drawn
+    hard_images: int = part(0, off=0)  # nearest pictures that join the batch with each picture; published: 1
+    nearest: ClassVar[int] = 3  # they are drawn from so many nearest ones
 
     def __post_init__(self) -> None:
         _check.one_of(self, swap=RULES)
@@ -45,11 +45,11 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption, and the hard images."""
+    """Ask for one negative per caption, and for hard images."""
     rules = (RULES[cfg.swap],)
     return Views(negatives=rules, caption=cfg.caption, neighbours=cfg.hard_images, nearest=cfg.nearest)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP with the batch's negatives among the texts, a scalar; hard images are rows of the batch."""
+    """Return CLIP's loss with the batch's negatives among the texts, a scalar; hard images are rows of the batch."""
     return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}  # CLIC Eq. 2

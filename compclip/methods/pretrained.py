@@ -9,4 +9,4 @@ TRAINS = False
 
 @dataclass(frozen=True)
 class Config:
-    """Nothing to choose."""
+    """No parameters."""

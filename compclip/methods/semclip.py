@@ -35,9 +35,9 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
 class Config(_check.CaptionConfig):
     beta: float = part(1.0, off=0.0)  # weight of the paraphrases; the contrast's, alpha, is 1
     gamma: float = part(1.0, off=0.0)  # weight of the negations
-    directions: ClassVar[int] = 2  # num_projection_vectors; along a single one cosines are signs, which teach nothing
+    directions: ClassVar[int] = 2  # num_projection_vectors; with a single one, cosines are ±1 and have no gradient
     learnable: ClassVar[bool] = False  # use_learnable_projections
-    negations: str = "stored"  # of data.<name>.texts.negative; "rule": one thing is denied
+    negations: str = "stored"  # from data.<name>.texts.negative; "rule": deny one thing
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "beta", "gamma")
@@ -45,7 +45,7 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """A paraphrase of data.<name>.texts.paraphrase and a negation, each where its weight is not 0."""
+    """Ask for a paraphrase (data.<name>.texts.paraphrase) and a negation, each if its weight is not 0."""
     return Views(
         positives=(stored_texts.paraphrase,) if cfg.beta else (),
         negatives=(RULES[cfg.negations],) if cfg.gamma else (),
@@ -54,14 +54,14 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The directions, rows of a matrix [V, D]."""
+    """Return the directions, rows of a matrix [V, D]."""
     directions = torch.nn.Linear(widths.joint, cfg.directions, bias=False)
     torch.nn.init.orthogonal_(directions.weight)
     return directions.requires_grad_(cfg.learnable)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """(α L_contrastive + β L_paraphrase + γ L_negation) / (α + β + γ), scalars; a term of weight 0 is left out."""
+    """Return the terms of (α L_contrastive + β L_paraphrase + γ L_negation) / (α + β + γ), if not of weight 0."""
     total = 1 + cfg.beta + cfg.gamma
     terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale) / total}
     if cfg.beta:
@@ -74,5 +74,5 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def agreement(f: Features, other_BD: Tensor) -> Tensor:
-    """cos(p(t), p(t′)) [B] of each caption and another text of its own."""
+    """Return cos(p(t), p(t′)) [B] of each caption and another text of the same sample."""
     return losses.cosines(F.normalize(f.heads(f.text_BD), dim=-1), F.normalize(f.heads(other_BD), dim=-1))

@@ -37,8 +37,8 @@ NEGATIVES = ("lists", "masked", "both", "none")
 class Config(WordListConfig, _check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0, of=("negatives",))
     lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
-    negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
-    negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # as one process computes it
+    negatives: str = part("lists", off="none")  # R; "both": R+L; "masked": only L; "none": only +Pos
+    negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # true: as released, on one process
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,13 +55,13 @@ def _rules(cfg: Config) -> tuple[Rule, ...]:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption, and the rewritten caption of data.<name>.texts.paraphrase where the analogy is on."""
+    """Ask for a negative per caption, and for data.<name>.texts.paraphrase if the analogy term is on."""
     positives = (stored_texts.paraphrase,) if cfg.lambda_analogy else ()
     return Views(negatives=_rules(cfg), positives=positives, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Contrast, negative and analogy term, scalars, weights applied; a term of weight 0 is left out."""
+    """Return contrast, negative and analogy term as weighted scalars, without those of weight 0."""
     negatives = (f.negative_BKD, f.mask_BK)
     if cfg.negatives_in_contrastive:
         terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}

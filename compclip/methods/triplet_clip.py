@@ -29,16 +29,16 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    images: bool = part(True, off=False)  # false: the captions alone, NegCLIP++ in the paper's tables
+    images: bool = part(True, off=False)  # false: only captions, NegCLIP++ in the paper's tables
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The stored negative caption and its picture (data.<name>.texts.negative, data.<name>.negative_images)."""
+    """Ask for the stored negative caption and picture (data.<name>.texts.negative, data.<name>.negative_images)."""
     return Views(negatives=(stored_texts.first_negative,), negative_images=int(cfg.images), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """NC(v, t; t′) and NC(v′, t′; t), scalars."""
+    """Return NC(v, t; t′) and NC(v′, t′; t) as scalars."""
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     if cfg.images:
         terms["negative"] = negative(f)
@@ -46,7 +46,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def negative(f: Features) -> Tensor:
-    """The negative images with their captions, told from all captions of the batch: the second half."""
+    """Contrast negative images with their captions and all captions of the batch: the second of the two losses."""
     pictures = f.named["negative_images"]
     whole_B = pictures.mask[:, 0] & f.mask_BK[:, 0]
     image_BD = pictures.values[:, 0]
