@@ -169,7 +169,7 @@ def find_damage(root: Path) -> Iterator[Damage]:
             damaged_inodes |= {_inode(damage.path)} if damage.path.exists() else set()
             yield damage
     for damage in _check_records(root):
-        if not damage.path.exists() or _inode(damage.path) not in damaged_inodes:  # most published files are links to these
+        if not damage.path.exists() or _inode(damage.path) not in damaged_inodes:  # published files link there
             yield damage
     for path in sorted((root / CACHE).glob("??/*")):
         if path.is_file() and _hash_object(path) != path.parent.name + path.name.removesuffix(".dir"):
