@@ -1,4 +1,4 @@
-"""What docs/install.md tells a reader to type in the first hour, and what it says that the reader will see."""
+"""Read what docs/install.md asks the reader to type in the first hour, and what it says that the reader will see."""
 
 from __future__ import annotations
 
