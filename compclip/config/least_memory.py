@@ -38,7 +38,7 @@ def warn_of_memory(runs: Sequence[Run]) -> None:
     if name and needs[name] > memory:
         messages.warn(
             f"{name}: needs at least {needs[name] / GIB:.1f} GiB of memory on a CPU, but this machine has "
-            f"{memory / GIB:.1f} and would swap; lower train.micro_batch, or use `compclip repro --on` a cluster"
+            f"{memory / GIB:.1f} and would swap; set a smaller train.micro_batch, or `compclip repro --on` a cluster"
         )
 
 
