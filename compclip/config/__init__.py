@@ -1,1 +1,1 @@
-"""params.yaml: what may be said, checked; the grid; the plan."""
+"""Read and check params.yaml, list the cells of the grid, write the plan."""

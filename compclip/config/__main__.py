@@ -1,14 +1,14 @@
-"""params.yaml: check it, show what a cell resolves to, change values, make another grid the current one, plan.
+"""Check params.yaml, show one cell of the grid, change values, switch to another grid, write the plan.
 
-What a grid costs on a card is `compclip config cost`: it trains a step, and stands in compclip/launch/cost_table.py.
+`compclip config cost` trains one step to say what a grid costs on a card; it is in compclip/launch/cost_table.py.
 
-compclip config check [key=value ...]   validate
-compclip config show CELL               one cell, resolved
-compclip config set key=value ...       change values where they stand, comments kept
-compclip config vary METHOD key=a,b     declare a variant for each value, and put it into the grid
+compclip config check [key=value ...]   validate params.yaml
+compclip config show CELL               print one cell with all its parameters
+compclip config set key=value ...       change values in place; comments are kept
+compclip config vary METHOD key=a,b     declare a variant for each value, and add them to the grid
 compclip config use FILE                make another grid the current params.yaml
-compclip config ablate METHOD           a grid that leaves out one part of a method at a time
-compclip config plan                    what each stage is to do, with which code: the stage `plan`
+compclip config ablate METHOD           write a grid that leaves out one part of a method at a time
+compclip config plan                    write what each stage has to do and with which code (the stage `plan`)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARAMS = "params.yaml"
 
 
 def main(argv: list[str]) -> int:
-    """Run check, show, set, vary, use, ablate or plan."""
+    """Run one of the commands check, show, set, vary, use, ablate and plan."""
     args = _parse_arguments(argv)
     from compclip.config import ablate, change, grid, plan, read
 
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
             lines = change.set_values(args.params, args.assignments)
         else:
             lines = change.vary_method(args.params, args.method, args.assignments)
-        print(*lines or [f"{args.params}: nothing changed, it says so already"], sep="\n")
+        print(*lines or [f"{args.params}: nothing changed, the values are set already"], sep="\n")
     elif args.command == "check":
         print(f"{args.params}: {check_grid(args.params, args.overrides)[1]}: OK")
     else:
@@ -61,9 +61,10 @@ def main(argv: list[str]) -> int:
 
 
 def check_grid(path: str, overrides: Sequence[str]) -> tuple[Params, str]:
-    """Check a grid, and warn where it needs much memory; return it, and its numbers of cells and benchmarks.
+    """Check a grid; return its parameters, and a text with its numbers of cells and benchmarks.
 
-    No file that it names is looked for: `compclip config check` does that as well (compclip/fetch/missing_inputs.py).
+    Warns if a run needs more memory than this machine has. Does not check whether the files that the grid names exist;
+    the command `compclip config check` does (compclip/fetch/missing_inputs.py).
     """
     from compclip.config import grid, least_memory, read
 
@@ -76,7 +77,7 @@ def check_grid(path: str, overrides: Sequence[str]) -> tuple[Params, str]:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse arguments and overrides (`key=value`), which may also stand behind an option."""
+    """Parse arguments and overrides (`key=value`), which may also follow an option."""
     parser = _parser()
     args, unparsed = parser.parse_known_args(argv)
     strange = [word for word in unparsed if word.startswith("-") or "=" not in word or "overrides" not in args]
@@ -90,21 +91,21 @@ def _parser() -> CommandParser:
     parser = CommandParser(prog="compclip config", description=__doc__, example="show fsc_clip-scenes-scenes-0")
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="validate params.yaml")
-    show = commands.add_parser("show", help="print a cell, resolved")
-    show.add_argument("cell", help="method-backbone-data-seed of the grid")
-    plan = commands.add_parser("plan", help="write what each stage is to do")
-    plan.add_argument("--out", type=check_output_folder, default=Path("plan"), help="folder to write")
+    show = commands.add_parser("show", help="print one cell with all its parameters")
+    show.add_argument("cell", help="a cell of the grid: method-backbone-data-seed")
+    plan = commands.add_parser("plan", help="write what each stage has to do")
+    plan.add_argument("--out", type=check_output_folder, default=Path("plan"), help="the folder to write")
     ablate = commands.add_parser("ablate", help="write a grid that leaves out one part of a method at a time")
-    ablate.add_argument("method", help="a method of the grid, whose parts are left out one by one")
+    ablate.add_argument("method", help="the method whose parts are left out one by one")
     ablate.add_argument("--out", type=Path, help="the file to write; default: experiments/grids/ablate_METHOD.yaml")
-    ablate.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    ablate.add_argument("--force", action="store_true", help="overwrite an existing file")
     for command in (check, show, plan, ablate):
         command.add_grid("parameters to override")
-    change = commands.add_parser("set", help="change values where they stand")
-    vary = commands.add_parser("vary", help="declare variants of a method, one for each value")
-    vary.add_argument("method", help="the method that is varied")
+    change = commands.add_parser("set", help="change values in place")
+    vary = commands.add_parser("vary", help="declare one variant of a method for each value")
+    vary.add_argument("method", help="the method to vary")
     for command, shown in ((change, "key=value"), (vary, "key=value,value")):
-        command.add_argument("assignments", nargs="+", metavar=shown, help="as train.lr=1e-5")
+        command.add_argument("assignments", nargs="+", metavar=shown, help="for example train.lr=1e-5")
         command.add_grid()
     switch = commands.add_parser("use", help="make another grid the current one")
     switch.add_argument("file", help="a file of experiments/grids/, or any other grid")

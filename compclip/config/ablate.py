@@ -1,7 +1,7 @@
-"""The ablation of a method: a grid of the method as it is, and of it without one part at a time.
+"""Build the ablation of a method: a grid with the method as it is, and with one part left out at a time.
 
-A part is a field that says how it is left out (`base.ablation_parts`), of the method's own Config, or of its training
-where `methods.<name>.train` says something else than `train`.
+A part is a field that declares how it is left out (`base.ablation_parts`). It is a field of the method's own Config, or
+a field of Train for which the method has another value than the section `train`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFERENCE = re.compile(r"\$\{methods\.([\w+-]+)")
 
 @dataclass(frozen=True)
 class Ablation:
-    """A method, and its overlays by variant, each of which leaves out one part."""
+    """A method, and for each variant the parameters that leave out one part."""
 
     method: str
     variants: Mapping[str, dict[str, Any]]
@@ -47,32 +47,32 @@ class Ablation:
 def write_grid(
     method: str, source: str | Path, overrides: Sequence[str] = (), out: Path | None = None, force: bool = False
 ) -> tuple[Path, Ablation, Params]:
-    """Write the grid of a method's ablation, made of the parameters `source`: where, what it holds, and as checked.
+    """Write the grid of a method's ablation, based on the file `source`; return its path, the ablation and the grid.
 
-    Raises UserError for a method that is not there or has no part, and for a file in its place unless `force`.
+    Raises UserError for an unknown method, for one without parts, and if the file exists already, unless `force`.
     """
     result = build_ablation(read.load_params(source, overrides), method)
     target = out or read.GRIDS / f"ablate_{method.replace('.', '_')}.yaml"
     sections = _build_sections(yaml_text.to_unresolved(read.read_with_overrides(source, overrides)), result)
     suffix = f" with {', '.join(overrides)}" if overrides else ""
     header = (
-        f"# Ablation of {method}: as it is, and without one part at a time.\n"
-        f"# Made of {one_line(f'{source}{suffix}')} by `compclip config ablate {method}`.\n"
+        f"# Ablation of {method}: as it is, and with one part left out at a time.\n"
+        f"# Made from {one_line(f'{source}{suffix}')} by `compclip config ablate {method}`.\n"
     )
     text = header + yaml_text.dump_yaml(sections)
     params = read.check_params(yaml_text.parse_yaml(text, str(source), read.NO_SECTIONS), str(source), together=True)
     if not force and os.path.lexists(target):
-        raise UserError(f"{target}: is there already; give another --out, or --force")
+        raise UserError(f"{target}: exists already; give another --out, or --force")
     write_atomic(target, text)
     return target, result, params
 
 
 def build_ablation(params: Params, method: str) -> Ablation:
-    """Return the ablation of a method on the grid's data sets. Raises UserError where it has no part to leave out."""
+    """Return the ablation of a method on the grid's data sets. Raises UserError if it has no part to leave out."""
     configs, trains = zip(*(method_config(params, method, data) for data in params.grid.data), strict=True)
     variants: dict[str, dict[str, Any]] = {}
     for name, part in ablation_parts.list_parts(Train).items():
-        common = getattr(params.train, name)  # the schedule of all methods is no part of this one
+        common = getattr(params.train, name)  # what all methods share is not a part of this one
         if any(getattr(t, name) != common and not ablation_parts.is_left_out(t, name) for t in trains):
             variants[f"without_{part.name or name}"] = {"train": {name: part.off}}
     already = []
@@ -86,17 +86,17 @@ def build_ablation(params: Params, method: str) -> Ablation:
                 overlay[key] = value
         variants[f"without_{part.name or name.removeprefix('lambda_')}"] = overlay
     if not variants:
-        why = f"left out already: {', '.join(already)}" if already else "declares no part to leave out"
+        why = f"all its parts are left out already: {', '.join(already)}" if already else "has no part to leave out"
         raise UserError(f"method {method!r}: {why}; name another method, or write its variants by hand")
     return Ablation(method, variants)
 
 
 def describe(ablation: Ablation) -> list[str]:
-    """Return a line for each variant with what it changes."""
+    """Return one line for each variant with the values that it changes."""
     wide = max(map(len, ablation.variants))
     lines = []
     for name, overlay in ablation.variants.items():
-        prefix = "train." if "train" in overlay else ""  # a part is of the method, or of its training
+        prefix = "train." if "train" in overlay else ""  # a part is a field of the method, or of its training
         values = overlay.get("train", overlay)
         changes = ", ".join(f"{prefix}{key}: {str(value).lower()}" for key, value in values.items())
         lines.append(f"  {ablation.base}.{name:<{wide}}  {changes}")
@@ -104,7 +104,7 @@ def describe(ablation: Ablation) -> list[str]:
 
 
 def _build_sections(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
-    """Return the parameters with the ablation's grid, methods and reference."""
+    """Return the sections of the ablation's params.yaml: its own grid, methods and reference, the rest as in `raw`."""
     lines = mapping(raw.get("wise_ft"), "wise_ft")
     lines["methods"] = [name for name in lines.get("methods") or [] if name in ablation.methods]
     return raw | {
@@ -116,7 +116,7 @@ def _build_sections(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
 
 
 def _build_methods(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
-    """Return the method with its variants, and of the others those that a value refers to."""
+    """Return the section `methods`: the method with its variants, and other methods that a value refers to."""
     methods = mapping(raw.get("methods"), "methods")
     method = mapping(methods.get(ablation.base), f"methods.{ablation.base}")
     variant = ablation.method.partition(".")[2]
@@ -126,7 +126,7 @@ def _build_methods(raw: dict[str, Any], ablation: Ablation) -> dict[str, Any]:
         train = mapping(start.get("train"), "train") | overlay.get("train", {})
         variants[name] = {**start, **overlay, **({"train": train} if train else {})}
     text = str(raw)
-    referenced = set(methods) if "${." in text else set(REFERENCE.findall(text))  # a relative one may mean any of them
+    referenced = set(methods) if "${." in text else set(REFERENCE.findall(text))  # a relative reference may mean any
     referenced_methods = {name: value for name, value in methods.items() if name in referenced}
     return (
         {PRETRAINED: methods.get(PRETRAINED) or {}}

@@ -1,4 +1,4 @@
-"""One cell of the grid: its method, backbone, data set and seed, and the names that follow from them."""
+"""Define a cell of the grid: its method, backbone, data set and seed, and the names made from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compclip.base.errors import UserError
 from compclip.base.safe_names import SafeName
 
 PRETRAINED = "pretrained"  # the method that trains nothing: the backbone as it is
-LONGEST = 200  # bytes of a cell's name: files are called by it, with endings and marks of their own
+LONGEST = 200  # bytes of a cell's name, which becomes part of file names
 
 
 class _Names(NamedTuple):
@@ -19,7 +19,7 @@ class _Names(NamedTuple):
 
 
 class Cell(_Names):
-    """One place of the grid. Raises UserError for what cannot name one, or is too long together."""
+    """One cell of the grid. Raises UserError if a part is not a valid name, or if the whole name is too long."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class Cell(_Names):
             cls, SafeName(method, "method"), SafeName(backbone, "backbone"), SafeName(data, "data"), seed
         )
         if len(cell.name.encode()) > LONGEST:
-            raise UserError(f"cell {cell.name}: has more than {LONGEST} bytes; shorten the names of the grid")
+            raise UserError(f"cell {cell.name}: its name has more than {LONGEST} bytes; shorten the names of the grid")
         return cell
 
     @property

@@ -1,6 +1,6 @@
-"""Values from the command line into a params.yaml, where they stand: set some, or declare variants of a method.
+"""Change a params.yaml from the command line, in place: set values, or declare variants of a method.
 
-Comments and every character that is not meant stay. What comes of it is checked whole before it is written.
+Comments and everything else stay as they are. The whole result is checked before it is written.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ POINT = re.compile(r"(?<=\d)\.(?=\d)")
 
 
 def set_values(path: str | Path, assignments: Sequence[str]) -> list[str]:
-    """Set `key=value`s; return the lines that changed, each behind - or +.
+    """Set each `key=value`; return the changed lines, each with a leading - or +.
 
-    Raises UserError, with the file as it was, for what is no value, what the grid cannot be with it, and a value that
-    stands for another one as well.
+    Raises UserError, and leaves the file unchanged, if a word is not an assignment, if the resulting grid is not valid,
+    or if another key shares the changed value through an anchor.
     """
     text = original = read_text(path)
     keys = []
@@ -43,12 +43,13 @@ def set_values(path: str | Path, assignments: Sequence[str]) -> list[str]:
 
 
 def vary_method(path: str | Path, method: str, assignments: Sequence[str]) -> list[str]:
-    """Declare a variant of a method for each of the `key=value,value`s, of several for each combination.
+    """Declare one variant of a method for each value of a `key=value,value`; with several keys, for each combination.
 
-    They stand in the grid behind what it has, by names made of the values. Returns and raises as `set_values`.
+    The variants are named after their values and appended to the methods of the grid. Returns and raises as
+    `set_values`.
     """
     if "." in method:
-        raise UserError(f"{method}: is a variant, and has none of its own; give the method's name")
+        raise UserError(f"{method}: is a variant, which cannot have variants of its own; give the method's name")
     load_method(method)
     text = original = read_text(path)
     choices = []
@@ -56,7 +57,7 @@ def vary_method(path: str | Path, method: str, assignments: Sequence[str]) -> li
         key, typed = _split(word, f"{path}: {word}")
         choices.append([(key, value) for value in _list_typed(typed, f"{path}: {word}")])
     names = []
-    methods = OmegaConf.select(read.read_with_overrides(path, ()), "grid.methods")  # perhaps its base's
+    methods = OmegaConf.select(read.read_with_overrides(path, ()), "grid.methods")  # may come from its base
     for name in methods if isinstance(methods, ListConfig) else ():
         text = edit_params.append_item(text, ["grid", "methods"], name)
     text = edit_params.begin_block(text, ["methods", method, "variants"])
@@ -70,21 +71,21 @@ def vary_method(path: str | Path, method: str, assignments: Sequence[str]) -> li
 
 
 def _split(word: str, where: str) -> tuple[str, str]:
-    """Return the key of a `key=value`, and what stands behind it as typed."""
+    """Return the key and the value of a `key=value`, the value as it was typed."""
     key, _, typed = word.partition("=")
     if not ASSIGNMENT.fullmatch(word) or not typed.strip():
-        raise UserError(f"{where}: must be key=value, as train.lr=1e-5")
+        raise UserError(f"{where}: must be key=value, such as train.lr=1e-5")
     check_limits(typed, where)
     return key, typed.strip()
 
 
 def _list_typed(typed: str, where: str) -> list[str]:
-    """Return the values that commas outside of brackets and quotes part, as typed."""
+    """Split a text at commas outside of brackets and quotes; return the values as they were typed."""
     text = f"[{typed}]"
     try:
         sequence = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise UserError(f"{where}: is no value of YAML; put a text into quotes") from error
+        raise UserError(f"{where}: is not valid YAML; put a text into quotes") from error
     values = [text[node.start_mark.index : node.end_mark.index] for node in sequence.value]
     if any(isinstance(n, yaml.MappingNode) and v[0] != "{" for n, v in zip(sequence.value, values, strict=True)):
         raise UserError(f"{where}: is a mapping; put it into {{}}, or a text into quotes")
@@ -92,20 +93,20 @@ def _list_typed(typed: str, where: str) -> list[str]:
 
 
 def _name_value(key: str, typed: str) -> str:
-    """Return a variant's name: the key's last word and its value, a p for the decimal point."""
+    """Return a variant's name: the last word of the key and the value, with p for the decimal point."""
     value = re.sub(r"[^\w+-]+", "_", POINT.sub("p", typed)).strip("_")
     return f"{key.rpartition('.')[2]}_{value}"
 
 
 def _write(path: Path, original: str, text: str, keys: Sequence[str]) -> list[str]:
-    """Write a grid's new text once it is checked, and return the lines that changed."""
+    """Check a grid's new text, write it, and return the changed lines."""
     merged = read.read_with_overrides(path, (), text)
     before, after = (_list_values(parse_yaml(version, str(path), read.NO_SECTIONS)) for version in (original, text))
     for key in before.keys() | after.keys():
         is_meant = any(f"{key}.".startswith(f"{meant}.") for meant in keys)
         if not is_meant and before.get(key) != after.get(key):
             raise UserError(
-                f"{path}: {key} would change as well, since its value is written once for both; write it out"
+                f"{path}: {key} would change as well, because it shares the value (an anchor); write the value out"
             )
     read.check_params(merged, str(path), together=True)
     if text != original:
@@ -115,6 +116,6 @@ def _write(path: Path, original: str, text: str, keys: Sequence[str]) -> list[st
 
 
 def _list_values(merged: object) -> Mapping[str, object]:
-    """Return a grid's values by their dotted keys, an empty section's too."""
+    """Return a grid's values by their dotted keys, without those that are null."""
     values = flatten(OmegaConf.to_container(merged))  # type: ignore[arg-type]
     return {key: value for key, value in values.items() if value is not None}

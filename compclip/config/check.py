@@ -1,4 +1,4 @@
-"""What params.yaml may say: names that exist, sections that fit together."""
+"""Check params.yaml as a whole: all names exist, and the sections fit together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from compclip.interface.method import load_method
 from compclip.interface.views import STORED_NEIGHBOURS
 from compclip.text.rule_columns import list_required_keys
 
-# What lies in data/, or beside a benchmark's results, by a name of its own.
+# Names of the project's own files in data/, or next to the results of benchmarks.
 RESERVED = {
     "data": ("benchmarks", "fingerprints", "held_out", "looks", "neighbours", "overlaps", "records", "scenes_world"),
     "benchmark": ("summary",),
@@ -35,14 +35,14 @@ RESERVED = {
 
 
 def check_name(text: str, kind: str) -> SafeName:
-    """Return a key of `data`, `backbones`, `benchmarks` or `methods`. Raises UserError where it cannot name files."""
+    """Return a key of `data`, `backbones`, `benchmarks` or `methods`. Raises UserError if no file can be named so."""
     if text in RESERVED.get(kind, ()):
-        raise UserError(f"{kind} {text!r}: is what the project calls files of its own; rename it")
+        raise UserError(f"{kind} {text!r}: is reserved for files of the project; choose another name")
     return SafeName(text, kind)
 
 
 def check_sections(params: Params) -> None:
-    """Raise UserError for a section that cannot be meant: unknown names, and what a plug-in refuses."""
+    """Check each section. Raises UserError for an unknown name, and for parameters that a plug-in refuses."""
     for name, raw in params.methods.items():
         _check_method(params, name, mapping(raw, f"methods.{name}"))
     for name, data in params.data.items():
@@ -62,7 +62,7 @@ def check_sections(params: Params) -> None:
 
 
 def _check_names(kind: str, names: Iterable[str], table: Collection[str], where: str) -> None:
-    """Raise UserError for a name that is not in the table; a method's variant counts as the method."""
+    """Raise UserError for a name that is not in the table; of a method's variant, only the method is looked up."""
     for name in names:
         entry = name.partition(".")[0] if kind == "method" else name
         if entry not in table:
@@ -70,7 +70,7 @@ def _check_names(kind: str, names: Iterable[str], table: Collection[str], where:
 
 
 def _check_validation_set(params: Params, name: str, validation: str) -> None:
-    """Raise UserError for a validation set that is not scored, or that measures something else."""
+    """Raise UserError for a validation set that is not scored, or that belongs to another kind of benchmark."""
     scored = params.evaluate.benchmarks
     if not validation or name not in scored:
         return
@@ -92,7 +92,7 @@ def _check_method(params: Params, name: str, raw: dict) -> None:
 
 
 def _check_data(params: Params, data: Data, where: str) -> None:
-    """Raise UserError for a data set whose source, captioner or lists cannot be, or not together."""
+    """Check a data set. Raises UserError if its source, captioner or lists are invalid, or do not fit together."""
     source = plugins.load_plugin(plugins.SOURCES, data.source, f"{where}.source")
     source_config(data, f"{where}.layout")
     captioner_config(data, f"{where}.options")
@@ -101,7 +101,7 @@ def _check_data(params: Params, data: Data, where: str) -> None:
     released_lists.regions_config(data, f"{where}.regions")
     members = released_lists.tar_members(data)
     if members and not hasattr(source, "MEMBERS"):
-        raise UserError(f"{where}: source {data.source!r} reads no tars, and has no member {members[0]!r}; give a file")
+        raise UserError(f"{where}: source {data.source!r} reads no tars with a member {members[0]!r}; give a file")
     rewriter_config(data, f"{where}.rewriter")
     released_lists.rewrites_config(data, f"{where}.rewrites")
     released_lists.texts_config(data, f"{where}.texts")
@@ -124,11 +124,11 @@ def _check_grid(params: Params) -> None:
     name_counts = Counter(cell.name for cell in list_cells(params))
     name, count = name_counts.most_common(1)[0]
     if count > 1:
-        raise UserError(f"the names of the grid's cells: {name!r} stands twice; rename one")
+        raise UserError(f"two cells of the grid have the name {name!r}; rename a method, backbone or data set")
 
 
 def _check_method_on_data(params: Params, method: str, name: str) -> None:
-    """Raise UserError where a data set lacks texts, pictures or settings that a method asks for."""
+    """Raise UserError if a data set lacks texts, pictures or settings that a method needs."""
     data = params.data[name]
     where = f"methods.{method}"
     config, _ = method_config(params, method, name)
@@ -139,10 +139,10 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
         kind, _, entry = key.partition(".")
         section = getattr(data, kind)
         if not (section.get(entry) if entry else section):
-            raise UserError(f"{where}: reads {key}, which data.{name} has not; add data.{name}.{key}")
+            raise UserError(f"{where}: reads {key}, which data.{name} does not have; add data.{name}.{key}")
     if views.neighbours and views.nearest > STORED_NEIGHBOURS:
         raise UserError(
-            f"{where}: draws from the {views.nearest} nearest pictures, of which {STORED_NEIGHBOURS} are kept; lower it"
+            f"{where}: draws from the {views.nearest} nearest pictures, and {STORED_NEIGHBOURS} are stored; lower it"
         )
     if getattr(config, "source", "") == "llm" and not (data.rewriter or data.rewrites):
         raise UserError(
@@ -155,10 +155,10 @@ def _check_method_on_data(params: Params, method: str, name: str) -> None:
 
 
 def check_consistency(params: Params) -> None:
-    """Raise UserError for sections that are fine alone and do not fit together: a stage would fail after training."""
+    """Raise UserError for sections that are valid alone but do not fit together, so that a later stage would fail."""
     if not params.evaluate.benchmarks:
         raise UserError("evaluate.benchmarks=[]: must name at least one")
-    seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # of no method: no run
+    seeds = params.wise_ft.seeds if params.wise_ft.methods else []  # without methods no seed is used
     for name, values in (("methods", params.wise_ft.methods), ("seeds", seeds)):
         absent = sorted(map(str, set(values).difference(getattr(params.grid, name))))
         if absent:
@@ -169,7 +169,7 @@ def check_consistency(params: Params) -> None:
 
 
 def check_reference(params: Params) -> None:
-    """Raise UserError where report.reference is no method of the grid, or the one that all are compared with anyway."""
+    """Raise UserError if report.reference is not a method of the grid, or is `pretrained`, the default comparison."""
     name = params.report.reference
     if name == PRETRAINED:
         raise UserError(f"report.reference={name}: all are compared with it anyway; name another method or remove it")
@@ -178,9 +178,9 @@ def check_reference(params: Params) -> None:
 
 
 def _check_world(params: Params) -> None:
-    """Raise UserError where DVC would draw the embedded world for nothing, or not before the data that lie in it.
+    """Raise UserError if DVC would draw the embedded scenes for nothing, or not for data that need them.
 
-    It draws the world where the section of a benchmark lies in it, whether that one is scored or not.
+    DVC draws them if the files of any benchmark lie in their folder, whether the benchmark is scored or not.
     """
     data = [name for name, section in params.data.items() if lies_in_scenes(section.path, section.images)]
     benchmarks = list_drawn_benchmarks(params)
@@ -188,11 +188,11 @@ def _check_world(params: Params) -> None:
     if (data or benchmarks) and scored.isdisjoint(benchmarks) and not set(data) & set(params.grid.data):
         sections = [f"data.{name}" for name in data] + [f"benchmarks.{name}" for name in benchmarks]
         raise UserError(
-            f"{', '.join(sections)}: in {WORLD}, in which nothing lies that is trained on or scored; remove "
-            f"{'them' if sections[1:] else 'it'}, or it would be drawn for nothing"
+            f"{', '.join(sections)}: in {WORLD}, of which nothing is trained on or scored; remove "
+            f"{'them' if sections[1:] else 'it'}, since the scenes would be drawn for nothing"
         )
     if data and not benchmarks:
         raise UserError(
-            f"data.{data[0]}: lies in {WORLD}, which is made for benchmarks in it, and there is none; add "
+            f"data.{data[0]}: lies in {WORLD}, which is drawn only if a benchmark lies there; add "
             f"benchmarks.world: {{benchmark: retrieval, path: {WORLD}/retrieval/dataset.json, images: {WORLD}/test}}"
         )

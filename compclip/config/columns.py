@@ -1,7 +1,7 @@
-"""Columns of the report by their names, before any file is read: metrics that benchmarks declare.
+"""Check the names of the report's columns before any file is read, against the metrics that benchmarks declare.
 
-A benchmark's module names in METRICS what it may measure; `*` in a name stands for what only its files tell. Parts of a
-metric (`swap/unseen_pairs`) and subsets that a section leaves out are known once the files are read (`list_absent`).
+A benchmark's module lists its possible metrics in METRICS; a `*` in a name stands for a part that depends on its files.
+Whether parts of a metric (`swap/unseen_pairs`) and subsets exist is known only after reading the files (`list_absent`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from compclip.config.sections import BenchmarkSection, Params
 
 
-MEAN_OF_WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean of both ways of retrieval
+MEAN_OF_WAYS = re.compile(r"mean_(recall_at_\d+)")  # the mean over both directions of retrieval
 WHERE = "report.columns"
-SUMMARY = "summary"  # a benchmark that stands for means over benchmarks
+SUMMARY = "summary"  # in the place of a benchmark's name: means over benchmarks
 SUMMARIES = ("Comp", "ZS", "I2T", "T2I", "General")
 
 
 def check_columns(params: Params) -> None:
-    """Raise UserError for a column that no benchmark of `evaluate` declares, of the report or of a choice."""
+    """Raise UserError if a column of the report or of `train.choose` is not declared by a benchmark of `evaluate`."""
     for name in params.report.columns:
         _check_column(params, name, WHERE)
     for method in params.grid.methods:
@@ -65,7 +65,7 @@ def _check_column(params: Params, name: str, where: str) -> None:
 
 
 def _has(metric: str, declared: Collection[str]) -> bool:
-    """Return whether a metric is declared, or both ways of a mean are."""
+    """Return whether a metric is declared; for a mean of retrieval, whether both directions are."""
     names = _mean_parts(metric) or (metric,)
     matched: set[str] = set()
     for pattern in declared:
@@ -87,7 +87,7 @@ def select_metrics(params: Params, benchmark: str) -> list[str]:
 
 
 def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
-    """Return the names that are not among a benchmark's metrics, nor means of both ways."""
+    """Return the names that are neither metrics of a benchmark nor means over both directions of its metrics."""
     absent = []
     for name in names:
         metrics_of_mean = _mean_parts(name) or (name,)
@@ -97,7 +97,7 @@ def list_absent(names: Iterable[str], metrics: Collection[str]) -> list[str]:
 
 
 # --- groups of benchmarks -------------------------------------------------------------------------------------------
-# Groups of benchmarks, whose names stand for all of theirs wherever benchmarks are named.
+# Wherever benchmarks are named, the name of a group stands for all its benchmarks.
 
 
 GROUPS = {
@@ -110,9 +110,9 @@ DEFAULT = "comp"  # of a module that declares none
 
 
 def expand_groups(names: Iterable[str], sections: Mapping[str, BenchmarkSection]) -> list[str]:
-    """Return the names with groups in them replaced by their benchmarks of params.yaml, each once, in its order.
+    """Return the names, each group replaced by its benchmarks in params.yaml, without duplicates and in file order.
 
-    A benchmark that has a group's name stands for itself. Raises UserError for a group without benchmarks.
+    A name that a group and a benchmark share means the benchmark. Raises UserError for a group without benchmarks.
     """
     benchmarks: dict[str, None] = {}
     for name in names:
@@ -124,11 +124,11 @@ def expand_groups(names: Iterable[str], sections: Mapping[str, BenchmarkSection]
             if find_group(section.benchmark or benchmark, f"benchmarks.{benchmark}") == name:
                 members[benchmark] = None
         if not members:
-            raise UserError(f"benchmarks: none is of the group {name!r} ({GROUPS[name]}); name benchmarks, or add one")
+            raise UserError(f"benchmarks: none is in the group {name!r} ({GROUPS[name]}); name benchmarks, or add one")
         benchmarks |= members
     return list(benchmarks)
 
 
 def find_group(module: str, where: str = "") -> str:
-    """Return the group of a benchmark's module."""
+    """Return the group that a benchmark's module declares, or the default group."""
     return getattr(plugins.load_plugin(plugins.BENCHMARKS, module, where), "BENCHMARK_GROUP", DEFAULT)

@@ -1,7 +1,7 @@
-"""Complete words of the command line; `eval "$(register-python-argcomplete compclip)"` switches it on in a shell.
+"""Complete words on the command line; `eval "$(register-python-argcomplete compclip)"` enables it in a shell.
 
-The shell starts `compclip` at each Tab, so that no command is imported: completion.json has the arguments of all, as
-`python -m perf.completion_table` writes them. Names of the grid come from params.yaml, others from files.
+The shell starts `compclip` at each Tab, so importing the commands would be too slow. Their arguments are in
+completion.json instead, written by `python -m perf.completion_table`. Names of the grid are read from params.yaml.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from typing import Any
 from compclip.base.command_line import GRID_FILE, CommandParser
 
 PACKAGE = Path(__file__).parent.parent
-TABLE = Path(__file__).with_suffix(
-    ".json"
-)  # by command: each argument's names, then its `nargs`, or the words to choose from
+# By command: the names of each argument, and its `nargs` or its choices.
+TABLE = Path(__file__).with_suffix(".json")
 GRIDS = "experiments/grids"
 
 
 def complete() -> None:
-    """Print how the word under the cursor can go on, and end the process."""
+    """Print the completions of the word at the cursor, and end the process."""
     import argcomplete
 
     argcomplete.autocomplete(build_parser(json.loads(TABLE.read_text(encoding="utf-8"))))
 
 
 def build_parser(table: dict[str, dict[str, Any]]) -> CommandParser:
-    """Return one parser for all commands, those of two words below the first one."""
+    """Return one parser for all commands; a command of two words is a subcommand of its first word."""
     parsers = {"": CommandParser(prog="compclip")}
     choices: dict[str, Any] = {}
     firsts: dict[str, dict[str, Any]] = {command.partition(" ")[0]: {} for command in table}
@@ -57,8 +56,8 @@ def _ignore_context(lister: Callable[[], Iterable[str]]) -> Callable[..., Iterab
 
 
 def _read_section(name: str, file: str = GRID_FILE) -> dict[str, Any]:
-    """Return a section of a file of the project; empty where it is not there."""
-    import yaml  # OmegaConf takes three times as long to be imported
+    """Return a section of a file of the project; empty if the file or section is missing."""
+    import yaml  # OmegaConf takes three times as long to import
 
     path = Path(file)
     values = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) if path.is_file() else {}
@@ -68,17 +67,17 @@ def _read_section(name: str, file: str = GRID_FILE) -> dict[str, Any]:
 def list_cells() -> list[str]:
     """List the cells of the grid."""
     grid = _read_section("grid")
-    parts = [map(str, grid.get(name) or ()) for name in ("methods", "backbones", "data", "seeds")]
-    return list(map("-".join, itertools.product(*parts)))
+    axes = [map(str, grid.get(name) or ()) for name in ("methods", "backbones", "data", "seeds")]
+    return list(map("-".join, itertools.product(*axes)))
 
 
 def list_methods() -> list[str]:
-    """List the methods of the grid, or outside of a project all."""
+    """List the methods of the grid; outside of a project, list all methods."""
     return _read_section("grid").get("methods") or _list_modules("methods")
 
 
 def list_benchmarks() -> list[str]:
-    """List the benchmarks of params.yaml, and all that the package has."""
+    """List the benchmarks of params.yaml and of the package."""
     return sorted({*_read_section("benchmarks"), *_list_modules("benchmarks")})
 
 
@@ -87,7 +86,7 @@ def _list_modules(folder: str) -> list[str]:
 
 
 def list_stages() -> Iterator[str]:
-    """Yield the stages of dvc.yaml, as `stage@name` where there is one for each of several names."""
+    """Yield the stages of dvc.yaml; a stage with a `foreach` gives one `stage@name` for each name."""
     for name, stage in _read_section("stages", "dvc.yaml").items():
         section, _, key = stage.get("foreach", "").strip("${}").partition(".")
         values = _read_section(section)
@@ -96,13 +95,13 @@ def list_stages() -> Iterator[str]:
 
 
 def list_shipped_grids() -> list[str]:
-    """List the names of the grids that a project may begin with."""
+    """List the names of the grids that `compclip init --grid` accepts."""
     folders = (PACKAGE / "project_files" / GRIDS, PACKAGE.parent / GRIDS)
     return [path.stem for folder in folders for path in folder.glob("*.yaml")]
 
 
 def list_offers() -> list[str]:
-    """List what `compclip fetch` brings."""
+    """List what `compclip fetch` can download."""
     return re.findall(r"^(\w+):", (PACKAGE / "fetch" / "catalogue.yaml").read_text(encoding="utf-8"), re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The paths that a section of `data` names, by their keys: the stage `look` lists them, and what is missing is said."""
+"""List the paths in a section of `data`, by key: for the stage `look`, and for the check of missing inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTS = (
 def list_paths(section: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the paths of a data set, its lists and its helper model, by their keys in `data.<name>`.
 
-    `section`: its values, as params.yaml or the plan has them. Raises UserError for numbers in braces that fall.
+    `section` holds its values, as in params.yaml or the plan. Raises UserError for a descending range in braces.
     """
     paths = {"path": expand_paths(section["path"]), "images": expand_paths(section["images"])}
     for key in LISTS:

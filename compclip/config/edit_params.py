@@ -1,7 +1,7 @@
-"""Edit a params.yaml where it stands: comments, order and every character that is not meant stay as they are.
+"""Edit the text of a params.yaml in place: comments, order and all other characters stay as they are.
 
-A YAML parser says where each value begins and ends in the text; an edit replaces or inserts there. Keys are a path from
-the root: `["train", "lr"]`. What comes of an edit is checked by whoever writes it (`read.check_params`).
+A YAML parser gives the position of each value in the text; an edit replaces or inserts text there. Keys are a path from
+the root: `["train", "lr"]`. The caller checks the edited text before writing it (`read.check_params`).
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import yaml
 
 from compclip.base.errors import UserError
 
-WIDTH = 118  # columns that an entry in one line may take
+WIDTH = 118  # characters that an entry on one line may have
 INDENT = 2
 
 
 def set_value(text: str, keys: Sequence[str], value: Any) -> str:
-    """Return the text with the value at `keys` replaced, or inserted where there is none."""
+    """Return the text with the value at `keys` replaced, or inserted if there is none."""
     if _find_node(text, keys) is None:
         return insert_entry(text, keys[:-1], keys[-1], value)
     return set_typed(text, keys, format_inline(value))
 
 
 def set_typed(text: str, keys: Sequence[str], typed: str) -> str:
-    """Return the text with YAML as it was typed, on one line, for the value at `keys`."""
+    """Return the text with the YAML `typed`, which is one line, as the value at `keys`."""
     node = _find_node(text, keys)
     if node is None:
-        text = insert_entry(text, keys[:-1], keys[-1], 0)  # of any value: it stands where the typed one will
+        text = insert_entry(text, keys[:-1], keys[-1], 0)  # any value, replaced below by the typed one
         node = _find_node(text, keys)
     assert node is not None
     head, end = text[: node.start_mark.index], text[_find_end(node) :]
-    if head.rstrip().endswith(":") and typed:  # of a value that stands below its key, too
+    if head.rstrip().endswith(":") and typed:  # also if the old value was below its key
         head = f"{head.rstrip()} "
     return f"{head}{typed}{end}"
 
 
 def begin_block(text: str, keys: Sequence[str]) -> str:
-    """Return the text with a mapping begun at `keys`, whose entries will stand below it, a line each.
+    """Return the text with an empty mapping at `keys`, so that later entries are written below it, one per line.
 
-    Where there is one, or it would stand in brackets, nothing changes.
+    Nothing changes if there is a value already, or if the mapping would be inside brackets.
     """
     if not keys or _find_node(text, keys):
         return text
@@ -51,9 +51,9 @@ def begin_block(text: str, keys: Sequence[str]) -> str:
 
 
 def insert_entry(text: str, keys: Sequence[str], name: str, value: Any) -> str:
-    """Return the text with an entry more at the end of the mapping at `keys`, which is made where it is missing.
+    """Return the text with one more entry at the end of the mapping at `keys`, which is created if it is missing.
 
-    Raises UserError where something else than a mapping stands there.
+    Raises UserError if the value at `keys` is not a mapping.
     """
     node = _find_node(text, keys)
     if node is None and keys:
@@ -64,23 +64,23 @@ def insert_entry(text: str, keys: Sequence[str], name: str, value: Any) -> str:
         following = text[start:].lstrip(" ")
         return f"{text[:start].rstrip(' ')}\n{block}{following.removeprefix(chr(10))}".lstrip("\n")
     if not isinstance(node, yaml.MappingNode):
-        raise UserError(f"{'.'.join(keys)}: is no mapping, so that {name!r} cannot be added; write it as `key: value`")
+        raise UserError(f"{'.'.join(keys)}: is not a mapping, so {name!r} cannot be added; write it as `key: value`")
     if node.flow_style:
         return _insert_inline(text, node, f"{name}: {format_inline(value)}", [entry for _, entry in node.value])
-    block = format_entry(name, value, node.value[0][0].start_mark.column)  # an anchor stands before the mapping
+    block = format_entry(name, value, node.value[0][0].start_mark.column)  # an anchor precedes the mapping
     return _insert_lines(text, _find_end(node), block if keys else f"\n{block}")
 
 
 def append_item(text: str, keys: Sequence[str], item: Any) -> str:
-    """Return the text with an item more at the end of the list at `keys`, unless the list has it.
+    """Return the text with one more item at the end of the list at `keys`, unless the list has it.
 
-    Raises UserError where something else than a list stands there.
+    Raises UserError if the value at `keys` is not a list.
     """
     node = _find_node(text, keys)
     if node is None or _is_empty(node):
         return set_value(text, keys, [item])
     if not isinstance(node, yaml.SequenceNode):
-        raise UserError(f"{'.'.join(keys)}: is no list, so that {item!r} cannot be added; write it as [a, b]")
+        raise UserError(f"{'.'.join(keys)}: is not a list, so {item!r} cannot be added; write it as [a, b]")
     if any(isinstance(entry, yaml.ScalarNode) and entry.value == str(item) for entry in node.value):
         return text
     if node.flow_style:
@@ -90,13 +90,13 @@ def append_item(text: str, keys: Sequence[str], item: Any) -> str:
 
 
 def format_inline(value: Any) -> str:
-    """Return a value as YAML in one line."""
+    """Return a value as YAML on one line."""
     dumped = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
     return dumped.removesuffix("\n").removesuffix("\n...")
 
 
 def format_entry(name: str, value: Any, indent: int) -> str:
-    """Return an entry as lines: one where it fits, else one for each of its values, in the same way."""
+    """Return an entry as one line if it fits, else with its values below it, each formatted in the same way."""
     margin = " " * indent
     line = f"{margin}{format_inline(name)}: {format_inline(value)}\n"
     if len(line) <= WIDTH or not value or not isinstance(value, (dict, list)):
@@ -109,7 +109,7 @@ def format_entry(name: str, value: Any, indent: int) -> str:
 
 
 def _find_node(text: str, keys: Sequence[str]) -> yaml.Node | None:
-    """Return the node at a path of keys, None where there is none."""
+    """Return the node at a path of keys, or None if there is none."""
     node = yaml.compose(text, yaml.SafeLoader)
     for key in keys:
         entries = node.value if isinstance(node, yaml.MappingNode) else ()
@@ -122,7 +122,7 @@ def _is_empty(node: yaml.Node) -> bool:
 
 
 def _find_end(node: yaml.Node) -> int:
-    """Return where a value ends: a block's own mark stands behind the comments that follow it."""
+    """Return where a value ends; the end mark of a block would be after the comments that follow it."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _find_end(last[1] if isinstance(last, tuple) else last)
@@ -130,14 +130,14 @@ def _find_end(node: yaml.Node) -> int:
 
 
 def _insert_inline(text: str, node: yaml.CollectionNode, entry: str, values: Sequence[yaml.Node]) -> str:
-    """Return the text with an entry more in a list or mapping in brackets, behind its last one."""
+    """Return the text with one more entry at the end of a list or mapping in brackets."""
     position = values[-1].end_mark.index if values else node.end_mark.index - 1
     separator = ", " if values else ""
     return f"{text[:position]}{separator}{entry}{text[position:]}"
 
 
 def _insert_lines(text: str, position: int, lines: str) -> str:
-    """Return the text with lines more below that of a position."""
+    """Return the text with `lines` inserted below the line of a position."""
     end = text.find("\n", position)
     if end < 0:
         return f"{text}\n{lines}"

@@ -1,4 +1,4 @@
-"""The cells of the grid, the run of each with everything resolved, and runs as their config.yaml has them."""
+"""List the cells of the grid, resolve each to a run with all its parameters, and read and write runs as config.yaml."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from compclip.config.validation import RequiredText, Seed, list_constants, list_
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
 
-PER_DATA = "per_data"  # methods.<name>.per_data.<data>: what holds on this data set alone
+PER_DATA = "per_data"  # methods.<name>.per_data.<data>: values for this data set only
 
 
 @dataclass(frozen=True)
 class CellSection:
-    """A cell as documents have it."""
+    """A cell as files store it."""
 
     method: RequiredText
     backbone: RequiredText
@@ -32,7 +32,7 @@ class CellSection:
 
 
 def parse_cell(raw: Any, where: str) -> Cell:
-    """Return the cell that a document describes. Raises UserError naming `where` and the key."""
+    """Return the cell that a file describes. Raises UserError naming `where` and the key."""
     section = load_section(CellSection, raw, where)
     try:
         return Cell(section.method, section.backbone, section.data, section.seed)
@@ -42,7 +42,7 @@ def parse_cell(raw: Any, where: str) -> Cell:
 
 @dataclass(frozen=True)
 class Run:
-    """A cell with everything resolved: what training reads."""
+    """A cell with all its parameters resolved: the input of training."""
 
     cell: Cell
     method: Any
@@ -57,29 +57,29 @@ class Run:
 
     @property
     def method_name(self) -> str:
-        """The method's module; a cell's method may name a variant behind a dot."""
+        """The name of the method's module, which is the cell's method without a `.variant`."""
         return self.cell.method.partition(".")[0]
 
 
 def list_values(config: Any) -> dict[str, Any]:
-    """Return the parameters of a method with its constants, as files and run keys hold them."""
+    """Return the parameters and constants of a method, as files and run keys hold them."""
     return asdict(config) | list_constants(type(config))
 
 
 def list_cells(params: Params) -> list[Cell]:
-    """Return all cells of the grid, methods outermost."""
+    """Return all cells of the grid, ordered by method first."""
     grid = params.grid
     places = itertools.product(grid.methods, grid.backbones, grid.data, grid.seeds)
     return [Cell(SafeName(m, "method"), SafeName(b, "backbone"), SafeName(d, "data"), seed) for m, b, d, seed in places]
 
 
 def list_line_cells(params: Params) -> list[Cell]:
-    """Return the cells of the grid that wise_ft names."""
+    """Return the cells of the grid that `wise_ft` selects."""
     return [c for c in list_cells(params) if c.method in params.wise_ft.methods and c.seed in params.wise_ft.seeds]
 
 
 def resolve(params: Params, cell: Cell | str) -> Run:
-    """Return a cell's run. Raises UserError for a cell that is not in the grid."""
+    """Return the run of a cell, given or by name. Raises UserError for a cell that is not in the grid."""
     cells_by_name = {c.name: c for c in list_cells(params)}
     name = cell if isinstance(cell, str) else cell.name
     if name not in cells_by_name:
@@ -88,7 +88,7 @@ def resolve(params: Params, cell: Cell | str) -> Run:
 
 
 def resolve_all(params: Params) -> Iterator[Run]:
-    """Yield the run of every cell of the grid."""
+    """Yield the run of each cell of the grid."""
     for cell in list_cells(params):
         yield resolve_cell(params, cell)
 
@@ -106,7 +106,7 @@ def resolve_cell(params: Params, cell: Cell) -> Run:
 def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train]:
     """Return the Config of a method and its training settings on a data set.
 
-    A variant stands over what `per_data` says of that data set, and this over the method's own values.
+    Values of the variant override those of `per_data` for the data set, which override the method's own values.
     """
     values: dict[str, Any] = {}
     train = asdict(params.train)
@@ -120,7 +120,7 @@ def method_config(params: Params, name: str, data: str = "") -> tuple[Any, Train
 
 
 def _config_layers(params: Params, name: str, data: str) -> list[tuple[dict, str]]:
-    """Return the values set for a method, the weakest first, each with where it is set."""
+    """Return the layers of values for a method, each with its place in params.yaml; later ones win."""
     base, dot, variant = name.partition(".")
     where = f"methods.{base}"
     method = mapping(params.methods.get(base), where)
@@ -137,7 +137,7 @@ def _config_layers(params: Params, name: str, data: str) -> list[tuple[dict, str
 
 
 def captioner_config(data: Data, where: str = "options") -> Any:
-    """Return the captioner's parameters: its module's Config filled from `options`; None where it has none."""
+    """Return the captioner's parameters: its module's Config filled from `options`; None if it has no Config."""
     where_name = where.replace("options", "captioner")
     config = _load_options(plugins.CAPTIONERS, data.captioner, where_name, data.options, where)
     check_key(config, where)
@@ -145,18 +145,18 @@ def captioner_config(data: Data, where: str = "options") -> Any:
 
 
 def source_config(data: Data, where: str = "layout") -> Any:
-    """Return the source's parameters: its module's Config filled from `layout`; None where it has none."""
+    """Return the source's parameters: its module's Config filled from `layout`; None if it has no Config."""
     return _load_options(plugins.SOURCES, data.source, where.replace("layout", "source"), data.layout, where)
 
 
 def benchmark_config(name: str, section: BenchmarkSection, where: str = "options") -> Any:
-    """Return the benchmark's options: its module's Config filled from `options`; None where it has none."""
+    """Return the benchmark's options: its module's Config filled from `options`; None if it has no Config."""
     module = section.benchmark or name
     return _load_options(plugins.BENCHMARKS, module, where.rpartition(".")[0], section.options, where)
 
 
 def _load_options(package: str, name: str, where_name: str, options: dict[str, Any], where: str) -> Any:
-    """Return a plug-in's Config filled from `options`. Raises UserError for options that it has not or refuses."""
+    """Return a plug-in's Config filled from `options`. Raises UserError for options that are unknown or refused."""
     config = getattr(plugins.load_plugin(package, name, where_name), "Config", None)
     if config is None and options:
         raise UserError(f"{where}: {plugins.kind_name(package)} {name!r} has no options; remove them")
@@ -164,14 +164,14 @@ def _load_options(package: str, name: str, where_name: str, options: dict[str, A
 
 
 def run_to_yaml(run: Run) -> str:
-    """Return a run fully resolved, as runs/<method>/<cell>/config.yaml has it."""
+    """Return a run as YAML with all its parameters: the text of runs/<method>/<cell>/config.yaml."""
     return yaml_text.dump_yaml(run.plain)
 
 
 def parse_run(raw: Mapping[str, Any], where: str) -> Run:
-    """Return the run that plain values describe, such as one that was stored.
+    """Return the run that plain values describe, such as those of a stored config.yaml.
 
-    Options that are gone since then are left out where they were off. Raises UserError naming `where` and the key.
+    Options that no longer exist are ignored if they were off. Raises UserError naming `where` and the key.
     """
     cell = parse_cell(raw.get("cell"), f"{where}: cell")
     kinds = {"method": load_method(cell.method).Config, "train": Train, "backbone": Backbone, "data": Data}
@@ -183,7 +183,7 @@ def parse_run(raw: Mapping[str, Any], where: str) -> Run:
 
 
 def _leave_out_gone(kind: type, values: Any) -> Any:
-    """Return a section's values without those that are off and that it has no option of."""
+    """Return a section's values without options that no longer exist and that were off."""
     if not isinstance(values, Mapping):
         return values
     option_names = list_fields(kind)
@@ -197,6 +197,6 @@ def read_run(path: str | Path) -> Run:
 
 
 def first_views(method: str, config: Any) -> Views:
-    """Return the views of a method's first step; a method that trains nothing asks for nothing."""
+    """Return the views of a method's first step; empty views for a method that trains nothing."""
     declared = load_method(method)
     return declared.views(config, 0) if declared.TRAINS else Views()

@@ -1,8 +1,9 @@
-"""The least memory that a training takes on a CPU, by its model's config alone: what `compclip config check` warns of.
+"""Compute a lower bound of a training's memory on a CPU from its model's config, for a warning of `config check`.
 
-Where memory is short a CPU's training does not fail: it swaps, for days. The bound counts the weights with their two
-moments, and what the blocks of a ViT or a text tower keep of a caption and a picture. What rules add to these, and a
-tower of another kind, is not in it. A ViT-B/32 with 64 pictures of plain fine-tuning: 5.5 GiB; `config cost` says 5.6.
+A training on a CPU that needs too much memory does not fail: it swaps, for days. The bound counts the weights with the
+two moments of AdamW, and the activations that the blocks of a ViT and of a text tower keep for a picture and a caption.
+It does not count further texts of rules, nor towers of other kinds. For plain fine-tuning of a ViT-B/32 with 64
+pictures it is 5.5 GiB; `config cost` computes 5.6.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from compclip.config.cell import PRETRAINED
 from compclip.config.grid import Run
 
 FLOAT = 4  # bytes
-TRAINED_WEIGHT = 3 * FLOAT  # a weight and AdamW's two moments; slopes come as activations go
-BLOCK_WIDTHS = 17  # that a block keeps of a position: its inputs, queries, keys, values, attention, the inner layers
-CAPTION_POSITIONS = 32  # of a text: longer ones are rare among captions
-LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container or a job
+TRAINED_WEIGHT = 3 * FLOAT  # a weight and AdamW's two moments; gradients come while activations are freed
+BLOCK_WIDTHS = 17  # numbers that a block keeps per position, in widths: inputs, queries, keys, values, attention, MLP
+CAPTION_POSITIONS = 32  # assumed length of a caption; longer ones are rare
+LIMIT = Path("/sys/fs/cgroup/memory.max")  # the limit of a container or a job
 GPUS = "nvidia[0-9]*"  # device files
 GIB = 1 << 30
 
 
 def warn_of_memory(runs: Sequence[Run]) -> None:
-    """Warn of the run that needs most where this machine has less, and no GPU that would train it."""
+    """Warn if the largest run needs more memory than this machine has; do nothing if there is a GPU to train on."""
     if any(Path("/dev").glob(GPUS)):
         return
     needs = {run.cell.name: least_bytes(run) for run in runs if run.cell.method != PRETRAINED}
@@ -36,20 +37,20 @@ def warn_of_memory(runs: Sequence[Run]) -> None:
     memory = machine_memory()
     if name and needs[name] > memory:
         messages.warn(
-            f"{name}: takes {needs[name] / GIB:.1f} GiB or more on a CPU, and this machine has {memory / GIB:.1f}: "
-            "it would swap; set a smaller train.micro_batch, or `compclip repro --on` a cluster"
+            f"{name}: needs at least {needs[name] / GIB:.1f} GiB of memory on a CPU, but this machine has "
+            f"{memory / GIB:.1f} and would swap; set a smaller train.micro_batch, or `compclip repro --on` a cluster"
         )
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory that this machine, or the container or job, has."""
+    """Return the memory of this machine, or of its container or job, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = LIMIT.read_text().strip() if LIMIT.is_file() else ""
     return min(memory, int(limit)) if limit.isdigit() else memory
 
 
 def least_bytes(run: Run) -> int:
-    """Return how many bytes a run's training takes at least."""
+    """Return a lower bound of the bytes that a run's training needs."""
     config = _find_config(run.backbone.model)
     train = run.train
     pictures = train.micro_batch or train.batch_size
@@ -64,7 +65,7 @@ def least_bytes(run: Run) -> int:
 
 
 def _find_config(model: str) -> Mapping[str, Any]:
-    """Return a model's config: a file's, or one of open_clip's; empty where it is neither."""
+    """Return a model's config, from a file or from open_clip; empty if it is in neither."""
     path = Path(model)
     package = importlib.util.find_spec("open_clip")
     if path.suffix != ".json" and package and package.origin:
@@ -73,7 +74,7 @@ def _find_config(model: str) -> Mapping[str, Any]:
 
 
 def _count_tower(config: Mapping[str, Any], tower: str) -> tuple[int, int]:
-    """Return the weights of a tower's blocks and words, and the numbers that it keeps of one input."""
+    """Return how many weights a tower's blocks and embeddings have, and how many numbers it keeps for one input."""
     section = config.get({"image": "vision_cfg", "text": "text_cfg"}[tower], {})
     if tower == "image":
         patch = section.get("patch_size")
@@ -83,7 +84,7 @@ def _count_tower(config: Mapping[str, Any], tower: str) -> tuple[int, int]:
         positions = (section.get("image_size", 224) // patch) ** 2 + 1
         inputs = 3 * patch**2 * width
     elif section.get("hf_model_name"):
-        return 0, 0  # its numbers are in a config of transformers
+        return 0, 0  # its sizes are in a config of transformers
     else:
         width = section.get("width", 512)
         positions = section.get("context_length", 77)
@@ -93,14 +94,14 @@ def _count_tower(config: Mapping[str, Any], tower: str) -> tuple[int, int]:
 
 
 def count_weights(model: str) -> int:
-    """Return the weights of a model's blocks and words; 0 of a model that is not described here."""
+    """Return how many weights a model's blocks and embeddings have; 0 for a tower of another kind."""
     return sum(_count_tower(_find_config(model), tower)[0] for tower in ("image", "text"))
 
 
 def count_products(model: str) -> tuple[float, float]:
-    """Return the products, as 2 FLOP each, of encoding a picture and a caption; 0 of a model that is not described.
+    """Return the FLOP of encoding a picture, and of encoding a caption, 2 per product; 0 for towers of other kinds.
 
-    Texts are cut to the longest of a batch: of a caption `CAPTION_POSITIONS` are counted.
+    A batch of texts is cut to its longest text, so a caption is counted with `CAPTION_POSITIONS` positions.
     """
     config = _find_config(model)
     image = config.get("vision_cfg", {})

@@ -1,11 +1,11 @@
-"""List what may be named: methods, benchmarks, backbones, captioners, samplers, studies, grids ….
+"""List the names that params.yaml may use: methods, benchmarks, backbones, captioners, samplers, studies, grids ….
 
-compclip list                      the kinds, with the names of each
-compclip list KIND [NAME ...]      name and one line, parameters with defaults, files and whether they are there
-compclip list [KIND] --markdown    the same in tables of names and lines, as docs/lists.md has them
+compclip list                      all kinds, with the names of each
+compclip list KIND [NAME ...]      each name with a line, parameters with defaults, files present (+) and missing (-)
+compclip list [KIND] --markdown    tables of names and lines, as in docs/lists.md
 
-Plug-ins of other packages stand with their package. Files of a benchmark are those of params.yaml, or else those of the
-package's grid of all benchmarks: where `compclip fetch` puts them.
+Plug-ins of other packages are shown with the name of their package. The files of a benchmark are those in params.yaml.
+If it has none, they are those of the package's grid of all benchmarks, where `compclip fetch` puts them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from compclip.config import columns, project_files, read
 from compclip.config.sections import BenchmarkSection, Params
 
 STUDIES = Path("experiments/studies")
-LONGEST = 60  # characters of a default
+LONGEST = 60  # characters of a default that are shown
 
 
 @dataclass(frozen=True)
 class Listed:
-    """One thing that a grid may name. `files`: path -> whether it is there; `package`: whose plug-in it is."""
+    """An entry of a list. `files`: path -> whether it exists; `package`: the package that provides the plug-in."""
 
     name: str
     summary: str
@@ -44,7 +44,7 @@ class Listed:
 
 
 def list_plugins(package: str) -> Iterator[Listed]:
-    """Yield the plug-ins of a kind, with the parameters of their `Config`."""
+    """Yield the plug-ins in a package, with the parameters of their `Config`."""
     for name in plugins.list_plugins(package):
         module = plugins.load_plugin(package, name)
         config = getattr(module, "Config", None)
@@ -58,7 +58,7 @@ def _default(parameter: Field) -> Any:
 
 
 def list_benchmarks(params: Params) -> Iterator[Listed]:
-    """Yield every benchmark's module with its group, and the files of each section that uses it."""
+    """Yield each benchmark's module with its group, and with the files of the sections that use it."""
     usual = read.load_params(project_files.find_source() / project_files.EVERY_BENCHMARK).benchmarks
     for module in list_plugins(plugins.BENCHMARKS):
         paths = _find_paths(module.name, params.benchmarks) or _find_paths(module.name, usual)
@@ -78,7 +78,7 @@ def _look_for(paths: Sequence[str]) -> dict[str, bool]:
 
 
 def list_backbones(params: Params) -> Iterator[Listed]:
-    """Yield the backbones of params.yaml; weights that are no file here are a tag of open_clip or a hub's name."""
+    """Yield the backbones of params.yaml; their weights may be a file, a tag of open_clip or a name on the hub."""
     for name, backbone in params.backbones.items():
         weights = backbone.weights
         is_file = "/" in weights and not weights.startswith(("hf-hub:", "local-dir:"))
@@ -86,14 +86,14 @@ def list_backbones(params: Params) -> Iterator[Listed]:
 
 
 def list_studies(params: Params) -> Iterator[Listed]:
-    """Yield the studies of the project, or of the package."""
+    """Yield the studies of the project; outside of a project, those of the package."""
     for path, raw in _read_files(STUDIES):
         parameters = {"method": raw.get("method"), "space": list(raw.get("space") or {})}
         yield Listed(path.stem, _comment(path), "", parameters)
 
 
 def list_grids(params: Params) -> Iterator[Listed]:
-    """Yield the grids of the project, or of the package, with their numbers of cells and benchmarks."""
+    """Yield the grids of the project, else those of the package, with their numbers of cells and benchmarks."""
     for path, raw in _read_files(read.GRIDS):
         cells = math.prod(map(len, raw["grid"].values()))
         evaluated = (raw.get("evaluate") or {}).get("benchmarks") or ()
@@ -111,7 +111,7 @@ def _read_files(folder: Path) -> Iterator[tuple[Path, dict]]:
 
 
 def _comment(path: Path) -> str:
-    """Return the first sentence of the comment that a file begins with."""
+    """Return the first sentence of the comment at the beginning of a file."""
     text = " ".join(line.lstrip("# ") for line in read.read_head(read_text(path)).splitlines())
     return re.split(r"(?<!Eq)(?<!Sec)\. ", text)[0].rstrip(".")
 
@@ -128,7 +128,7 @@ KINDS = tuple(dict.fromkeys((*PACKAGES, *LISTS)))
 
 
 def list_names(kind: str, params: Params) -> list[str]:
-    """Return the names of a kind; no plug-in is imported."""
+    """Return the names of a kind, without importing plug-ins."""
     if kind in PACKAGES:
         return plugins.list_plugins(PACKAGES[kind])
     if kind in FOLDERS:
@@ -137,7 +137,7 @@ def list_names(kind: str, params: Params) -> list[str]:
 
 
 def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
-    """Return what there is of a kind, or those of `names`.
+    """Return the entries of a kind with these `names`, or all of them.
 
     Raises UserError for an unknown kind or name.
     """
@@ -152,7 +152,7 @@ def list_kind(kind: str, names: Sequence[str], params: Params) -> list[Listed]:
 
 
 def format_listed(item: Listed, width: int) -> str:
-    """Return a line of name and summary; below it parameters, and files that are there (+) or missing (-)."""
+    """Return a line with name and summary; below it parameters, and files that exist (+) or are missing (-)."""
     package = "" if item.package in ("", "compclip") else f" [{item.package}]"
     lines = [f"{item.name:<{width}}  {item.summary}{item.group and f' ({item.group})'}{package}"]
     if item.parameters:
@@ -163,7 +163,7 @@ def format_listed(item: Listed, width: int) -> str:
 
 
 def format_markdown(kind: str, listed: Iterable[Listed]) -> str:
-    """Return a table of names and summaries in Markdown."""
+    """Return a Markdown table of names and summaries."""
     return "\n".join([f"| {kind} | |", "|---|---|", *(f"| `{item.name}` | {item.summary} |" for item in listed)])
 
 
@@ -181,11 +181,11 @@ def _wrap(words: Sequence[str], indent: int, columns: int = 118) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """Print the kinds, or what there is of one."""
+    """Print all kinds with their names, or the entries of one kind."""
     parser = CommandParser(prog="compclip list", description=__doc__, example="methods fsc_clip")
     parser.add_argument("kind", nargs="?", default="", help=", ".join(KINDS))
-    parser.add_argument("names", nargs="*", metavar="name", help="default: all")
-    parser.add_argument("--markdown", action="store_true", help="a table of names, each with its line")
+    parser.add_argument("names", nargs="*", metavar="name", help="names to show; default: all")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table of names and lines")
     parser.add_grid()
     args = parser.parse_args(argv)
     params = read.load_params(project_files.find_params(args.params))

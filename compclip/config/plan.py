@@ -1,7 +1,7 @@
-"""The plan: what each item of each stage is asked to do, and with which code: plan/<stage>/<item>.json.
+"""Write the plan: for each item of each stage its parameters and the hash of its code, in plan/<stage>/<item>.json.
 
-Every other stage of dvc.yaml depends on its own plan file and on data, so that an edit makes stale what it can change
-and nothing else. No list of parameters or modules is kept by hand.
+Every other stage of dvc.yaml depends only on its own plan file and on data. So an edit makes exactly those results
+stale that it can change, and no list of parameters or modules has to be maintained by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compclip.config.sections import Backbone, Data, Params
 from compclip.interface.method import list_columns, load_method
 
 FOLDER = Path("plan")
-# The entry of each stage's code; what a plug-in brings is added by its name.
+# The entry module of each stage's code; the modules of plug-ins are added by name.
 ENTRIES = {
     "scenes": "compclip.scenes.generate",
     "recaption": "compclip.prepare.recaption_shards",
@@ -43,7 +43,7 @@ ENTRIES = {
 
 
 def write_plan(params: Params, folder: Path) -> None:
-    """Replace the folder's files by the plan of `params`; files of items that are gone are removed."""
+    """Write the plan of `params` into a folder, and remove files of items that no longer exist."""
     files = {}
     for stage, item, document in build_documents(params):
         files[f"{stage}/{item}.json"] = document
@@ -56,13 +56,13 @@ def write_plan(params: Params, folder: Path) -> None:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Take apart what a file of the plan says. Raises UserError where it says something else."""
+    """Guard the reading of a plan file's content: raise UserError if it is not what is expected."""
     with understand(path, "run `compclip repro plan` again"):
         yield
 
 
 def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield (stage, item, document) of every file, without values that `tune` chose: that stage comes later."""
+    """Yield (stage, item, document) of each plan file, without the values that `tune` chooses, a later stage."""
     params = replace(params, tuned={})
     yield "scenes", "scenes", {"params": asdict(params.scenes), "code": hash_stage_code("scenes")}
     for name, data in params.data.items():
@@ -79,7 +79,7 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
     requests = tuning.list_requests(params)
     tuning_code: dict[str, Any] = {"code": ""}
     if requests:
-        # what scores a study's trials, and what trains those of each method
+        # the code that scores a study's trials, and the code that trains those of each method
         trial_code = [hash_evaluation_code(params, params.evaluate.benchmarks)]
         trial_code += map(training_code.hash_training_code, requests)
         tuning_code = {"code": hash_stage_code("tune"), "runs": trial_code}
@@ -106,25 +106,25 @@ def build_documents(params: Params) -> Iterator[tuple[str, str, dict[str, Any]]]
         "lines": [cell.name for cell in list_line_cells(params)],
     }
     methods = [plugins.locate_plugin(plugins.METHODS, name.partition(".")[0]) for name in params.grid.methods]
-    studies = sorted(Path("studies").glob("*/trials.json"))  # of which the report marks rows
+    studies = sorted(Path("studies").glob("*/trials.json"))  # the report marks rows that they tuned
     comparison["studies"] = fingerprint(*studies) if studies else ""
     yield "report", "report", comparison | {"code": hash_stage_code("report", methods)}
     yield "track", "track", comparison | {"code": hash_stage_code("track")}
 
 
 def describe_backbone(backbone: Backbone, seed: int) -> dict[str, Any]:
-    """Return what the stage `backbone` is to make of a section."""
+    """Return the plan of the stage `backbone` for one section."""
     return {"params": asdict(backbone), "seed": seed, "code": hash_stage_code("backbone")}
 
 
 def read_planned(stage: str, item: str) -> dict[str, Any]:
-    """Return what the plan on the disk says of an item; empty where it says nothing."""
+    """Return the written plan of an item; empty if there is none."""
     path = FOLDER / stage / f"{item}.json"
     return dict(read_mapping(path)) if path.is_file() else {}
 
 
 def list_idle(params: Params) -> set[str]:
-    """Return the stages of dvc.yaml, `stage` or `stage@item`, that have nothing to do for these parameters."""
+    """Return the stages of dvc.yaml (`stage` or `stage@item`) that have nothing to do for these parameters."""
     idle = set()
     if not drawn_scenes.list_drawn_benchmarks(params):
         idle.add("scenes")
@@ -157,7 +157,7 @@ def _data_documents(name: str, data: Data) -> Iterator[tuple[str, str, dict[str,
 
 
 def _train_document(method: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the runs of a method, resolved as config.yaml has them."""
+    """Return the plan of the stage `train` for a method: its runs, resolved as in config.yaml, and its code."""
     base = method.partition(".")[0]
     declared = load_method(base)
     near = []
@@ -190,7 +190,7 @@ def _describe_scoring(params: Params, cells: Iterable[Cell], names: Iterable[str
 
 
 def _describe_snapshots(params: Params, runs: Sequence[Run]) -> dict[str, Any]:
-    """Return which snapshots a method's runs have, by folder, and by what one is chosen; empty without any."""
+    """Return the snapshots of a method's runs by folder, and the terms by which one is chosen; empty without any."""
     requests = {}
     for run in runs:
         if run.train.snapshots:
@@ -204,7 +204,7 @@ def _describe_snapshots(params: Params, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _describe_blind(params: Params) -> dict[str, Any]:
-    """Return what the blind rows of a data set are made of besides its captions."""
+    """Return what the blind rows of a data set depend on besides its captions."""
     evaluate = params.evaluate
     return {
         "rows": list(evaluate.blind),
@@ -215,7 +215,7 @@ def _describe_blind(params: Params) -> dict[str, Any]:
 
 
 def _cell_folder(cell: Cell) -> str:
-    """Return backbone-data-seed: the cell's folder below its method's."""
+    """Return backbone-data-seed, the cell's folder inside that of its method."""
     return cell.folder.partition("/")[2]
 
 

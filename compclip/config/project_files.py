@@ -1,8 +1,8 @@
-"""Lay out a project from the installed package, or say what an upgrade of the package changes in one.
+"""Create a project from the files of the package, or compare an existing project with a newer package.
 
-An installed package has these files in compclip/project_files, a checkout at its root. `.compclip.json` keeps the hash
-of each file as it was laid out: a file with another hash was edited here, and is never overwritten. params.yaml belongs
-to the project from the start.
+An installed package has these files in compclip/project_files, a checkout has them at its root. `.compclip.json`
+records the hash of each file as it was written to the project. A file with another hash was edited by the user, and is
+never overwritten. params.yaml belongs to the user from the start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compclip.config.read import GRIDS, write_out
 
 MANIFEST = ".compclip.json"
 PACKAGE = Path(__file__).resolve().parent.parent
-# What a project begins with, besides params.yaml; folders with all that is in them.
+# The files and whole folders that a new project gets, besides params.yaml.
 PROJECT_FILES = (
     ".dvc/config", ".dvcignore", ".gitignore", "dvc.yaml", "experiments/backbones", "experiments/claims.yaml",
     "experiments/grids", "experiments/published", "experiments/scenes/dvc.yaml", "experiments/studies", "slurm",
@@ -35,23 +35,23 @@ PROJECT_FILES = (
 EVERY_BENCHMARK = GRIDS / "every_benchmark.yaml"
 Change = Literal["new", "changed", "edited", "removed"]
 MEANINGS: dict[Change, str] = {
-    "new": "is not here yet",
-    "changed": "is as it was laid out, and the package has another one",
-    "edited": "was edited here, and the package has another one: it stays",
-    "removed": "was removed here, or from the package: it stays so",
+    "new": "new in the package",
+    "changed": "not edited here, and the package has another version",
+    "edited": "edited here, and the package has another version; it is kept",
+    "removed": "removed here, or from the package; it stays as it is",
 }
 
 
 @dataclass(frozen=True)
 class FileDifference:
-    """A file of a project that is not as the package has it; `path` is relative to both."""
+    """A file that differs between a project and the package; `path` is relative to the root of both."""
 
     path: str
     change: Change
 
 
 def find_source() -> Path:
-    """Return the folder that holds the package's project files. Raises UserError where the installation lacks them."""
+    """Return the folder of the package's project files. Raises UserError if the installation lacks them."""
     for folder in (PACKAGE / "project_files", PACKAGE.parent):
         if (folder / "dvc.yaml").is_file() and (folder / GRIDS).is_dir():
             return folder
@@ -59,7 +59,7 @@ def find_source() -> Path:
 
 
 def find_params(path: str | Path = PARAMS) -> Path:
-    """Return the file of parameters, or without a project the package's grid of all benchmarks."""
+    """Return the file of parameters; outside of a project, the package's grid of all benchmarks."""
     return Path(path) if path != PARAMS or Path(path).exists() else find_source() / EVERY_BENCHMARK
 
 
@@ -74,7 +74,7 @@ def list_files(source: Path) -> list[str]:
 
 
 def compare(source: Path, folder: Path) -> list[FileDifference]:
-    """Return what differs between the package's files and a project's, in the order of their paths."""
+    """Return the files that differ between the package and a project, sorted by path."""
     laid_out = read_manifest(folder)
     names = list_files(source)
     differences = []
@@ -107,13 +107,13 @@ def _hash(path: Path) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, str]:
-    """Return the hash of each file as it was laid out, by path; empty where no project was laid out."""
+    """Return the recorded hash of each file, by path; empty if the folder is not a project."""
     path = folder / MANIFEST
     return dict(read_mapping(path)["files"]) if path.exists() else {}
 
 
 def apply(source: Path, folder: Path, differences: Sequence[FileDifference]) -> None:
-    """Copy what is new or unedited to the project, and note the hashes of all that is as the package has it."""
+    """Copy new files, and changed ones that nobody edited; record the hashes of all that then equal the package's."""
     for difference in differences:
         if difference.change in ("new", "changed"):
             path = folder / difference.path
@@ -129,9 +129,9 @@ def apply(source: Path, folder: Path, differences: Sequence[FileDifference]) -> 
 
 
 def create(source: Path, folder: Path, grid: str) -> None:
-    """Lay out a project: git, DVC, the package's files, and `grid` as its params.yaml ("": the default grid).
+    """Create a project: git, DVC, the package's files, and `grid` as its params.yaml ("": the default grid).
 
-    Raises UserError for an unknown grid, before anything is written, and where git or DVC refuse.
+    Raises UserError for an unknown grid, before anything is written, and if git or DVC fail.
     """
     params = find_grid(source, grid) if grid else source / PARAMS
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def find_grid(source: Path, name: str) -> Path:
 
 
 def _start_repositories(folder: Path) -> None:
-    """Begin git and DVC where they are missing; without git DVC keeps to itself."""
+    """Create git and DVC repositories if they are missing; without git, DVC works alone."""
     try:
         inside = _run("git", "rev-parse", "--show-toplevel", folder=folder)
         if inside.returncode:
@@ -158,10 +158,10 @@ def _start_repositories(folder: Path) -> None:
         options = [] if Path(inside.stdout.strip()).resolve() == folder.resolve() else ["--subdir"]
     except FileNotFoundError:
         options = ["--no-scm"]
-        messages.note("git: not on this machine; the project begins without it")
+        messages.note("git: not installed; the project is created without it")
     if not (folder / ".dvc").exists():
         _require(_run(sys.executable, "-m", "dvc", "init", *options, folder=folder), folder)
-        (folder / ".dvc" / "config").unlink(missing_ok=True)  # an empty one: the package's takes its place
+        (folder / ".dvc" / "config").unlink(missing_ok=True)  # empty; the package's file replaces it
         (folder / ".dvcignore").unlink(missing_ok=True)
 
 
@@ -177,7 +177,7 @@ def _require(process: subprocess.CompletedProcess[str], folder: Path) -> None:
 
 
 def describe(differences: Sequence[FileDifference]) -> Iterator[str]:
-    """Yield a line for each kind of difference, and the files below it."""
+    """Yield one line for each kind of difference, followed by its files."""
     for change, meaning in MEANINGS.items():
         paths = [f"  {d.path}" for d in differences if d.change == change]
         if paths:
@@ -186,25 +186,25 @@ def describe(differences: Sequence[FileDifference]) -> Iterator[str]:
 
 
 def show_difference(source: Path, folder: Path, difference: FileDifference) -> str:
-    """Return a unified diff from the project's file to the package's, or a line for what is no text."""
+    """Return a unified diff from the project's file to the package's, or one line with the hashes of binary files."""
     name = difference.path
     try:
         here = (folder / name).read_text(encoding="utf-8").splitlines(True)
         there = (source / name).read_text(encoding="utf-8").splitlines(True)
     except UnicodeDecodeError:
-        return f"{name}: no text; {_hash(folder / name)[:12]} here, {_hash(source / name)[:12]} in the package\n"
+        return f"{name}: not a text; {_hash(folder / name)[:12]} here, {_hash(source / name)[:12]} in the package\n"
     return "".join(difflib.unified_diff(here, there, f"here/{name}", f"package/{name}"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lay out a project, or say what the package would change in one."""
+    """Create a project, or print what the package would change in an existing one."""
     source = find_source()
     folder = args.folder
     if (folder / PARAMS).exists() or (folder / MANIFEST).exists():
         if args.grid:
             find_grid(source, args.grid)
             command = f"compclip config use {GRIDS}/{args.grid}.yaml"
-            raise UserError(f"--grid {args.grid}: {folder} is a project; run `{command}` in it")
+            raise UserError(f"--grid {args.grid}: {folder} is a project already; run `{command}` in it")
         upgrade(source, folder, args.update, args.diff)
         return 0
     if args.diff or args.update:
@@ -216,7 +216,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def upgrade(source: Path, folder: Path, updates: bool, shows: bool) -> None:
-    """Print what differs from the package's files; `updates` takes over what nobody edited, `shows` prints diffs."""
+    """Print what differs from the package's files; `updates`: copy those that nobody edited; `shows`: print diffs."""
     if source.resolve() == folder.resolve():
         raise UserError(f"{folder}: is the checkout that compclip runs from; its files are the package's")
     differences = compare(source, folder)
@@ -227,13 +227,13 @@ def upgrade(source: Path, folder: Path, updates: bool, shows: bool) -> None:
     if shows:
         print("", *diffs, sep="\n", end="")
     elif differences and not updates:
-        print("`compclip init --diff` shows the differences, `--update` takes over what is new or changed")
+        print("`compclip init --diff` shows the differences, `--update` copies new and changed files")
 
 
 def add_options(parser: CommandParser) -> None:
-    """Add the folder of the project and the options of `run`."""
+    """Add the arguments of `run`: the folder of the project, and options."""
     parser.add_argument("folder", nargs="?", type=check_output_folder, default=Path("."), help="default: this folder")
     parser.add_argument("--grid", default="", help="a file of experiments/grids; default: the embedded scenes' grid")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--diff", action="store_true", help="show what differs from the package's files")
-    which.add_argument("--update", action="store_true", help="take over new and changed files that nobody edited")
+    which.add_argument("--update", action="store_true", help="copy new files, and changed ones that nobody edited")

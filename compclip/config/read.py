@@ -1,4 +1,4 @@
-"""params.yaml onto frozen dataclasses, and another grid in its place without the loss of anybody's edits."""
+"""Read params.yaml into frozen dataclasses, and replace it by another grid without losing edits."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ SECTIONS: dict[str, Any] = {
     "tune": Tune,
 }
 TABLES: dict[str, Any] = {"backbones": Backbone, "data": Data, "benchmarks": BenchmarkSection}
-# What DVC takes from params.yaml as it stands, besides the tables' keys; * is every key.
+# Values that DVC reads from params.yaml without resolving references, besides the keys of tables; * means every key.
 LITERAL = ("grid.methods", "wise_ft.methods", "benchmarks.*.path", "benchmarks.*.images")
 GRIDS = Path("experiments/grids")
-# A params.yaml that is a copy of one of these holds nobody's edits.
+# A params.yaml that is a copy of one of these files can be replaced: no edit is lost.
 TRACKED_GRIDS = (f"{GRIDS}/*.yaml", "studies/*/best.yaml")
 NO_SECTIONS = "must be a mapping of sections such as grid and train"
-BASE = "base"  # the grid that a grid is laid over, by its name
-# Of its base's tables a grid takes the entries that the lists at these keys of it name.
+BASE = "base"  # the key with the name of the grid that a grid overrides
+# Of each table of its base, a grid keeps the entries that these lists of the grid name.
 NAMED = {
     "methods": ("grid.methods", "wise_ft.methods"),
     "methods.*.variants": ("grid.methods", "wise_ft.methods"),
@@ -64,17 +64,17 @@ NAMED = {
 
 
 def load_params(path: str | Path = DEFAULT, overrides: Sequence[str] = (), together: bool = False) -> Params:
-    """Read params.yaml, apply overrides (`key=value`) and check every section; `together`: also across sections.
+    """Read params.yaml, apply overrides (`key=value`) and check each section; `together`: also across sections.
 
-    Where methods are tuned, the values that were chosen beside the file are in `tuned`. Raises UserError naming key,
-    value and fix.
+    If methods are tuned, `tuned` holds the chosen values, which are stored in the folder of the file. Raises UserError
+    naming key, value and fix.
     """
     params = check_params(read_with_overrides(path, overrides), str(path), together)
     return replace(params, tuned=tuning.read_values(params, Path(path).parent)) if params.tune.trials else params
 
 
 def check_params(merged: Any, where: str, together: bool = False) -> Params:
-    """Check sections that OmegaConf has read; `where` names them in errors."""
+    """Check sections that OmegaConf has read, and return them; `where` names the file in errors."""
     sections = yaml_text.to_plain(merged, where)
     try:
         _check_literal(merged)
@@ -104,13 +104,13 @@ def _load_sections(raw: dict) -> Params:
 
 
 def check_listed(path: str | Path, overrides: Sequence[str]) -> None:
-    """Raise UserError where a grid lacks a list that DVC goes through, and that has a default here."""
+    """Raise UserError if a grid lacks a list that DVC iterates over, although compclip has a default for it."""
     if OmegaConf.select(read_with_overrides(path, overrides), "wise_ft.methods") is None:
-        raise UserError(f"{path}: wise_ft.methods: must be given, since DVC reads it; write `wise_ft: {{methods: []}}`")
+        raise UserError(f"{path}: wise_ft.methods: must be given, as DVC reads it; write `wise_ft: {{methods: []}}`")
 
 
 def _check_literal(merged: Any) -> None:
-    """Raise UserError for interpolations where DVC, which does not resolve them, reads params.yaml too."""
+    """Raise UserError for references (`${...}`) in values that DVC reads too, since DVC does not resolve them."""
     for pattern in LITERAL:
         for name, value in _select_values(OmegaConf.to_container(merged), pattern.split(".")):
             if yaml_text.MARK in str(value):
@@ -118,7 +118,7 @@ def _check_literal(merged: Any) -> None:
 
 
 def _select_values(values: Any, keys: Sequence[str], name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values at a path of keys, each with its name; a section that refers to another one as a whole, too."""
+    """Yield the values at a path of keys, each with its name; also a section that is as a whole a reference."""
     if not keys or isinstance(values, str):
         yield name, values
     elif isinstance(values, dict):
@@ -127,18 +127,18 @@ def _select_values(values: Any, keys: Sequence[str], name: str = "") -> Iterator
 
 
 def read_values(path: str | Path) -> dict:
-    """Return a run's file as plain values. Raises UserError where one has no value."""
+    """Return a run's config.yaml as plain values. Raises UserError if a value is missing (???)."""
     return yaml_text.to_plain(yaml_text.read_yaml(path, NO_SECTIONS), str(path))
 
 
 def read_with_overrides(path: str | Path, overrides: Sequence[str], text: str | None = None) -> Any:
-    """Return a grid as OmegaConf has it, unresolved, laid over its bases, overrides applied.
+    """Return a grid as an OmegaConf object: merged over its bases, with overrides, references not resolved.
 
-    `text` stands in the place of the file's.
+    `text` is used instead of the file's text if given.
     """
     if not os.path.exists(path):
         raise UserError(
-            f"{path}: no such file; run from a project's root, begin one with `compclip init`, or give --params FILE"
+            f"{path}: no such file; run from a project's root, create one with `compclip init`, or give --params FILE"
         )
     grid, *bases = _read_layers(Path(path), text)
     try:
@@ -148,13 +148,13 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str], text: str | 
     for override in overrides:
         where = f"{path}: override {override!r}"
         if not re.match(r"[^=]+=", override):
-            raise UserError(f"{where}: must be key=value, as train.lr=1e-5")
+            raise UserError(f"{where}: must be key=value, such as train.lr=1e-5")
         yaml_text.check_limits(override.partition("=")[2], where)
         try:
             values = OmegaConf.from_dotlist([override])
             OmegaConf.to_container(values, throw_on_missing=True)
             merged = OmegaConf.merge(merged, values)
-        except MissingMandatoryValue as error:  # merging would pass over it
+        except MissingMandatoryValue as error:  # merging would ignore it
             raise UserError(f"{where}: ??? is no value; give one") from error
         except yaml_text.FAULTS as error:
             raise UserError(f"{where}: {yaml_text.describe_error(error)}") from error
@@ -162,7 +162,7 @@ def read_with_overrides(path: str | Path, overrides: Sequence[str], text: str | 
 
 
 def _read_layers(path: Path, text: str | None = None) -> list[Any]:
-    """Return a grid and the grids that it is laid over, the uppermost first, each without its key `base`."""
+    """Return a grid and its bases, from the grid to the last base, each without its key `base`."""
     layers: dict[Path, Any] = {}
     while path not in layers:
         layers[path] = yaml_text.parse_yaml(read_text(path) if text is None else text, str(path), NO_SECTIONS)
@@ -172,16 +172,14 @@ def _read_layers(path: Path, text: str | None = None) -> list[Any]:
         if name is None:
             return list(layers.values())
         if path.name == DEFAULT:
-            raise UserError(
-                f"{path}: {BASE}={name}: DVC reads {path.name} alone; move it to {GRIDS}, then `config use`"
-            )
+            raise UserError(f"{path}: {BASE}={name}: DVC reads only {path.name}; move it to {GRIDS}, then `config use`")
         del layers[path][BASE]
         path = _find_base(path, SafeName(name, f"{path}: {BASE}"))
     raise UserError(f"{path}: {BASE}: leads in a circle: {', '.join(map(str, layers))}; remove it from one of them")
 
 
 def _find_base(path: Path, name: SafeName) -> Path:
-    """Return the file of a base: beside the grid that names it, or in experiments/grids; never through a link."""
+    """Return the file of a base: in the folder of the grid that names it, or in experiments/grids; never a link."""
     for folder in (path.parent, GRIDS):
         base = folder / f"{name}.yaml"
         if base.is_file() and not base.is_symlink():
@@ -190,12 +188,12 @@ def _find_base(path: Path, name: SafeName) -> Path:
 
 
 def _leave_out_unnamed(merged: Any, grid: Any) -> Any:
-    """Return a merged grid without the entries that its base has for other grids."""
+    """Return a merged grid without the entries of its base that the grid does not use."""
     sections: Any = OmegaConf.to_container(merged)
     own_sections: Any = OmegaConf.to_container(grid)
     for path, keys in NAMED.items():
         names = _list_names(sections, keys)
-        if names & columns.GROUPS.keys():  # whose members are all that the table has
+        if names & columns.GROUPS.keys():  # a group may use every entry of the table
             continue
         for table, entries in _select_values(sections, path.split(".")):
             own_entries = dict(_select_values(own_sections, table.split("."))).get(table) or {}
@@ -206,7 +204,7 @@ def _leave_out_unnamed(merged: Any, grid: Any) -> Any:
 
 
 def _list_names(sections: dict, keys: Sequence[str]) -> set[str]:
-    """List what the lists at some keys name; of `method.variant` both as well."""
+    """List the names in the lists at some keys; for `method.variant`, also both words."""
     names: set[str] = set()
     for key in keys:
         for _, values in _select_values(sections, key.split(".")):
@@ -216,7 +214,7 @@ def _list_names(sections: dict, keys: Sequence[str]) -> set[str]:
 
 
 def write_out(path: Path) -> str:
-    """Return a grid as one text: its file, or below the comment that heads it all values, those of its bases too."""
+    """Return a grid as a text without bases: its file, or its first comment and all values, including its bases'."""
     text = read_text(path)
     if BASE not in text or len(_read_layers(path)) == 1:
         return text
@@ -225,13 +223,13 @@ def write_out(path: Path) -> str:
 
 
 def read_head(text: str) -> str:
-    """Return the comment that a file begins with."""
+    """Return the comment at the beginning of a file."""
     lines = text.splitlines(keepends=True)
     return "".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
 
 
 def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = False) -> None:
-    """Make `source` the current parameters after checking it; uncommitted edits of `target` are never overwritten."""
+    """Check `source` and make it the current parameters; overwrite uncommitted edits of `target` only with `force`."""
     load_params(source)
     text = write_out(Path(source))
     if Path(target).exists() and not force and read_text(target) != text and _has_edits(Path(target)):
@@ -240,11 +238,11 @@ def use_grid(source: str | Path, target: str | Path = DEFAULT, force: bool = Fal
 
 
 def _has_edits(path: Path) -> bool:
-    """Whether something would be lost: not as last committed (or unknown to git), and no copy of a kept file."""
+    """Return whether replacing a file would lose edits: it is neither committed nor a copy of a tracked grid."""
     text = read_text(path)
     folder = path.resolve().parent
     for copy in itertools.chain(*map(folder.glob, TRACKED_GRIDS)):
-        # a grid is written out where its head says that it may be the one
+        # writing a grid out is slow, so first compare the beginning
         if text.startswith(read_head(read_text(copy))) and text == write_out(copy):
             return False
     try:

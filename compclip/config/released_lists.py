@@ -1,8 +1,8 @@
-"""Lists and models that a data set names beside its captions: sections of `data.<name>` in params.yaml.
+"""Define the subsections of `data.<name>` for released lists and helper models that a data set uses.
 
-`captions` and `texts` are lists of texts that others released (or negatives that rules make, balanced),
-`negative_images` lists of pictures, `regions` boxes in pictures, `rewrites` files of hard positives, `masked` a masked
-language model.
+`captions` and `texts` are lists of texts that others released; `texts.negative` may also be made by rules, balanced.
+`negative_images` is a list of pictures, `regions` a list of boxes in pictures, `rewrites` files of hard positives, and
+`masked` a masked language model.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from compclip.base.errors import UserError, unknown
 from compclip.config.sections import Data
 from compclip.config.validation import Axis, RequiredText, load_section, mapping
 
-# By what a list is joined, and the names under which authors have it: PixelProse, LAION, Conceptual Captions, DreamLIP.
+# How a list is joined to pictures, and the usual column names: PixelProse, LAION, Conceptual Captions, DreamLIP.
 KEYS = {
     "url": ("url", "URL", "image_url", "Image Path", "Image Url"),
     "key": ("key",),
     "image": ("image", "image_path", "file_name", "filename", "filepath"),
 }
-BY_CAPTION = "caption"  # joined to a caption by its text, and not to a picture
-FROM = re.compile(r"[1-9][0-9]*-")  # a column of a list without header, and all behind it
+BY_CAPTION = "caption"  # joined to a caption by its text, instead of to a picture
+FROM = re.compile(r"[1-9][0-9]*-")  # in a list without header: this column and all after it
 NUMBER = re.compile(r"[1-9][0-9]*-?")
 NEGATIVE = "negative"
 DENSE = "dense"
@@ -34,11 +34,11 @@ TEXT_KINDS = (NEGATIVE, "paraphrase", "absent", DENSE, VARIATION)
 
 
 def _as_text(value: Any) -> Any:
-    """Return the number of a column as a text."""
+    """Return a column's number as a text; other values as they are."""
     return str(value) if type(value) is int else value
 
 
-# One column, by its name or number; or several, of which a single one needs no list.
+# One column, by its name or number; or several as a list, where a single one may be given without brackets.
 Column = Annotated[str, BeforeValidator(_as_text)]
 Columns = Annotated[
     list[Column], BeforeValidator(lambda value: value if isinstance(value, list) else [value] if value else [])
@@ -51,28 +51,28 @@ class JoinedList:
 
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS
 
-    # csv, tsv, jsonl, parquet, or a folder of one of them; captions also of <key>.txt or <key>.json
+    # csv, tsv, jsonl, parquet, or a folder of such files; for captions also a folder of <key>.txt or <key>.json
     file: RequiredText = ""
-    on: RequiredText = ""  # url, key (img2dataset's, the picture's name without its ending), image (the picture's name)
+    on: RequiredText = ""  # url, key (img2dataset's: the picture's name without extension), or image (its file name)
     key_column: Column = ""  # default: the first of KEYS[on] that the list has
 
     def __post_init__(self) -> None:
-        """Check by what it is joined. Raises UserError."""
+        """Raise UserError for an unknown way of joining."""
         if self.on not in self.JOINS:
             raise unknown("on", self.on, self.JOINS, "on")
 
 
 @dataclass(frozen=True)
 class Captions(JoinedList):
-    """A list of captions; `experiments/grids/README.md` has those we know of."""
+    """A list of captions; `experiments/grids/README.md` names published ones."""
 
     SECTION: ClassVar[str] = "captions"
 
-    column: Columns = field(default_factory=list)  # one, or several whose texts are all captions of the picture
-    header: bool = True  # csv and tsv; without one columns are called 1, 2, …, and `2-` is the second and all behind it
-    sentences: bool = False  # whether the columns hold sentences of one caption
+    column: Columns = field(default_factory=list)  # one or several; the texts of all are captions of the picture
+    header: bool = True  # csv and tsv; false: columns are called 1, 2, …, and `2-` is the second and all after it
+    sentences: bool = False  # whether the columns hold the sentences of one caption
     lists: bool = False  # whether each text is a list of texts, as JSON or Python writes it
-    skip: list[str] = field(default_factory=list)  # texts that stand for none, as "invalid"
+    skip: list[str] = field(default_factory=list)  # texts that mean "no caption", such as "invalid"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,14 +80,14 @@ class Captions(JoinedList):
             return
         for name in (*self.column, *filter(None, [self.key_column])):
             if not NUMBER.fullmatch(name):
-                raise UserError(f"column {name!r}: without a header columns are called 1, 2, …, or 2- for all behind")
+                raise UserError(f"column {name!r}: without a header columns are called 1, 2, …; 2- is 2 and all after")
         if not self.key_column or FROM.fullmatch(self.key_column):
-            raise UserError(f"key_column={self.key_column!r}: must be the number of a column where there is no header")
+            raise UserError(f"key_column={self.key_column!r}: must be the number of a column, as there is no header")
 
 
 @dataclass(frozen=True)
 class Texts(Captions):
-    """A list of texts of one kind, in the form of a list of captions; they stand beside captions, and replace none."""
+    """A list of texts of one kind, in the format of a list of captions; they add to the captions and replace none."""
 
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption", "title", "text")}
     SECTION: ClassVar[str] = "texts"
@@ -95,12 +95,12 @@ class Texts(Captions):
 
 @dataclass(frozen=True)
 class MemberText:
-    """A text of one kind in a file of each sample's tar, as TripletData has its negatives: 7.neg_caption."""
+    """A text of one kind, in a file of each sample in a tar, such as TripletData's negatives: 7.neg_caption."""
 
-    member: str  # its ending
+    member: str  # the file's extension
 
 
-# Rules that make a negative of a caption alone.
+# Rules that make a negative from a caption alone.
 BalancedRule = Literal[
     "negclip", "negclip_released", "clic", "nouns", "atoms", "negate", "conclip", "wordnet", "bigram", "tokens"
 ]
@@ -108,20 +108,20 @@ BalancedRule = Literal[
 
 @dataclass(frozen=True)
 class BalancedTexts:
-    """Negatives that rules make of the captions, chosen so that no text tells them from captions (docs/regions.md)."""
+    """Negatives made by rules, selected so that their text alone does not give them away (docs/regions.md)."""
 
     balance: Literal["blind"] = "blind"
     rules: Axis[BalancedRule] = field(default_factory=lambda: ["negclip"])
-    caption: Literal["first", "full"] = "first"  # what a method shows: the first sentence, or the whole caption
-    candidates: ClassVar[int] = 16  # that each rule draws of a caption
+    caption: Literal["first", "full"] = "first"  # the part that methods show: the first sentence, or the whole caption
+    candidates: ClassVar[int] = 16  # how many each rule draws per caption
     seed: ClassVar[int] = 0
 
 
 @dataclass(frozen=True)
 class NegativeImages(Captions):
-    """A list of pictures, in the form of a list of captions; or which member of a sample's tar is its picture.
+    """A list of pictures in the format of a list of captions, or the extension of the picture in a sample's tar.
 
-    The texts of the list are the names of pictures below `images`.
+    The texts of the list are paths of pictures relative to `images`.
     """
 
     JOINS: ClassVar[Mapping[str, tuple[str, ...]]] = KEYS | {BY_CAPTION: ("caption",)}
@@ -130,8 +130,8 @@ class NegativeImages(Captions):
     file: str = ""
     on: str = ""
     images: str = ""
-    images_outside: bool = False  # whether pictures may lie outside of `images`, by their names or through links
-    member: str = ""  # in place of a list: the ending of the picture in the sample's tar, as TripletData's neg_image
+    images_outside: bool = False  # whether paths or links may lead to pictures outside of `images`
+    member: str = ""  # instead of a list: the extension of the picture in the sample's tar, as TripletData's neg_image
 
     def __post_init__(self) -> None:
         if bool(self.file) == bool(self.member):
@@ -142,28 +142,28 @@ class NegativeImages(Captions):
             return
         JoinedList.__post_init__(self)
         if not self.column or not self.images:
-            raise UserError("column, images: must be given with a file: where pictures are named, and where they lie")
+            raise UserError("column, images: must be given with a file: the column of pictures' names, their folder")
         if not self.key_column and not (self.header and self.on in KEYS):
             raise UserError(f"key_column: must be given with on={self.on}, header={str(self.header).lower()}")
 
 
 @dataclass(frozen=True)
 class Regions(JoinedList):
-    """A list of boxes in pictures, with texts of their own: json, jsonl, parquet, or a folder of one of them.
+    """A list of boxes in pictures, each with its own texts: json, jsonl, parquet, or a folder of such files.
 
-    A row of the list is a picture whose regions are the list `column`, or without `column` a single region.
+    With `column`, a row is a picture, and `column` holds the list of its regions. Without it, a row is one region.
     """
 
     column: str = ""
-    box: Columns = field(default_factory=lambda: ["box"])  # of a region: one field of four numbers, or four fields
-    # fields, all of whose texts are its captions
+    box: Columns = field(default_factory=lambda: ["box"])  # the region's box: one field of four numbers, or four fields
+    # fields whose texts are all captions of the region
     caption: Annotated[Columns, Field(min_length=1)] = field(default_factory=lambda: ["caption"])
-    negatives: Columns = field(default_factory=list)  # fields of false texts, each one differing from the first caption
-    form: Literal["corners", "size"] = "corners"  # left, upper, right, lower; size: left, upper, width, height
-    unit: Literal["shares", "pixels"] = "shares"  # of the picture's width and height; pixels: of the picture as shown
-    least_side: NonNegativeFloat = 0.0  # pixels: of a region with as large an area as a square of this side
-    most_side: NonNegativeFloat = 0.0  # pixels, likewise; 0: any
-    most: ClassVar[int] = 50  # of a picture, the first so many
+    negatives: Columns = field(default_factory=list)  # fields of false texts, edited versions of the first caption
+    form: Literal["corners", "size"] = "corners"  # corners: left, upper, right, lower; size: left, upper, width, height
+    unit: Literal["shares", "pixels"] = "shares"  # shares of the picture's width and height, or pixels of the picture
+    least_side: NonNegativeFloat = 0.0  # pixels; smaller regions, by the side of a square of equal area, are left out
+    most_side: NonNegativeFloat = 0.0  # pixels; larger regions, likewise, are left out; 0: no limit
+    most: ClassVar[int] = 50  # regions of a picture that are kept, from the first
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,7 +173,7 @@ class Regions(JoinedList):
 
 @dataclass(frozen=True)
 class ReleasedRewrites:
-    """Hard positives that others released, line by line for the captions of a COCO file: `data.<name>.rewrites`."""
+    """Released hard positives, one line for each caption of a COCO file: the section `data.<name>.rewrites`."""
 
     captions: RequiredText = ""  # captions_train2017.json: line n belongs to its n-th annotation
     swap: str = ""  # swap_hp.jsonl
@@ -184,7 +184,7 @@ class ReleasedRewrites:
             raise UserError("swap: names no file, and neither does replace; give one of them")
 
 
-# The parts of speech of Universal Dependencies that words have.
+# The parts of speech of Universal Dependencies, without those that are not words.
 PartOfSpeech = Literal[
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "SCONJ", "VERB"
 ]
@@ -192,16 +192,16 @@ PartOfSpeech = Literal[
 
 @dataclass(frozen=True)
 class MaskedSection:
-    """The words that a masked language model puts in the place of each word of a caption (SVLC's L).
+    """A masked language model that proposes replacements for each word of a caption (SVLC's L).
 
-    `bare`: also its word for a mask alone, which stands for a caption without a word of a kind (CE-CLIP's program).
-    `dense`: also the words of the texts of `texts.dense` (DAC's).
+    `bare`: also store its word for a mask without a text, used for captions without a word of some kind (CE-CLIP's
+    program). `dense`: also propose words for the texts of `texts.dense` (DAC's).
     """
 
     model: RequiredText = ""  # a folder with config.json, weights and tokenizer, as `hf download` makes it
-    # the likeliest words of a place; of these, the caption's own and what is no word are left out
+    # how many of the likeliest words are stored; among these, the caption's own word and non-words are left out
     top: Annotated[int, Field(ge=1, le=100)] = 5
-    rank: Annotated[int, Field(ge=0, le=100)] = 0  # the word of this rank alone: 4 is the fourth; 0: all of the top
+    rank: Annotated[int, Field(ge=0, le=100)] = 0  # store only the word of this rank (4: the fourth); 0: all of the top
     bare: bool = False
     dense: bool = False
     pos: Axis[PartOfSpeech] = field(default_factory=lambda: ["NOUN", "ADP", "ADJ", "VERB"])
@@ -212,7 +212,7 @@ class MaskedSection:
 
 
 def captions_config(data: Data, where: str = "captions") -> Captions | None:
-    """Return the released list that a data set takes its captions from; None where it names none."""
+    """Return the released list that replaces a data set's captions; None if it has none."""
     return load_section(Captions, data.captions, where) if data.captions else None
 
 
@@ -220,9 +220,9 @@ TextSection = Texts | MemberText | BalancedTexts
 
 
 def texts_config(data: Data, where: str = "texts") -> dict[str, TextSection]:
-    """Return the texts that stand beside a data set's captions, by kind: lists, members of tars, or balanced negatives.
+    """Return the sections of a data set's further texts, by kind: lists, members of tars, or balanced negatives.
 
-    Raises UserError for other kinds.
+    Raises UserError for an unknown kind.
     """
     for kind in data.texts:
         if kind not in TEXT_KINDS:
@@ -242,19 +242,19 @@ def _declared_class(raw: Mapping[str, Any], kind: str) -> type[TextSection]:
 
 
 def negative_images_config(data: Data, where: str = "negative_images") -> NegativeImages | None:
-    """Return the negative images of a data set; None where it names none."""
+    """Return the section of a data set's negative images; None if it has none."""
     return load_section(NegativeImages, data.negative_images, where) if data.negative_images else None
 
 
 def regions_config(data: Data, where: str = "regions") -> Regions | None:
-    """Return the regions of a data set's pictures; None where it names none."""
+    """Return the section of a data set's regions; None if it has none."""
     return load_section(Regions, data.regions, where) if data.regions else None
 
 
 def masked_config(data: Data, where: str = "masked") -> MaskedSection | None:
-    """Return the masked language model of a data set; None where it names none.
+    """Return the section of a data set's masked language model; None if it has none.
 
-    Raises UserError where it is to fill dense texts, and there are none.
+    Raises UserError if it has `dense: true`, but the data set has no dense texts.
     """
     section = load_section(MaskedSection, data.masked, where) if data.masked else None
     if section and section.dense and DENSE not in data.texts:
@@ -263,14 +263,14 @@ def masked_config(data: Data, where: str = "masked") -> MaskedSection | None:
 
 
 def rewrites_config(data: Data, where: str = "rewrites") -> ReleasedRewrites | None:
-    """Return the released hard positives of a data set; None without. Raises UserError beside a rewriter."""
+    """Return the section of released hard positives; None without. Raises UserError if there is a rewriter too."""
     if data.rewrites and data.rewriter:
-        raise UserError(f"{where}: is beside a rewriter; remove one of them")
+        raise UserError(f"{where}: is given together with a rewriter; remove one of them")
     return load_section(ReleasedRewrites, data.rewrites, where) if data.rewrites else None
 
 
 def tar_members(data: Data) -> list[str]:
-    """Return which members of each sample's tar are noted beside its picture."""
+    """Return the extensions of the further files of a sample's tar whose positions are recorded."""
     members = [*data.members, data.negative_images.get("member")]
     for section in data.texts.values():
         if isinstance(section, dict):

@@ -1,4 +1,4 @@
-"""Language models behind an OpenAI-compatible endpoint: how they are asked, and what they are asked for."""
+"""Declare the settings of language models behind an OpenAI-compatible endpoint, and check URLs, commands and keys."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from compclip.config.sections import Data
 from compclip.config.validation import RequiredText, Share, load_section
 
 KINDS = ("swap", "replace")  # of hard positives
-# How a server is reached and asked; what it answers to a question does not depend on it.
+# Settings for reaching a server; its answers do not depend on them.
 WAYS = ("url", "api_key_env", "parallel", "timeout_s", "cache", "server")
 PORT = "{port}"
-ALLOW = "COMPCLIP_ALLOW_SERVER"  # the environment variable by which grids may start servers
+ALLOW = "COMPCLIP_ALLOW_SERVER"  # the environment variable that allows grids to start servers
 ADDRESS = re.compile(r"https?://[!-~]*")
 
 
 @dataclass(frozen=True)
 class Server:
-    """An endpoint and how it is asked."""
+    """An endpoint, and how requests are sent to it."""
 
-    url: str = ""  # up to and including /v1; none where `server` starts one
+    url: str = ""  # up to and including /v1; empty if `server` starts a server
     model: RequiredText = ""
-    api_key_env: str = ""  # the environment variable that holds the key; none is sent where this is empty
+    api_key_env: str = ""  # the environment variable with the key; empty: no key is sent
     temperature: NonNegativeFloat = 0.0
     seed: int = 0
     parallel: PositiveInt = 8
-    timeout_s: PositiveFloat = 120.0  # of one attempt, to the last byte of its answer
-    failures_allowed: Share = 0.05  # share of the questions; beyond it nothing is written
+    timeout_s: PositiveFloat = 120.0  # for one attempt, until the last byte of the answer
+    failures_allowed: Share = 0.05  # share of the requests; if more fail, nothing is written
     cache: str = ".work/answers.sqlite"
-    server: str = ""  # a command that serves the model on {port}, run for as long as it is asked
+    server: str = ""  # a command that serves the model on {port}; it runs while requests are sent
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """The settings that its answers depend on: a server may move."""
+        """The settings that the answers depend on; the server's address is not one of them."""
         return {key: value for key, value in asdict(self).items() if key not in WAYS}
 
     def __post_init__(self) -> None:
@@ -56,19 +56,19 @@ class Server:
 
 
 def check_key(config: Any, where: str) -> None:
-    """Raise UserError where a grid would send a key to a server that the reader has not allowed to have it."""
+    """Raise UserError if a grid would send a key to a server that the user has not allowed to receive it."""
     if isinstance(config, Server) and config.api_key_env:
         address = config.url or environment_variables.OWN_SERVER
         environment_variables.check_key(config.api_key_env, address, f"{where}.api_key_env")
 
 
 def _check_command(command: str) -> None:
-    """Raise UserError for a command without a port, or with a secret, which is not shown."""
+    """Raise UserError for a command without {port}, or with a secret; the message does not show the secret."""
     if redact_secrets(command) != command:
-        raise UserError("server: holds a password or a key; give it in an environment variable, as VLLM_API_KEY")
+        raise UserError("server: holds a password or a key; give it in an environment variable such as VLLM_API_KEY")
     try:
         words = shlex.split(command)
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         words = []
     if PORT not in " ".join(words) or "\0" in command:
         text = ascii(command)[1:-1]
@@ -76,7 +76,7 @@ def _check_command(command: str) -> None:
 
 
 def _check_url(url: str) -> None:
-    """Raise UserError for an address that is none or may hold a secret, which is not shown."""
+    """Raise UserError for a URL that is invalid or may contain a secret; the message does not show the secret."""
     if not url:
         raise UserError(f"url: must be given, as http://HOST:PORT/v1; or `server`, as vllm serve MODEL --port {PORT}")
     if re.search("[@?#]", url):
@@ -84,7 +84,7 @@ def _check_url(url: str) -> None:
     try:
         split = urlsplit(url)
         is_address = bool(ADDRESS.fullmatch(url) and split.hostname and split.port != 0)
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         is_address = False
     if not is_address:
         raise UserError(f"url={ascii(url)[1:-1]}: must be as http://HOST:PORT/v1 or https://HOST/v1, in ASCII")
@@ -92,14 +92,14 @@ def _check_url(url: str) -> None:
 
 @dataclass(frozen=True)
 class Rewriter(Server):
-    """The endpoint that writes hard positives, and which."""
+    """The endpoint that writes hard positives, and the kinds that it writes."""
 
     kinds: Literal["both", "swap", "replace"] = "both"
-    replace_words: Literal["any", "verbs", "prepositions"] = "any"  # which REPLACE is asked for; others: D.3
+    replace_words: Literal["any", "verbs", "prepositions"] = "any"  # the words that REPLACE may change; verbs …: D.3
 
 
 def rewriter_config(data: Data, where: str = "rewriter") -> Rewriter | None:
-    """Return the endpoint that writes hard positives for a data set; None where none is named."""
+    """Return the endpoint that writes hard positives for a data set; None if it has none."""
     config = load_section(Rewriter, data.rewriter, where) if data.rewriter else None
     check_key(config, where)
     return config

@@ -1,9 +1,9 @@
-"""The section `tune`: the study of each method of the grid, alike for all, and the values that it chose.
+"""Plan the studies of the section `tune`, the same for each method of the grid, and read the values that they chose.
 
-A method is searched twice: its schedule, then with the chosen schedule its own parameters. Both are studies as those of
-experiments/studies, with objectives on validation items. The request (what the studies have in common, the spaces, and
-the settings that they start from) goes into plan/tune/tune.json; the stage `tune` writes request and chosen values to
-tuned/<method>.json. Values of another request than today's are stale, and no run takes them.
+A method is tuned in two searches: first its schedule, then its own parameters with the chosen schedule. Both are
+studies like those in experiments/studies, with objectives on validation items. A request describes them: their common
+declaration, their spaces, and the settings that they start from. It is written to plan/tune/tune.json. The stage `tune`
+writes the request and the chosen values to tuned/<method>.json. Values of an outdated request are not used.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from compclip.config.validation import list_fields
 from compclip.interface.method import load_method
 
 TUNED = Path("tuned")
-LIST = "studies.json"  # beside the methods' files: what was tuned last
+LIST = "studies.json"  # in the same folder: what was tuned last
 TRAIN = "train."
 STARTUP_TRIALS = 5  # drawn at random before a sampler learns
-PART_RANGE = SearchRange(factor=(0.25, 4.0))  # of a method's own weights and exponents
-Values = Mapping[str, Any]  # of a method: its own parameters by name, and `train.<name>`
+PART_RANGE = SearchRange(factor=(0.25, 4.0))  # for a method's own weights and exponents
+Values = Mapping[str, Any]  # chosen values of a method: its own parameters by name, and `train.<name>`
 
 
 def check_tune(params: Params) -> None:
-    """Raise UserError for a section `tune` that does not fit the grid."""
+    """Raise UserError if the section `tune` does not fit the grid."""
     tune = params.tune
     evaluated = params.evaluate.benchmarks
     if not tune.trials:
@@ -42,7 +42,7 @@ def check_tune(params: Params) -> None:
         if not metric or benchmark not in ("summary", *evaluated):
             raise unknown("benchmark", benchmark, ["summary", *evaluated], f"tune.objectives: {objective!r}")
     if tune.seed in params.grid.seeds:
-        raise UserError(f"tune.seed={tune.seed}: is one of grid.seeds, whose luck would be chosen; give another")
+        raise UserError(f"tune.seed={tune.seed}: is one of grid.seeds, so tuning would favour its luck; give another")
     parameters = [f"{TRAIN}{name}" for name in list_fields(params.train)]
     for method in list_methods(params):
         base = method.partition(".")[0]
@@ -53,17 +53,17 @@ def check_tune(params: Params) -> None:
 
 
 def list_methods(params: Params) -> list[str]:
-    """List the methods of the grid that are trained, and so are tuned; a variant is a method of its own."""
+    """List the methods of the grid that are tuned: those that are trained. Each variant is tuned separately."""
     return [method for method in params.grid.methods if load_method(method).TRAINS]
 
 
 def place_name(cell: Cell) -> str:
-    """Return backbone-data: where a method is tuned once, for all seeds."""
+    """Return backbone-data, the name of a place: a method is tuned once in each place, for all seeds."""
     return f"{cell.backbone}-{cell.data}"
 
 
 def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the request of each study, by method and place; empty where nothing is tuned."""
+    """Return the requests by method and place (backbone-data); empty if nothing is tuned."""
     requests: dict[str, dict[str, dict[str, Any]]] = {}
     if params.tune.trials:
         methods = list_methods(params)
@@ -75,11 +75,11 @@ def list_requests(params: Params) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
-    """Make a study's request: its declaration, and the settings that decide what its trials are."""
+    """Build the request of one method and place: the study's declaration, searches and starting settings."""
     tune = params.tune
     config, train = method_config(params, cell.method, cell.data)
     settings = {"method": list_values(config), "train": asdict(train)}
-    for name in ("snapshots", "choose"):  # a trial is judged by its end
+    for name in ("snapshots", "choose"):  # a trial is scored only at its end
         del settings["train"][name]
     study = {
         "method": str(cell.method),
@@ -98,9 +98,10 @@ def _make_request(params: Params, cell: Cell) -> dict[str, Any]:
 
 
 def _make_searches(params: Params, cell: Cell, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Make the searches of a method: of its schedule, as many trials for all, then of its own parameters, by number.
+    """Build the searches of a method: its schedule, with equally many trials for all methods, then its own parameters.
 
-    Each has its space, its trials, and the present values as `paper` where the space holds them all.
+    The second search has a number of trials per parameter. Each search has its space, its number of trials, and the
+    current values as `paper` if the space contains them all.
     """
     schedule: dict[str, Any] = {}
     own: dict[str, Any] = {}
@@ -138,12 +139,12 @@ def _list_ranges(params: Params, cell: Cell, config: Mapping[str, Any]) -> dict[
 
 
 def get_value(settings: Mapping[str, Any], name: str) -> Any:
-    """Return a searched parameter of a run, by its name in the space."""
+    """Return the value of a tuned parameter in a run's settings, by its name in the space."""
     return settings["train"][name.removeprefix(TRAIN)] if name.startswith(TRAIN) else settings["method"][name]
 
 
 def get_values(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return searched parameters of a run, by their names in the space."""
+    """Return the values of tuned parameters in a run's settings, by their names in the space."""
     return {name: get_value(settings, name) for name in names}
 
 
@@ -151,7 +152,7 @@ def get_values(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 
 
 def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
-    """Read the values of each method and each of the grid's places; those of another request are left out."""
+    """Read the chosen values by method and place, without those of outdated requests."""
     documents = read_current(params, root)
     values: dict[str, dict[str, Values]] = {}
     for method, places in documents.items():
@@ -160,7 +161,7 @@ def read_values(params: Params, root: Path) -> dict[str, dict[str, Values]]:
 
 
 def read_current(params: Params, root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Read what the stage `tune` wrote for today's requests, by method and place."""
+    """Read what the stage `tune` wrote for the current requests, by method and place."""
     current: dict[str, dict[str, dict[str, Any]]] = {}
     for method, places in list_requests(params).items():
         document = read_document(method, root)
@@ -172,13 +173,13 @@ def read_current(params: Params, root: Path) -> dict[str, dict[str, dict[str, An
 
 
 def read_document(method: str, root: Path) -> dict[str, Any]:
-    """Read what the stage `tune` wrote of a method, by place; empty where it did not yet."""
+    """Read what the stage `tune` wrote for a method, by place; empty if it has not run."""
     path = root / TUNED / f"{SafeName(method, 'method')}.json"
     return read_mapping(path) if path.is_file() else {}
 
 
 def apply_values(run: Mapping[str, Any], values: Values) -> dict[str, Any]:
-    """Return a run's plain values with the chosen ones in their places."""
+    """Return a run's plain values with the chosen values replaced in them."""
     method = dict(run["method"])
     train = dict(run["train"])
     for name, value in values.items():

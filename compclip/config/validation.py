@@ -1,8 +1,8 @@
 """Check raw values against the dataclass that declares them: types, ranges, choices, unknown keys, rules across fields.
 
-Pydantic does it, as the fields and `__post_init__` declare. Values are taken as JSON has them: a mapping stands for a
-nested dataclass, a whole number for a float, and otherwise types are exact (no true for 1). Texts that are numbers are
-read as such where a number belongs: environment variables are texts.
+Pydantic checks what the fields and `__post_init__` declare. Values are read like JSON: a mapping may be a nested
+dataclass, and an integer may be a float; otherwise types must match exactly (true is not 1). A text such as "0.1" is
+read as a number if the field is a number, because environment variables are texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TYPES = {
 def _check_distinct(items: list[Item]) -> list[Item]:
     for i, item in enumerate(items):
         if item in items[:i]:
-            raise ValueError(f"must name each once; {item!r} stands twice")
+            raise ValueError(f"must name each once; {item!r} is named twice")
     return items
 
 
@@ -62,31 +62,31 @@ Axis = Annotated[Distinct[Item], AfterValidator(_check_any), Field(validate_defa
 
 
 def mapping(raw: Any, where: str) -> dict[str, Any]:
-    """Return a copy with texts as keys; None stands for an empty mapping. Raises UserError for anything else."""
+    """Return a copy of a mapping with texts as keys; None counts as empty. Raises UserError for anything else."""
     if raw is not None and not isinstance(raw, dict):
-        raise UserError(f"{where}={raw!r}: must be a mapping, as `name: value` below it")
+        raise UserError(f"{where}={raw!r}: must be a mapping, with `name: value` below it")
     return {str(key): value for key, value in (raw or {}).items()}
 
 
 def load_section(kind: type[Section], raw: Any, where: str) -> Section:
-    """Return `raw`, a mapping, as the dataclass `kind`; `where` names it in errors.
+    """Return the mapping `raw` as an instance of the dataclass `kind`; `where` names it in errors.
 
-    Raises UserError with the key, its value and the fix for the first mistake.
+    Raises UserError for the first mistake, with its key, value and fix.
     """
     values = mapping(raw, where)
     try:
         return _validate(kind, _leave_out_constants(kind, values))
     except ValidationError as error:
         raise _explain(error, kind, where) from error
-    except UserError as error:  # of the dataclass's own checks
+    except UserError as error:  # from the dataclass's own checks
         raise UserError(str(error) if str(error).startswith(f"{where}.") else f"{where}.{error}") from error
-    except (PydanticUserError, NameError, ArithmeticError, TypeError) as error:  # of another package's Config
+    except (PydanticUserError, NameError, ArithmeticError, TypeError) as error:  # from another package's Config
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UserError(f"{where}: {kind.__module__}.{kind.__name__}: {reason}; repair it") from error
 
 
 def list_constants(kind: Any) -> dict[str, Any]:
-    """Return the plain `ClassVar`s of a dataclass: a paper's constants, which nobody sets and which run keys hold."""
+    """Return the plain `ClassVar`s of a dataclass: a paper's constants, which users cannot set and run keys include."""
     constants = {}
     for name in sorted(set(kind.__dataclass_fields__).difference(list_fields(kind))):
         value = getattr(kind, name)
@@ -101,7 +101,7 @@ def list_fields(kind: Any) -> list[str]:
 
 
 def _leave_out_constants(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return values without constants, which were options once. Raises UserError for another value."""
+    """Return values without constants, which may once have been options. Raises UserError for another value of one."""
     for name, constant in list_constants(kind).items():
         value = values.pop(name, constant)
         if value != constant:
@@ -118,7 +118,7 @@ def _validate(kind: type[Section], values: dict[str, Any]) -> Section:
 
 
 def _read_numbers(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """Return `values` with numbers and truth values in place of texts that stand where these belong."""
+    """Return `values` with texts replaced by the numbers and truth values that the fields ask for."""
     values = copy.deepcopy(values)
     for fault in error.errors(include_url=False):
         if fault["type"] in NUMBERS and isinstance(fault["input"], str):
@@ -133,14 +133,14 @@ def _read_numbers(values: dict[str, Any], error: ValidationError) -> dict[str, A
 
 @functools.cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return pydantic's checker of a dataclass; building one costs as much as a hundred checks."""
+    """Return pydantic's checker of a dataclass, cached: building one costs as much as a hundred checks."""
     return TypeAdapter(kind)
 
 
 def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
-    """Return the error for an unknown key, or else for the first wrong type, or else for the first broken rule."""
+    """Return the error for an unknown key, else for the first wrong type, else for the first broken rule."""
     faults = error.errors(include_url=False)
-    # a list whose entries are wrong counts as too short as well: the entry is what is wrong
+    # pydantic also calls a list with a wrong entry too short; the wrong entry is the cause
     causes = [f for f in faults if not any(other["loc"] and f["loc"] == other["loc"][:-1] for other in faults)]
     fault = min(causes, key=lambda fault: (fault["type"] != UNKNOWN_KEY, fault["type"] == "value_error"))
     path = [str(key) for key in fault["loc"]]
@@ -165,13 +165,13 @@ def _explain(error: ValidationError, kind: Any, where: str) -> UserError:
 
 
 def _default(kind: Any, path: Sequence[str]) -> str:
-    """Return a hint with the default of a field, where that is a plain value."""
+    """Return a hint with the default of a field, if that is a plain value."""
     default = next((f.default for f in fields(kind) if [f.name] == path), None)
     return f"; the default is {default!r}" if isinstance(default, (str, int, float)) else ""
 
 
 def _keys(kind: Any, path: Sequence[str]) -> list[str]:
-    """Return the fields of the dataclass at a place below `kind`."""
+    """Return the names of the fields of the nested dataclass at a path below `kind`."""
     for name in path:
         hint = get_type_hints(kind).get(name)
         kind = next(filter(is_dataclass, (hint, *get_args(hint))), kind)

@@ -1,1 +1,1 @@
-"""What a plug-in is: the typed pages that its module is held to."""
+"""Define what a plug-in may declare: the typed interface that each method's module is checked against."""

@@ -1,4 +1,4 @@
-"""What the losses see of a batch: embeddings and tokens in the joint space.
+"""Define the features of a batch that a loss gets: embeddings and tokens in the joint space.
 
 B images, K negatives, P extra positives, N patches, T tokens, M concepts, D dim.
 """
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field holds: a row for each `row` of the batch, made by a `tower`; where its text positions stand, if any.
+    """What a field of `Features` holds: one row for each `row` of the batch, computed by a `tower`.
 
-    Masks and owners are made by no tower, and have no slope. What is `token_level`, patches and tokens, may stay with
-    its process.
+    Masks and owners come from no tower and have no gradient. `text_axis` is the axis of text positions, if there is
+    one. `token_level` marks patches and tokens, which may stay on the process that computed them.
     """
 
     row: str  # "image" or "concept"
@@ -36,10 +36,10 @@ def _field(*kind: Any, default: Any = MISSING, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class NamedRows:
-    """What a block of texts or pictures with a name of its own became: values [B, ...] and which are there [B, ...].
+    """Features of texts or pictures under a name: values [B, ...] and a mask [B, ...] of those that exist.
 
-    `tower`: "image" or "text" made the values; none did of tokens, which have no slope. A mask is None where all are
-    there.
+    `tower`: "image" or "text" computed the values; empty for token ids, which have no gradient. The mask is None if all
+    values exist.
     """
 
     values: Tensor
@@ -49,23 +49,24 @@ class NamedRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """Global embeddings are unit vectors; patches and tokens are projected into the joint space and raw.
+    """The features of a batch. Global embeddings are unit vectors; patches and tokens are projected but not normalised.
 
-    `mask_BK` and `positive_mask_BP` are True where a rule gave a text. `token_mask_BT` holds a caption's own tokens
-    and its end token. `concept_MD` are unit vectors, `owner_M` the image each belongs to. `scale` is
-    exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the
-    method's views ask for them.
+    `mask_BK` and `positive_mask_BP` are True where a rule gave a text. `token_mask_BT` is True for a caption's own
+    tokens and its end token. `concept_MD` are unit vectors, and `owner_M` is the index of each one's image. `scale` is
+    exp(logit_scale); `bias` is None for softmax models without one. Patches and tokens are None unless the method's
+    views ask for them.
 
-    `named` has what views ask for beside: "negative_images" [B, J, D]; "regions" [B, R, D], unit vectors of boxes in
-    the picture, "region_crops" [B, R, D] of the boxes shown as pictures, "region_texts" [B, R, C, D], a caption and,
-    where asked for, the first caption and false texts; "raw_captions" [B, W], captions before the text projection;
-    "target" [B, L], tokens to be read, padded with -1; and texts of a rule by the name of their group.
+    `named` holds further features that the views ask for: "negative_images" [B, J, D]; "regions" [B, R, D], unit
+    vectors of boxes in the picture; "region_crops" [B, R, D], of the boxes shown as pictures; "region_texts" [B, R, C,
+    D], a caption, and if asked for the first caption and false texts; "raw_captions" [B, W], captions before the text
+    projection; "target" [B, L], token ids to predict, padded with -1; and texts of a rule under the name of their
+    group.
 
-    On several processes rows are those of all, `images_by_rank` of each; patches and tokens are this process's alone
-    where the views say `own_tokens`.
+    With several processes, the rows are those of all processes, and `images_by_rank` says how many each has. Patches
+    and tokens are only those of this process if the views set `own_tokens`.
 
-    The last three are what a method keeps beside the model (`extras`): `heads` that are trained with it, the same batch
-    as a `teacher` sees it, without slopes, and numbers that it remembers from the step before.
+    The last three fields are what a method keeps besides the model (`extras`): `heads` that are trained with it, the
+    features of the same batch from a `teacher`, without gradients, and numbers that it remembers from the last step.
     """
 
     image_BD: Tensor = _field("image", "image")
@@ -92,12 +93,12 @@ class Features:
 
 @functools.cache
 def field_kinds() -> dict[str, Kind]:
-    """Return the fields that have rows, in order, and what each holds; scale, bias and `named` have none."""
+    """Return the kind of each field that has rows, in order; scale, bias and `named` have none."""
     return {f.name: f.metadata["kind"] for f in fields(Features) if "kind" in f.metadata}
 
 
 def list_rows(f: Features) -> dict[str, tuple[Tensor, Kind]]:
-    """Return the tensors that have rows, those of `named` as "name.values" and "name.mask", and what each holds."""
+    """Return each tensor that has rows, with its kind; those of `named` are called "name.values" and "name.mask"."""
     rows = {}
     for name, kind in field_kinds().items():
         tensor = getattr(f, name)
@@ -111,7 +112,7 @@ def list_rows(f: Features) -> dict[str, tuple[Tensor, Kind]]:
 
 
 def change_rows(f: Features, change: Callable[[str, Tensor, Kind], Tensor]) -> Features:
-    """Return the features with each tensor of `list_rows` as `change` makes it of name, tensor and kind."""
+    """Return the features with each tensor of `list_rows` replaced by `change(name, tensor, kind)`."""
     rows: dict[str, Any] = {name: change(name, tensor, kind) for name, (tensor, kind) in list_rows(f).items()}
     named = {
         name: replace(block, values=rows.pop(f"{name}.values"), mask=rows.pop(f"{name}.mask", None))
@@ -121,7 +122,7 @@ def change_rows(f: Features, change: Callable[[str, Tensor, Kind], Tensor]) -> F
 
 
 def pad_text(f: Features, T: int) -> Features:
-    """Return the features with T text positions; those added are zeros, masked."""
+    """Return the features padded to T text positions; the added positions are zeros and masked."""
 
     def pad(_name: str, x: Tensor, kind: Kind) -> Tensor:
         if kind.text_axis is None:
@@ -132,7 +133,7 @@ def pad_text(f: Features, T: int) -> Features:
 
 
 def join(features: Sequence[Features]) -> Features:
-    """Return one batch of several, in order; scale and bias are the first one's."""
+    """Join the features of several batches into one, in order; scale and bias are those of the first."""
     T = max(0 if f.token_BTD is None else f.token_BTD.shape[1] for f in features)
     start = 0
     parts = []

@@ -1,9 +1,9 @@
-"""A method: what its module offers, typed, with the defaults of what it leaves out.
+"""Define the interface of a method: its hooks, typed, with defaults for those that its module does not define.
 
-A method is one module, `compclip/methods/<name>.py` or another package's. Six ideas are enough to write one: `Config`
-with `part` at what can be left out (`compclip.base.ablation_parts`), `views`, `loss`, and the `Features` with their
-masks that a loss sees. The other hooks are optional. `load_method` builds a `Method` from the module's names; a hook
-that the module does not have keeps the default below, which asks for nothing.
+A method is one module: `compclip/methods/<name>.py`, or a module of another package. Six ideas are enough to write one:
+`Config`, `part` for parameters that an ablation can leave out (`compclip.base.ablation_parts`), `views`, `loss`, and
+the `Features` with their masks that a loss gets. All other hooks are optional. `load_method` builds a `Method` from the
+names in the module. A hook that the module does not define keeps the default below, which does nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Method:
-    """A method's declarations; each function below is a hook that its module may define under the same name.
+    """The declarations of a method. Each function below is a hook that its module may define under the same name.
 
     `cfg` is always an instance of the module's `Config`.
     """
@@ -36,84 +36,84 @@ class Method:
     name: str
     module: ModuleType
     TRAINS: bool = True
-    # False for a method that only gives a model: it needs neither `views` nor `loss`.
-    # A module may also name NEGATIVE_FAMILIES, a tuple of papers or rules whose negatives it trains with: the report
-    # names the benchmarks that say the same of theirs. Its own name is always one.
+    # False for a method that only provides a model: it needs neither `views` nor `loss`.
+    # A module may also define NEGATIVE_FAMILIES, a tuple of papers or rules whose negatives it trains with. The report
+    # then names the benchmarks whose negatives are of the same families. The method's own name is always one of them.
     Config: type[Any]
-    # A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses others.
-    # Its plain `ClassVar`s are constants of the paper: run keys hold them, and nobody sets them.
+    # A frozen dataclass whose fields all have defaults: the paper's values. Its `__post_init__` refuses invalid values.
+    # Its plain `ClassVar`s are constants of the paper: run keys include them, and users cannot set them.
 
     def views(self, cfg: Any, step: int) -> Views:
-        """Return which texts and pictures step `step` needs of every sample (`Views`); steps count from 0."""
+        """Return the texts and pictures that step `step` needs for every sample (`Views`); steps count from 0."""
         raise NotImplementedError
 
     def loss(self, f: Features, cfg: Any, step: int) -> dict[str, Tensor]:
-        """Return the named terms of the loss, each one number with its weight applied; they are summed."""
+        """Return the named terms of the loss, each a scalar with its weight applied; training minimises their sum."""
         raise NotImplementedError
 
     def phase(self, cfg: Any, step: int) -> Phase:
-        """Return what step `step` does beside its loss: parts that start anew or stand still (iterated learning)."""
+        """Return what happens in step `step` besides the loss: parts that are reset or frozen (iterated learning)."""
         return PLAIN
 
-    # What it needs of data and model
+    # What the method needs from data and model
 
     def needs(self, cfg: Any) -> Mapping[str, object]:
-        """Return the keys that a data set's section must have, with the values they must have."""
+        """Return the keys that a data set's section must have, with their required values."""
         return {}
 
     def needs_bias(self, cfg: Any) -> bool:
-        """Return whether a backbone without a bias is given a learnt one, which starts at `cfg.init_bias`."""
+        """Return whether a backbone without a bias gets a learnt one, which starts at `cfg.init_bias`."""
         return False
 
     def adapt(self, cfg: Any, model: Any, seed: int) -> None:
-        """Change the backbone in place before it is trained, as by further tokens, whose weights `seed` draws."""
+        """Change the backbone in place before training, for example add tokens whose weights are drawn with `seed`."""
 
     def helpers(self, cfg: Any) -> dict[str, str]:
-        """Return the path of each other model that training reads, with the command that brings it there."""
+        """Return the path of each further model that training reads, with the command that provides it."""
         return {}
 
-    # What training keeps beside the model: in every checkpoint, and not in the finished run but where it says so
+    # What training keeps besides the model. It is in every checkpoint, but in the finished run only if a hook says so.
 
     def heads(self, cfg: Any, widths: Widths) -> nn.Module | None:
-        """Return a module that is trained with the towers; a loss sees it as `f.heads`."""
+        """Return a module that is trained with the towers; the loss gets it as `f.heads`."""
         return None
 
     def keeps_heads(self, cfg: Any) -> bool:
-        """Return whether the heads are part of the finished model, by which it is scored: a `model.heads.Head`."""
+        """Return whether the heads, a `model.heads.Head`, are part of the finished model and used to score it."""
         return False
 
     def teacher(self, cfg: Any) -> Teacher | None:
-        """Return the kind of a second copy of the towers; a loss sees the batch through it as `f.teacher`."""
+        """Return the kind of teacher, a second copy of the towers; the loss gets its features as `f.teacher`."""
         return None
 
     def memory(self, cfg: Any) -> dict[str, Tensor]:
-        """Return named numbers as the first step sees them in `f.memory`."""
+        """Return named tensors that the loss gets as `f.memory` in the first step."""
         return {}
 
     def remember(self, f: Features, cfg: Any) -> dict[str, Tensor]:
-        """Return the numbers of `memory` for the next step, from this step's features."""
+        """Return the tensors of `memory` for the next step, computed from the features of this step."""
         return {}
 
-    # In place of training (`TRAINS = False`)
+    # For a method that does not train (`TRAINS = False`)
 
     def reads(self, cfg: Any) -> dict[str, str]:
-        """Return each path that a run depends on, with what to do where it is missing."""
+        """Return each path that a run depends on, with advice for the case that it is missing."""
         return {}
 
     def check(self, cfg: Any, backbone: Any, where: str) -> None:
-        """Raise UserError, which names `where`, for a backbone section that the method cannot stand beside."""
+        """Raise UserError, which names `where`, if the method cannot be combined with a backbone's section."""
 
     def model(self, run: Any, root: Path, start: dict[str, Any], device: str) -> Any:
-        """Return the `Model` that is scored; None is the backbone. `start` is the backbone's model_cfg."""
+        """Return the `Model` to score; None means the backbone. `start` is the backbone's model_cfg."""
         return None
 
 
-# Steps whose views are looked at: short turns, and stages that begin at some step.
+# Steps whose views are inspected: enough for short cycles of steps, and for stages that begin at a later step.
 LOOKED_AT = (*range(8), *(2**power + more for power in range(3, 25) for more in (0, 1)))
 
 
 def list_columns(method: Method, cfg: Any) -> frozenset[str]:
-    """Return the columns of a prepared data set that a training reads: those of the steps that are looked at.
+    """Return the columns of a prepared data set that a training reads: those of all inspected steps.
 
     A method that trains nothing reads none.
     """
@@ -122,12 +122,12 @@ def list_columns(method: Method, cfg: Any) -> frozenset[str]:
 
 
 def check_columns(views: Views, columns: frozenset[str], step: int) -> Views:
-    """Return the views of a step. Raises UserError where they read a column that is not in the run's key."""
+    """Return the views of a step. Raises UserError if they read a column that is not in the run's key."""
     unlisted = views.columns - columns
     if unlisted and EVERY not in columns:
         raise UserError(
-            f"step {step}: its views read {', '.join(sorted(unlisted))}, which the run key leaves out; "
-            f"ask for the same rules in one of the steps 0 to {LOOKED_AT[7]}"
+            f"step {step}: its views read {', '.join(sorted(unlisted))}, which the run key does not include; "
+            f"use the same rules in one of the steps 0 to {LOOKED_AT[7]} as well"
         )
     return views
 
@@ -136,10 +136,10 @@ HOOKS = tuple(name for name, value in vars(Method).items() if inspect.isfunction
 
 
 def load_method(name: str) -> Method:
-    """Return the method `name`, or that of the variant `name.variant`.
+    """Return the method `name`; for a variant `name.variant`, return its method.
 
-    Raises UserError for a name that is none, for a hook that is no function, and for a function of the module whose
-    name nearly is a hook's.
+    Raises UserError for an unknown name, for a hook that is not a function, and for a function in the module whose name
+    is almost that of a hook.
     """
     name = name.partition(".")[0]
     module = plugins.load_plugin(plugins.METHODS, name)
@@ -152,19 +152,19 @@ def load_method(name: str) -> Method:
         function = getattr(module, hook, None)
         if function is not None:
             if not callable(function):
-                raise UserError(f"method {name!r}: {module.__name__}: {hook} is no function; repair it")
+                raise UserError(f"method {name!r}: {module.__name__}: {hook} is not a function; repair it")
             setattr(method, hook, function)
     _refuse_misspelt(method)
     return method
 
 
 def _refuse_misspelt(method: Method) -> None:
-    """Raise UserError for a function that is no hook by its name, and nearly one: it would never be called."""
+    """Raise UserError for a function whose name is almost that of a hook: it would never be called."""
     for name, value in vars(method.module).items():
         if name in HOOKS or name.startswith("_") or not inspect.isfunction(value):
             continue
         if value.__module__ == method.module.__name__ and (similar := difflib.get_close_matches(name, HOOKS, 1, 0.8)):
             raise UserError(
                 f"method {method.name!r}: {method.module.__name__}.{name}: is no hook; did you mean {similar[0]}? "
-                f"A function of its own has another name, or one that begins with _; hooks are {', '.join(HOOKS)}"
+                f"If it is not meant as a hook, begin its name with _; hooks are {', '.join(HOOKS)}"
             )

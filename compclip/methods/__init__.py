@@ -1,1 +1,1 @@
-"""Paper methods, one file each: Config, views, loss."""
+"""Implement the papers' methods, one file each: Config, views, loss."""

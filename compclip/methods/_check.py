@@ -1,4 +1,4 @@
-"""What the Configs of methods have alike, and checks that they make: UserErrors that give the field, value and rule."""
+"""Check the parameters of methods, and share what their Configs have in common; errors give field, value and rule."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from compclip.base.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class CaptionConfig:
-    """Of a method that reads captions."""
+    """Parameters of every method that reads captions."""
 
     caption: Literal["full", "first"] = "full"  # the whole caption, or its first sentence
 
 
 def refuse(condition: object, fault: str) -> None:
-    """Raise UserError where a condition holds."""
+    """Raise UserError with the text `fault` if a condition holds."""
     if condition:
         raise UserError(fault)
 
@@ -45,7 +45,7 @@ def fraction(cfg: object, *fields: str) -> None:
 
 
 def one_of(cfg: object, **allowed: Iterable[str]) -> None:
-    """Raise UserError unless each of these fields is one of its names."""
+    """Raise UserError unless each field has one of its allowed values."""
     for field, names in allowed.items():
         value = getattr(cfg, field)
         names = tuple(names)
@@ -56,16 +56,16 @@ def one_of(cfg: object, **allowed: Iterable[str]) -> None:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Return the names that a field joins by +; nothing where it is none."""
+    """Return the names that a text joins by +; empty for "none"."""
     return () if text == "none" else tuple(text.split("+"))
 
 
 def joined_names(cfg: object, field: str, allowed: Iterable[str]) -> None:
-    """Raise UserError unless a field is none, or different names of some joined by +."""
+    """Raise UserError unless a field is "none", or joins distinct allowed names by +."""
     value = getattr(cfg, field)
     allowed = tuple(allowed)
     names = split_names(value)
     for name in names:
         if name not in allowed:
-            raise UserError(f"{field}={value}: {unknown('part', name, allowed)}; join names by +, or say none")
+            raise UserError(f"{field}={value}: {unknown('part', name, allowed)}; join names by +, or write none")
     refuse(len(set(names)) < len(names), f"{field}={value}: names a part twice; name it once")

@@ -1,4 +1,4 @@
-"""The shared codebook of Codebook-CLIP and IL-CLIP: its head, and the contrast of what it makes of a batch.
+"""Share the codebook of Codebook-CLIP and IL-CLIP: the parameters, the head, and the contrast of a batch.
 
 B images, D dim.
 """
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CodebookConfig(_check.CaptionConfig):
-    """Of a method with a codebook."""
+    """Parameters of a method with a codebook."""
 
     codes: int = 4096  # example/clip_fdt/config_cc3m.yaml: sd_num
     code_width: int = 512  # sd_dim
-    temperature: float = 1000.0  # of the answers; sd_temperature, which sd_T_decay_w: 1 keeps
+    temperature: float = 1000.0  # of the responses to queries; sd_temperature, constant by sd_T_decay_w: 1
 
     def __post_init__(self) -> None:
-        """Check them. Raises UserError."""
+        """Raise UserError for values out of range."""
         _check.at_least(self, 1, "codes", "code_width")
         _check.at_least(self, 1e-3, "temperature")
 
 
 def create_codebook(width: int, cfg: CodebookConfig) -> nn.Module:
-    """Return the codes and the networks that ask them, which a finished model keeps."""
+    """Return the codes and the networks that query them; a finished model keeps both."""
     from compclip.model.heads import Codebook
 
     codebook = Codebook(width, cfg.codes, cfg.code_width)
@@ -41,7 +41,7 @@ def create_codebook(width: int, cfg: CodebookConfig) -> nn.Module:
 
 
 def contrast(f: Features) -> Tensor:
-    """CLIP's contrast of the sums of codes that pictures and texts ask for, a scalar."""
+    """Return CLIP's contrast of the sums of codes of pictures and texts, a scalar."""
     image_BD = f.heads.map_images(f.image_BD, f.patch_BND)
     text_BD = f.heads.map_texts(f.text_BD, f.token_BTD, f.token_mask_BT)
     return losses.clip(image_BD, text_BD, f.scale)

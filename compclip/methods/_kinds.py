@@ -1,4 +1,4 @@
-"""Negatives by kinds of words (CE-CLIP, AHNPL): nouns exchanged, and an adjective, a noun and a verb replaced."""
+"""Make one negative of each kind (CE-CLIP, AHNPL): nouns exchanged, or an adjective, a noun or a verb replaced."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from compclip.text.text_groups import Rule
 
 KINDS = ("ADJ", "NOUN", "VERB")
 RULES: dict[str, tuple[Rule, ...]] = {
-    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # a masked language model's words
-    "masked_released": (swap.nouns_released, *(masked_words.of_pos_released(pos) for pos in KINDS)),  # as CE-CLIP drew
-    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),  # stored candidates
+    "masked": (swap.nouns, *(masked_words.of_pos(pos) for pos in KINDS)),  # words of a masked language model
+    "masked_released": (swap.nouns_released, *(masked_words.of_pos_released(pos) for pos in KINDS)),  # as CE-CLIP draws
+    "wordnet": (swap.nouns, *(replace.of_pos(pos) for pos in KINDS)),  # WordNet's words, stored with the data
 }
 
 
 @dataclass(frozen=True)
 class KindsConfig(_check.CaptionConfig):
-    """Of a method with these negatives."""
+    """Parameters of a method with these negatives."""
 
-    words: str = "masked"  # of data.<name>.masked; "masked_released": drawn as released; "wordnet": stored candidates
+    words: str = "masked"  # a key of RULES; both kinds of masked words need data.<name>.masked
 
     def __post_init__(self) -> None:
-        """Check the words. Raises UserError."""
+        """Raise UserError for an unknown kind of words."""
         _check.one_of(self, words=RULES)

@@ -1,6 +1,6 @@
-"""Parts of a paper's loss that a second method composes with others: functions of a batch's features.
+"""Compute terms of papers' losses that other methods reuse, as functions of a batch's features.
 
-B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. What needs no features stands in
+B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. Terms that need no features are in
 `compclip/train/losses.py`.
 """
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def candidate_scores(f: Features) -> Tensor:
-    """[B, 1 + K] logits of an image with its caption and its negatives."""
+    """Return the logits [B, 1 + K] of each image with its caption and its negatives."""
     return losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD, f.scale)
 
 
 def mean_leads(f: Features) -> Tensor:
-    """Return how far the batch's captions lead its negatives of each kind, on average: [K]."""
+    """Return by how much the batch's captions lead its negatives of each kind on average, [K]."""
     scores_BC = candidate_scores(f)
     count_K = f.mask_BK.sum(dim=0)
     negative_K = scores_BC[:, 1:].masked_fill(~f.mask_BK, 0.0).sum(dim=0) / count_K.clamp_min(1)
@@ -35,7 +35,7 @@ def mean_leads(f: Features) -> Tensor:
 
 
 def margins(f: Features, margin_K: Tensor) -> Tensor:
-    """Each caption leads each of its negatives by the kind's margin, mean over all B K places; a scalar."""
+    """Return by how much captions miss their lead, the margin of each kind, mean over all B K places; a scalar."""
     scores_BC = candidate_scores(f)
     short_BK = (margin_K + scores_BC[:, 1:] - scores_BC[:, :1]).clamp_min(0.0)
     return short_BK.masked_fill(~f.mask_BK, 0.0).mean()
@@ -45,17 +45,17 @@ def margins(f: Features, margin_K: Tensor) -> Tensor:
 
 
 def captions(f: Features) -> list[Tensor]:
-    """p1, p2, … of composites, [B, D] each."""
+    """Return the captions p1, p2, … of composites, each [B, D]."""
     return [f.text_BD, *f.positive_BPD.unbind(1)]
 
 
 def mean_over(captions: Sequence[Tensor], term: Callable[[Tensor], Tensor]) -> Tensor:
-    """The mean of a term over captions p_l (CLIC Eq. 4, 5); a scalar."""
+    """Return the mean of a term over captions p_l (CLIC Eq. 4, 5), a scalar."""
     return torch.stack([term(p_BD) for p_BD in captions]).mean()
 
 
 def uni(f: Features, norm: str) -> Tensor:
-    """CLIC Eq. 6: mean distance of p1 and p2, the same sentences in the other order; `norm`: squared or l2."""
+    """Return CLIC Eq. 6: the mean distance of p1 and p2, the same sentences in reverse order; `norm`: squared or l2."""
     p1_BD, p2_BD = captions(f)[:2]
     difference_BD = (p1_BD - p2_BD).float() if p1_BD.dtype.itemsize < 4 else p1_BD - p2_BD
     if norm == "l2":
@@ -67,7 +67,7 @@ def uni(f: Features, norm: str) -> Tensor:
 
 
 def local_scores(f: Features, attention: str) -> Tensor:
-    """[B, C] scores S_l of an image and its candidate texts (FSC-CLIP Eq. 6–8)."""
+    """Return the local scores S_l [B, C] of each image and its candidate texts (FSC-CLIP Eq. 6–8)."""
     from compclip.train import own_rows
 
     token_BCTD = torch.cat([f.token_BTD[:, None], f.negative_token_BKTD], dim=1)
@@ -76,5 +76,5 @@ def local_scores(f: Features, attention: str) -> Tensor:
 
 
 def hard_negative(scores_BC: Tensor, f: Features, gamma: float, epsilon: float) -> Tensor:
-    """The original against its valid negatives, focal and smoothed (FSC-CLIP Eq. 9–10); a scalar."""
+    """Contrast captions with their valid negatives, with focal loss and smoothing (FSC-CLIP Eq. 9–10); a scalar."""
     return losses.focal_smoothed(scores_BC, losses.with_original(f.mask_BK), gamma, epsilon)

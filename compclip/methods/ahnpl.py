@@ -1,13 +1,17 @@
 """AHNPL: adaptive hard negative perturbation learning (Huang et al., IJCAI 2025, arXiv:2505.15576), as released.
 
-B images, K kinds of negatives, D dim. Similarities are logits, s v·t. A caption leads each of its negatives by a margin
-that follows the batch before (as CE-CLIP's). What takes a caption to its negative, n - t, is added to the image without
-a slope: the image's own negatives. Then caption and image are told from theirs, each within its modality.
-`answer: released` is what the released program computes: its labels count the rows 0 to B - 1, and so the right answer
-of row i is negative i of the whole batch's, as they stand. `answer: pair` asks for the pair itself among them.
-Departures: masked negatives leave every softmax and mean of logits (released: they stay, empty texts); a kind without a
-valid negative keeps its margin; the margin of the positive pair is left out (released: a number drawn once, at least
-0.2, that a logit of a pair passes from the start); thresholds go on over the epochs (released: from 0 in each).
+B images, K kinds of negatives, D dim. Similarities are logits, s v·t. Each caption must lead each of its negatives by a
+margin that is computed from the previous batch (as in CE-CLIP). The difference n - t of a negative and its caption,
+without a gradient, is added to the image; this makes the image's own negatives. Then caption and image are each
+contrasted with their negatives within the same modality.
+
+`answer: released` computes what the released program does: its labels count the rows 0 to B - 1, so that the right
+answer of row i is negative i of the whole batch. With `answer: pair`, the right answer is the pair itself.
+
+Departures: masked negatives are left out of every softmax and mean of logits (released: they stay, as empty texts); a
+kind without a valid negative keeps its margin; the margin of the positive pair is left out (released: a number drawn
+once, at least 0.2, which the logit of a pair exceeds from the start); margins continue over the epochs (released: they
+begin at 0 in each).
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ ANSWERS = ("pair", "released")
 class Config(KindsConfig):
     lambda_margin: float = part(0.2, off=0.0)  # scripts/run.sh: mar_weight
     lambda_negative: float = part(0.2, off=0.0)  # neg_weight
-    largest: ClassVar[float] = 10.0  # margin; upper_bound
-    answer: str = "released"  # of the terms within a modality; "pair"
+    largest: ClassVar[float] = 10.0  # largest margin; upper_bound
+    answer: str = "released"  # right answer of the terms within a modality; or "pair"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,23 +49,23 @@ class Config(KindsConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """A negative of each kind."""
+    """Ask for one negative of each kind."""
     return Views(negatives=RULES[cfg.words], caption=cfg.caption)
 
 
 def memory(cfg: Config) -> dict[str, Tensor]:
-    """The margins of the first step, one a kind: none."""
+    """Return the margins of the first step, 0 for each kind."""
     return {"margin_K": torch.zeros(len(RULES[cfg.words]))}
 
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """How far captions lead each kind of negatives on average, from 0 to `largest`."""
+    """Return by how much captions lead each kind of negatives on average, between 0 and `largest`."""
     lead_K = _parts.mean_leads(f).clamp(0.0, cfg.largest)
     return {"margin_K": lead_K.where(f.mask_BK.any(dim=0), f.memory["margin_K"].to(lead_K))}
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The contrast with negatives, margins and the terms within a modality, scalars, weights applied."""
+    """Return the contrast with negatives, margins, and terms within each modality, as weighted scalars."""
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     if cfg.lambda_margin:
         terms["margin"] = cfg.lambda_margin * _parts.margins(f, f.memory["margin_K"])
@@ -71,7 +75,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def within_modalities(f: Features, cfg: Config) -> Tensor:
-    """A caption told from negative captions, and an image from negative images of their making, summed."""
+    """Contrast captions with negative captions, and images with negative images made from them; return the sum."""
     shift_BKD = (f.negative_BKD - f.text_BD[:, None]).detach()
     image_negative_BKD = f.image_BD[:, None] + shift_BKD
     sides = ((f.text_BD, f.negative_BKD), (f.image_BD, image_negative_BKD))

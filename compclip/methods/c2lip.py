@@ -1,12 +1,13 @@
 """C2LIP: concept-centric learning without hard negatives (Samsung Labs, concept_centric_clip), Sec. 3.
 
-B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive for its own image only.
-Departures: the paper says that concepts are pooled, not how: `pooled` is the mean of their raw projected tokens,
-while the released code encodes each as a text of its own (`encoded`). Under DDP the concept terms contrast the whole
-batch (released code: images of one process with concepts of all, an IndexError where the other processes' come). A
-softmax backbone is given a learnt bias: choose `init_bias` where the contrastive loss is lowest at the start. With s
-the scale, c the cosine of a pair that does not match and N captions in the batch that is near −s c − log N: about −27
-for CLIP (100, 0.15, 768; where its pairs spread, their highest count), against SigLIP's −10 at scale 10.
+B images, N patches, M concepts of the batch, D dim. Concepts are noun phrases; each is positive only for its own image.
+
+Departures: the paper does not say how concepts are pooled. `pooled` takes the mean of their raw projected tokens; the
+released code encodes each concept as a separate text (`encoded`). Under DDP the concept terms contrast the whole batch
+(released code: the images of one process with the concepts of all, which gives an IndexError at concepts of others). A
+softmax backbone gets a learnt bias: choose `init_bias` such that the contrastive loss is lowest at the start. With s
+the scale, c the cosine of a pair that does not match and N captions in the batch, that is near −s c − log N. For CLIP
+it is about −27 (100, 0.15, 768; if cosines of its pairs vary, the highest ones count), for SigLIP −10 at scale 10.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Config(_check.CaptionConfig):
     lambda_npc: float = part(1.0, off=0.0)  # Eq. 8
     lambda_xac: float = part(0.01, off=0.0)  # Eq. 8
     concepts: str = "pooled"  # "encoded" in the released code
-    whole_concept: bool = False  # true: a caption without concepts is one itself, as in the released code
-    init_bias: float = -10.0  # of the learnt bias a softmax backbone is given; a SigLIP keeps its own
+    whole_concept: bool = False  # true: a caption without concepts counts as one, as in the released code
+    init_bias: float = -10.0  # of the learnt bias that a softmax backbone gets; SigLIP keeps its own
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_npc", "lambda_xac")
@@ -43,12 +44,12 @@ class Config(_check.CaptionConfig):
 
 
 def needs_bias(cfg: Config) -> bool:
-    """A backbone without a bias must be given a learnt one: all terms are sigmoid losses."""
+    """Return True: all terms are sigmoid losses, so a backbone without a bias needs a learnt one."""
     return True
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption's concepts where a term uses them, and patches for the cross-attended one."""
+    """Ask for concepts if a term uses them, and for patches if the cross-attended term is on."""
     concepts = cfg.concepts if cfg.lambda_npc or cfg.lambda_xac else ""
     tokens = cfg.lambda_xac > 0
     return Views(
@@ -57,7 +58,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The three terms of Eq. 8, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the three terms of Eq. 8 as weighted scalars, without those of weight 0."""
     from compclip.train import own_rows
 
     own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)

@@ -1,19 +1,20 @@
 """CLIP-IN: edited pictures as hard negatives, and long captions (Wang et al., NeurIPS 2025, arXiv:2508.02329).
 
-B images v with long captions t and short ones, edited captions t' and edited images v' of which these are true, D dim.
-The loss is that of short captions, of long ones, and of edited pairs, in which each of v, v', t and t' is told from its
-own hard negative as well. So its authors' page shows it (tommmmywangzt1118/VITRIX-CLIPIN at bfd90fa, img/overview.png
-and img/hard_negative.png); the paper was not at hand, and the program there is that of the evaluation. Each NegCLIP
-loss is half of two directions, as CLIP's. Its tables say that OpenAI's ViT-L/14, DFN's ViT-H/14 and SigLIP2 were
-trained, on UltraEdit's 4 million pairs and 18 million pictures with long captions; rate and batch it does not say
-(experiments/grids/clip_in_released.yaml).
+B images v with long captions t and short ones, edited captions t' and edited images v' that match these, D dim. The
+loss has three terms: for short captions, for long ones, and for edited pairs, where each of v, v', t and t' is also
+contrasted with its own hard negative. This follows the authors' page (tommmmywangzt1118/VITRIX-CLIPIN at bfd90fa,
+img/overview.png and img/hard_negative.png); the paper was not available, and the program there only evaluates. Each
+NegCLIP loss is the mean of its two directions, as in CLIP. According to its tables, OpenAI's ViT-L/14, DFN's ViT-H/14
+and SigLIP2 were trained on UltraEdit's 4 million pairs and 18 million pictures with long captions; learning rate and
+batch size are not given (experiments/grids/clip_in_released.yaml).
 
-`rotary` gives the text tower their rotary positions (`compclip.model.rotary_text`), for texts that are longer than the
-backbone's. Not built: stage 1, which distils the tower before (no program of it; its loss is a name in Fig. 1), so that
-training begins with the pretrained weights at positions that they have not seen. Departures:
-edited pairs are of the samples that have captions (theirs: of a data set of their own), and a sample without an edit is
-left out of the third loss; the short caption is the first sentence of the long one (theirs: the alt-text), and the
-one that is edited by `edited: first`.
+`rotary` gives the text tower rotary positions (`compclip.model.rotary_text`), for texts longer than the backbone's. Not
+implemented: stage 1, which distils the tower first (there is no program for it, and its loss is only a name in Fig. 1).
+So training begins with pretrained weights at positions that they have not seen.
+
+Departures: edited pairs belong to the samples that have captions (theirs: to a separate data set), and a sample without
+an edit is left out of the third term; the short caption is the first sentence of the long one (theirs: the alt-text),
+and the edited one with `edited: first`.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config:
-    lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three are added
+    lambda_long: float = part(1.0, off=0.0)  # L_long; Fig. 1: the three terms are added
     lambda_negative: float = part(1.0, off=0.0)  # L_HN
-    symmetric: bool = part(True, off=False, of=("lambda_negative",))  # texts meet both images; false: TripletCLIP's
-    edited: str = "caption"  # what texts.negative is an edit of; "first": its first sentence, the source caption
-    rotary: int = 0  # positions of the text tower, rotary ones in the place of those learnt; 0: the backbone's own
+    symmetric: bool = part(True, off=False, of=("lambda_negative",))  # also from texts to images; false: as TripletCLIP
+    edited: str = "caption"  # the source of texts.negative; "first": the caption's first sentence
+    rotary: int = 0  # number of rotary positions that replace the text tower's learnt ones; 0: keep those
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_long", "lambda_negative", "rotary")
@@ -53,7 +54,7 @@ class Config:
 
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
-    """Give the text tower rotary positions."""
+    """Replace the text tower's positions by rotary ones, if `rotary` asks for it."""
     if cfg.rotary:
         from compclip.model import rotary_text
 
@@ -61,7 +62,7 @@ def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The first sentence, and the edited caption with its picture (data.<name>.texts.negative, .negative_images)."""
+    """Ask for the first sentence, an edited caption and its picture (data.<name>.texts.negative, .negative_images)."""
     edits = int(cfg.lambda_negative > 0)
     return Views(
         negatives=(stored_texts.first_negative,) * edits,
@@ -72,7 +73,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Short, long and hard-negative terms, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the short, long and hard-negative terms as weighted scalars, without those of weight 0."""
     short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
     terms = {"short": losses.clip(f.image_BD, short_BD, f.scale)}
     if cfg.lambda_long:
@@ -84,7 +85,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
-    """L_HN: images with their caption and the other's, and texts with their image and the other's, summed."""
+    """Return L_HN: images choose between both captions, and texts between both images of an edited pair; summed."""
     image_BD = f.image_BD
     pictures = f.named["negative_images"]
     edited_image_BD = pictures.values[:, 0]
@@ -97,7 +98,7 @@ def hard_negatives(f: Features, text_BD: Tensor, symmetric: bool) -> Tensor:
 
 
 def _told_apart(query_BD: Tensor, key_BD: Tensor, foil_BD: Tensor, scale: Tensor, valid_B: Tensor) -> Tensor:
-    """NegCLIP's loss of valid rows: queries with keys and foils, and keys with queries."""
+    """Return NegCLIP's loss over valid rows: from queries to keys and foils, and from keys to queries."""
     key_ND = torch.cat([key_BD, foil_BD])
     valid_N = torch.cat([valid_B, valid_B])
     forth = losses.matching_of(query_BD, key_ND, scale, valid_B, valid_N)

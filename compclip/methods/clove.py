@@ -1,9 +1,11 @@
 """CLoVe: encoding compositional language in vision-language models (Castro et al., arXiv:2402.15021), Sec. 3.
 
-B images, K negatives, D dim. Three steps: synthetic captions (LAION-COCO's), NegCLIP's loss with its own rule of
-replacement, and weights averaged with the pretrained ones: `train.average_alpha: 0.6` (Eq. 1). Its models take 64
-tokens (`train.context_length: 64`). Departures: a caption without a negative has none (released: on several GPUs a
-vector of zeros, with logit 0); "!" is a word (released: its tokenizer pads by it, and reads each as padding).
+B images, K negatives, D dim. It has three ingredients: synthetic captions (LAION-COCO's), NegCLIP's loss with its own
+replacement rule, and weights averaged with the pretrained ones: `train.average_alpha: 0.6` (Eq. 1). Its models read 64
+tokens (`train.context_length: 64`).
+
+Departures: a caption may have no negative (released: on several GPUs it is a vector of zeros, with logit 0); "!" is a
+word (released: its tokenizer pads with "!", and reads each as padding).
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    replace: ClassVar[str] = "clove"  # the rule of its negatives, for data with `relatives: true`
+    replace: ClassVar[str] = "clove"  # the rule of its negatives; needs data with `relatives: true`
 
 
 def needs(cfg: Config) -> dict[str, object]:
-    """What must be so in the section of a data set."""
+    """Return the values that the section of a data set must have."""
     return {"relatives": True}
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption."""
+    """Ask for one negative per caption."""
     return Views(negatives=(replace.clove,), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP with the batch's negatives among the texts, a scalar."""
+    """Return CLIP's loss with the batch's negatives among the texts, a scalar."""
     return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}

@@ -1,14 +1,16 @@
 """Codebook-CLIP: pictures and texts as sparse sums of shared codes (Zheng et al., CVPR 2024, arXiv:2404.02145, Sec. 3).
 
 The baseline of IL-CLIP, after the finite discrete tokens of Chen et al. (CVPR 2023, arXiv:2303.14865). B images, K
-negatives, N patches, L positions of a text, C codes, D dim. Each patch and token asks all codes; a code's weight is
-sparsemax of its best answer over a picture or text, and the sum of the weighted codes takes the vector's place, also in
-the finished model (`model.heads`). Departures: patches and tokens are those of the joint space (released: before the
-projections, and patches before the last norm too); neither the start token nor padding answers (released: the start
-token does, and padding with 0); the map of patches is trained (released: stays as drawn); a pretrained backbone with a
-new codebook (released: from scratch). `il_clip` starts the text tower anew several times. Its authors trained on CC3M,
-by IL-CLIP's program (hellomuffin/iterated-learning-for-vlm, a46a2c5: 4,096 codes, the defaults here) or FDT's
-(yuxiaochen1103/FDT, ccf6983: 16,384): experiments/grids/codebook_clip_released.yaml.
+negatives, N patches, L positions of a text, C codes, D dim. Each patch and each token is a query to all codes. The
+weight of a code is the sparsemax of its largest response over a picture or text. The weighted sum of codes replaces the
+vector, also in the finished model (`model.heads`).
+
+Departures: patches and tokens are those of the joint space (released: before the projections, and patches also before
+the last norm); neither the start token nor padding queries codes (released: the start token does, and padding with 0);
+the map of patches is trained (released: it keeps its random initial weights); a pretrained backbone with a new codebook
+(released: from scratch). `il_clip` resets the text tower several times. Its authors trained on CC3M, with IL-CLIP's
+program (hellomuffin/iterated-learning-for-vlm, a46a2c5: 4,096 codes, the defaults here) or FDT's (yuxiaochen1103/FDT,
+ccf6983: 16,384): experiments/grids/codebook_clip_released.yaml.
 """
 
 from __future__ import annotations
@@ -29,24 +31,24 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_codebook.CodebookConfig):
-    """The codebook's alone."""
+    """Parameters: those of the codebook."""
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Patches and tokens of the caption."""
+    """Ask for the caption, its tokens and the picture's patches."""
     return Views(tokens=True, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The codebook and the networks that ask it."""
+    """Return the codebook with the networks that query it."""
     return _codebook.create_codebook(widths.joint, cfg)
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares sums of codes."""
+    """Return True: the finished model compares sums of codes."""
     return True
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP's contrast of sums of codes, a scalar."""
+    """Return CLIP's contrast of the sums of codes, a scalar."""
     return {"clip": _codebook.contrast(f)}

@@ -2,8 +2,10 @@
 
 B images v with captions t, negated captions n, distractor images v' for which the negated caption is true, D dim.
 Without distractors this is NegCLIP with negations. Released: the image tower is frozen, the order of the data never
-changes, and a third of each term is taken whatever a batch lacks. Departures: what a sample lacks leaves its softmax,
-and its row the mean; the order is drawn anew in each epoch.
+changes, and each of the three terms has weight 1/3 even if a batch lacks negations or distractors.
+
+Departures: missing texts and images are left out of the softmax, and their rows out of the mean; the order is drawn
+anew in each epoch.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip, "rule_re
 class Config(_check.CaptionConfig):
     distractors: bool = part(True, off=False)  # pictures of data.<name>.negative_images
     negations: str = (
-        "stored"  # of data.<name>.texts.negative (CC-Neg); "rule": ours, "rule_released": with "no" before any thing
+        "stored"  # data.<name>.texts.negative (CC-Neg); "rule": ours; "rule_released": "no" before any thing
     )
 
     def __post_init__(self) -> None:
@@ -39,12 +41,12 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The negated caption, and the distractor where it is on."""
+    """Ask for the negated caption, and for the distractor if it is on."""
     return Views(negatives=(RULES[cfg.negations],), negative_images=int(cfg.distractors), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The three terms, a third of each, scalars; without distractors NegCLIP's."""
+    """Return the three terms as scalars, each with weight 1/3; without distractors, NegCLIP's loss."""
     if not cfg.distractors:
         return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     text_BD = f.text_BD

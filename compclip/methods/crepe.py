@@ -1,8 +1,8 @@
-"""CREPE-Swap, -Replace, -Negate: NegCLIP's loss with CREPE's three kinds of wrong captions, one a model.
+"""CREPE-Swap, -Replace, -Negate: NegCLIP's loss with one of CREPE's three kinds of wrong captions in each model.
 
-B images, K negatives, D dim. Their authors (SugarCrepe, Hsieh et al., NeurIPS 2023, Table 5; scored by Hard Positives,
-Table 4) publish weights and the negatives of COCO, no program: the rules here are ours, after CREPE (Ma et al., CVPR
-2023) and its benchmark. `all` has one negative of each kind.
+B images, K negatives, D dim. The authors (SugarCrepe, Hsieh et al., NeurIPS 2023, Table 5; scored by Hard Positives,
+Table 4) publish weights and the negatives of COCO, but no program. The rules here are ours, after CREPE (Ma et al.,
+CVPR 2023) and its benchmark. `all` has one negative of each kind.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ AS_PUBLISHED = {swap.atoms: swap.atoms_released, negate.crepe: negate.crepe_rele
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    kind: str = "swap"  # of negatives: swap, replace, negate, or one of each in "all"
-    texts: str = "fitting"  # as a reader would say them; "released": of the published negatives' kind, as they come out
+    kind: str = "swap"  # kind of negatives: swap, replace, negate, or "all" for one of each
+    texts: str = "fitting"  # correct English; "released": uncorrected, like the published negatives
 
     def __post_init__(self) -> None:
         _check.one_of(self, kind=RULES, texts=("fitting", "released"))
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The negatives of the kind."""
+    """Ask for the negatives of the kind."""
     rules = RULES[cfg.kind]
     if cfg.texts == "released":
         rules = tuple(AS_PUBLISHED.get(rule, rule) for rule in rules)
@@ -48,5 +48,5 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP with the batch's negatives among the texts, a scalar."""
+    """Return CLIP's loss with the batch's negatives among the texts, a scalar."""
     return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}

@@ -1,10 +1,13 @@
 """CS-CLIP, component-supervised (Kargi et al., NeurIPS 2026, arXiv:2602.23906), Sec. 4; not that of scene graphs.
 
-B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption, its foil the
-same with one detail changed. The caption is told from the negatives of the batch; a unit from the batch's units at its
-place and from its own foil. Units and foils are by rule (`text.units`; theirs are a language model's). Departures: a
-caption without a negative stays in the contrast, and valid negatives alone (released: its row leaves, and all negatives
-stay, empty ones too); a unit that is missing is left out (released: another of the caption's is repeated).
+B images, U units of each caption, K negatives, D dim. A unit is an entity or a relation of the caption; its foil is the
+same unit with one detail changed. The image finds its caption among the batch's captions and negatives. It also finds
+its unit among the batch's units at the same place and its own foil. Units and foils are made by rules (`text.units`;
+theirs by a language model).
+
+Departures: a caption without a negative stays in the contrast, and only valid negatives take part (released: its row is
+left out, and all negatives stay, also empty ones); a missing unit is left out (released: another unit of the caption is
+repeated).
 """
 
 from __future__ import annotations
@@ -32,22 +35,22 @@ UNIT = pair("units.draw", text_units.draw)
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
     lambda_units: float = part(0.5, off=0.0)  # configs/loss/multi_caption.yaml: lambda_entities
-    units: ClassVar[int] = 2  # of a caption; configs/dataset/coco_neg.yaml: num_entity_captions
-    negatives: bool = part(True, off=False)  # of the whole caption; use_negatives_full
-    swap: ClassVar[str] = "swap_or_entity"  # its rule: two parts exchanged, else an entity replaced
+    units: ClassVar[int] = 2  # units per caption; configs/dataset/coco_neg.yaml: num_entity_captions
+    negatives: bool = part(True, off=False)  # negatives of the whole caption; use_negatives_full
+    swap: ClassVar[str] = "swap_or_entity"  # their rule: exchange two parts, else replace an entity
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_units")
 
 
 def views(cfg: Config, step: int) -> Views:
-    """A negative of the caption, and units with their foils where their term is on."""
+    """Ask for a negative of the caption, and for units with foils if their term is on."""
     groups = (UNIT,) * (cfg.units if cfg.lambda_units else 0)
     return Views(negatives=(text_units.caption_foil,) * cfg.negatives, groups=groups, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The caption's and the units' contrast, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the contrasts of captions and of units as weighted scalars, without those of weight 0."""
     whole = slice(int(cfg.negatives))
     negatives = f.negative_BKD[:, whole], f.mask_BK[:, whole]
     terms = {"caption": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}
@@ -57,7 +60,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def contrast_units(f: Features, cfg: Config) -> Tensor:
-    """Images find their unit among the batch's and the own foil, and units their image; mean over a caption's units."""
+    """Contrast images with the batch's units and their own foil, and units with images; return the mean over units."""
     first = int(cfg.negatives)
     places = []
     for u in range(cfg.units):

@@ -1,10 +1,12 @@
 """DAC: dense and aligned captions (Doveh et al., NeurIPS 2023, arXiv:2305.19595); DAC-LLM and DAC-SAM by their data.
 
-B images, K = 1 + M negatives, of which the first is the caption's and the others the bag's, M texts of a bag, D dim.
-A bag holds M of what is said of a picture, by a language model (LLM) or of its segments (SAM): data.<name>.texts.dense.
-Departures: a text of a bag without a negative has none (released: one vector for all of them); under several processes
-all terms are those of one (released: the contrast loses its negatives, and bag negatives meet other images, or zeros
-in the place of other processes' ones).
+B images, K = 1 + M negatives (the first is that of the caption, the others those of the bag), M texts of a bag, D dim.
+A bag holds M texts about a picture: by a language model (LLM), or about its segments (SAM), from
+data.<name>.texts.dense.
+
+Departures: a text of a bag may have no negative (released: one vector for all of them); with several processes, all
+terms equal those of one process (released: the contrast loses its negatives, and bag negatives meet other images, or
+zeros instead of those of other processes).
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ TRAINS = True
 class Config(WordListConfig, _check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0)
     lambda_mil: float = part(1.0, off=0.0)
-    lambda_bag: float = part(1.0, off=0.0)  # of the bag's negatives
-    bag: int = 10  # texts drawn of a picture's, with replacement
-    negatives: str = "lists"  # SVLC's rule; "both": or a masked model's words, by a fair coin (released: rand_both)
-    own: ClassVar[str] = "twice"  # how often a bag is in its own denominator: in both directions, as released
+    lambda_bag: float = part(1.0, off=0.0)  # weight of the bag's negatives
+    bag: int = 10  # texts drawn from those of a picture, with replacement
+    negatives: str = "lists"  # SVLC's rule; "both": or a masked model's words, by a fair coin (rand_both)
+    own: ClassVar[str] = "twice"  # a bag is twice in its own denominator: once per direction, as released
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +49,7 @@ class Config(WordListConfig, _check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """A negative of the caption, a bag, and a negative of each of its texts."""
+    """Ask for a negative of the caption, a bag, and a negative of each text of the bag."""
     lists = WordLists.parse(cfg.words)
     fitting = cfg.lists == "fitting"
     rules: tuple[Rule, Rule] = (lists.rule, lists.rule_of_text) if fitting else (lists.rule_any, lists.rule_any)
@@ -57,7 +59,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Contrast, negative, MIL and bag negatives, scalars, weights applied; a term of weight 0 is left out."""
+    """Return contrast, negative, MIL and bag terms as weighted scalars, without those of weight 0."""
     negatives = (f.negative_BKD[:, :1], f.mask_BK[:, :1])
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}
     if cfg.lambda_s_neg:
@@ -70,7 +72,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def bag_negatives(f: Features) -> Tensor:
-    """−log of an image's share in its bag against its bag's negatives: LSE(own ∪ negatives) − LSE(own)."""
+    """Return −log of the bag's share against the bag and its negatives: LSE(own ∪ negatives) − LSE(own)."""
     own_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.positive_BPD, f.scale)[:, 1:]
     wrong_BM = losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD[:, 1:], f.scale)[:, 1:]
     wrong_BM = wrong_BM.masked_fill(~f.mask_BK[:, 1:], -torch.inf)

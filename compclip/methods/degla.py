@@ -1,10 +1,11 @@
 """DeGLA: decoupled global-local alignment (Hu et al., ACM MM 2025, arXiv:2504.16801), Sec. 3.
 
-B images, K negatives, D dim; `f.teacher` has the same batch through the moving average of the model. Departures: the
-base loss has all negatives of the batch, as in the released code (Eq. 4: an image's own); a caption without a valid
-negative is left out of the grounded terms; the teacher is part of a checkpoint (released: a resumed run begins a new
-one). `text_negatives: released` is what the released code computes in Eq. 9, by a mask whose order is not that of the
-negatives: each caption against those of other captions.
+B images, K negatives, D dim; `f.teacher` has the features of the batch from a moving average of the model.
+
+Departures: the base loss has all negatives of the batch, as in the released code (Eq. 4: only an image's own); a
+caption without a valid negative is left out of the grounded terms; the teacher is part of a checkpoint (released: a
+resumed run begins with a new one). `text_negatives: released` computes Eq. 9 as the released code does. Its mask has
+another order than the negatives, so each caption is contrasted with negatives of other captions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 TRAINS = True
 RULES = {
-    "stored": tuple(stored_texts.nth(k) for k in range(4)),  # what the authors' language model wrote, joined
+    "stored": tuple(stored_texts.nth(k) for k in range(4)),  # texts of the authors' language model, joined to the data
     "rules": (
         shuffle.bigram,
         swap.nouns,
@@ -41,10 +42,10 @@ class Config(_check.CaptionConfig):
     lambda_image: float = part(0.1, off=0.0)  # lambda 1, Eq. 10
     lambda_text: float = part(0.1, off=0.0)  # lambda 2
     lambda_distill: float = part(0.005, off=0.0)  # lambda 3, of a sum over a batch of 256
-    decay: float = 0.9996  # of the teacher, Eq. 6
+    decay: float = 0.9996  # decay of the teacher, Eq. 6
     text_scale: ClassVar[float] = 10.0  # in Eq. 9
-    text_negatives: str = "own"  # "released": those that the released code takes in Eq. 9
-    negatives: str = "stored"  # of data.<name>.texts.negative; "rules": ours of the same kinds
+    text_negatives: str = "own"  # in Eq. 9; "released": those of other captions, as in the released code
+    negatives: str = "stored"  # data.<name>.texts.negative; "rules": ours, of the same kinds
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_image", "lambda_text", "lambda_distill")
@@ -53,17 +54,17 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Four negatives a caption (Sec. 3.2)."""
+    """Ask for four negatives per caption (Sec. 3.2)."""
     return Views(negatives=RULES[cfg.negatives], caption=cfg.caption)
 
 
 def teacher(cfg: Config) -> Teacher:
-    """The moving average of the model (Eq. 6)."""
+    """Return the moving average of the model (Eq. 6)."""
     return Teacher(cfg.decay)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The four terms of Eq. 10, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the four terms of Eq. 10 as weighted scalars, without those of weight 0."""
     negatives = (f.negative_BKD, f.mask_BK)
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}  # Eq. 4-5
     if cfg.lambda_image:
@@ -76,7 +77,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def text_grounded(f: Features, cfg: Config) -> Tensor:
-    """Eq. 9: a caption tells what the teacher makes of itself from its negatives, at a fixed scale."""
+    """Return Eq. 9: contrast a caption's teacher embedding with its negatives, at a fixed scale."""
     negative_BKD = f.negative_BKD
     mask_BK = f.mask_BK
     if cfg.text_negatives == "released":
@@ -89,7 +90,7 @@ def text_grounded(f: Features, cfg: Config) -> Tensor:
 
 
 def distill(f: Features) -> Tensor:
-    """Eq. 7: squared distances to the teacher, summed over the batch's images and texts."""
+    """Return Eq. 7: squared distances to the teacher, summed over the batch's images and texts."""
     images = losses.squared_distance(f.image_BD, f.teacher.image_BD)
     texts = losses.squared_distance(f.text_BD, f.teacher.text_BD)
     negative_BK = losses.squared_distance(f.negative_BKD, f.teacher.negative_BKD)

@@ -1,17 +1,22 @@
 """FG-CLIP: fine-grained visual and textual alignment (Xie et al., ICML 2025, arXiv:2505.05071), stage two; FG-CLIP 2.
 
 B images, R regions of each, M = BR of all, K false texts of a region, D dim. A picture has a long and a short caption.
-Regions are pooled from its patches; each is told from the batch's by a caption, and its first caption from false texts
-of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of experiments/grids/field.yaml): sigmoid
-losses, false texts ranked below by a margin that follows the batches, captions of regions told from like ones.
-The projection of long captions begins as a copy of the text tower's, in whose place it stands, and stays in the model:
-benchmarks of long captions are compared by it (`model.heads.LongTexts`).
-Programs: 360CVGroup/FG-CLIP, branches v1.0 and main. Departures: without a stored short caption it is the long one's
-first sentence (`short: sentence`); long texts keep the backbone's positions; regions are drawn anew (released: the
-first); their contrasts are of the whole batch (released: of each process); regions with fewer than K false texts stay.
-FG-CLIP 2's patches are FG-CLIP's here (released: a pool of attention makes them), its map of regions' texts is behind
-the text projection (released: in its place), as that of long ones is with a text tower of another kind than CLIP's, and
-its terms of regions are trained (released: an attribute that is nowhere set ends them in silence).
+Regions are pooled from its patches. Each is contrasted with the batch's regions through a caption, and its first
+caption with false texts of its own. FG-CLIP 2 (arXiv:2510.10921) has other weights (`fg_clip.two` of
+experiments/grids/field.yaml): sigmoid losses, false texts ranked below the caption by a margin that follows the
+batches, and a contrast of regions' captions with similar captions.
+
+Long captions have their own projection. It begins as a copy of the text tower's projection, which it replaces for them,
+and stays in the finished model: benchmarks of long captions use it (`model.heads.LongTexts`). Programs:
+360CVGroup/FG-CLIP, branches v1.0 and main.
+
+Departures: without a stored short caption, the first sentence of the long one is used (`short: sentence`); long texts
+keep the backbone's positions; regions are drawn anew in each epoch (released: the first ones); regions are contrasted
+over the whole batch (released: within each process); regions with fewer than K false texts are kept.
+
+FG-CLIP 2's patches are those of FG-CLIP here (released: made by an attention pool). Its map of regions' texts follows
+the text projection (released: replaces it); so does that of long captions if the text tower is not of CLIP's kind. Its
+terms of regions are trained (released: an attribute that is set nowhere silently disables them).
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ LARGEST_MARGIN = 10.0  # FG-CLIP 2: model/strcs/fgclip2.py:529
 
 @reads_columns("stored_paraphrase", requires="texts.paraphrase")
 def photo_of_paraphrase(annotation: Annotation, rng: np.random.Generator) -> str | None:
-    """Return "a photo of " and a stored short caption; None without one."""
+    """Return a stored short caption after "a photo of "; None if there is none."""
     text = stored_texts.paraphrase(annotation, rng)
     return None if text is None else PHOTO + text
 
@@ -57,22 +62,22 @@ SHORT = {
 
 @dataclass(frozen=True)
 class Config:
-    short: str = "sentence"  # the long caption's first; "stored": data.<name>.texts.paraphrase; "photo": behind PHOTO
-    contrast: str = "softmax"  # of pictures and captions; FG-CLIP 2: "sigmoid"
+    short: str = "sentence"  # the long one's first; "stored": data.<name>.texts.paraphrase; "photo": after PHOTO
+    contrast: str = "softmax"  # of pictures and captions; "sigmoid": FG-CLIP 2
     lambda_long: float = part(1.0, off=0.0)  # fgclip.py:374
     lambda_regions: float = part(0.1, off=0.0)  # fgclip.py:440; FG-CLIP 2: 0.2
     lambda_choice: float = part(
         0.5, off=0.0
-    )  # a region's first caption, its false texts; fgclip.py:456; FG-CLIP 2: 1.5
-    lambda_hard: float = part(0.0, off=0.0)  # regions, first captions and false texts of all; FG-CLIP 2: 0.5 * 0.6
-    lambda_rank: float = part(0.0, off=0.0)  # false texts below the first caption by a margin; FG-CLIP 2: 0.5 * 0.4
-    lambda_texts: float = part(0.0, off=0.0)  # captions of regions among themselves; FG-CLIP 2: 0.1
-    like: ClassVar[float] = 0.95  # captions with a larger cosine say the same; fgclip2.py:572
-    nearest: ClassVar[int] = 10  # captions that a caption is told from; fgclip2.py:573
-    map_regions: bool = False  # whether regions' texts have a linear map of their own, as long ones; FG-CLIP 2: true
+    )  # first caption against false texts of a region; fgclip.py:456; FG-CLIP 2: 1.5
+    lambda_hard: float = part(0.0, off=0.0)  # contrast with all first captions and false texts; FG-CLIP 2: 0.5 * 0.6
+    lambda_rank: float = part(0.0, off=0.0)  # false texts ranked below by a margin; FG-CLIP 2: 0.5 * 0.4
+    lambda_texts: float = part(0.0, off=0.0)  # contrast among regions' captions; FG-CLIP 2: 0.1
+    like: ClassVar[float] = 0.95  # captions with a larger cosine count as equal; fgclip2.py:572
+    nearest: ClassVar[int] = 10  # similar captions that a caption is contrasted with; fgclip2.py:573
+    map_regions: bool = False  # regions' texts have their own linear map, as long ones; FG-CLIP 2: true
     regions: int = 4  # train_fgclip.py:184
     region_negatives: int = 10  # K; fgclip.py:536
-    init_scale: ClassVar[float] = 100.0  # of regions, and of false texts; the backbone's own in train_fgclip.py:386
+    init_scale: ClassVar[float] = 100.0  # for regions and false texts; train_fgclip.py:386: the backbone's own
     init_bias: ClassVar[float] = -10.0  # of the sigmoid
     squash: ClassVar[bool] = True  # train_fgclip.py:211
 
@@ -85,19 +90,19 @@ class Config:
 
 
 def needs_bias(cfg: Config) -> bool:
-    """The sigmoid has one."""
+    """Return whether the contrast is a sigmoid, which needs a bias."""
     return cfg.contrast == "sigmoid"
 
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
-    """Score pictures as they are trained on, as the release does (fgclip/eval/coco_retrieval.py:44)."""
+    """Prepare pictures for scoring as in training, like the release (fgclip/eval/coco_retrieval.py:44)."""
     from compclip.model import clip_model
 
     clip_model.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The whole caption and a short one, regions with a caption, and false texts of the first one."""
+    """Ask for the whole caption and a short one, and for regions with a caption and false texts."""
     needs_false_texts = cfg.lambda_choice or cfg.lambda_hard or cfg.lambda_rank
     regions = Regions(cfg.regions, negatives=cfg.region_negatives if needs_false_texts else 0)
     return Views(
@@ -110,7 +115,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The projection of long captions, a map of regions' texts, and scales of regions and of false texts."""
+    """Return the projection of long captions, the map of regions' texts, and the scales of regions and false texts."""
     from torch import nn
 
     from compclip.model.heads import LongTexts
@@ -124,17 +129,17 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares long captions by their own projection."""
+    """Return whether the finished model has its own projection for long captions."""
     return cfg.lambda_long > 0
 
 
 def memory(cfg: Config) -> dict[str, Tensor]:
-    """The margin of false texts."""
+    """Return the first margin of false texts, 0."""
     return {"margin": torch.zeros((), dtype=torch.float64)}
 
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """How far first captions are above false texts in this batch; the margin before where there is no false text."""
+    """Return by how much first captions lead false texts in this batch; without false texts, the previous margin."""
     if not cfg.lambda_rank:
         return dict(f.memory)
     own_M, false_MK, there_MK = hard_logits(f, cfg)
@@ -144,7 +149,7 @@ def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The terms, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the terms as weighted scalars, without those of weight 0."""
     short_BD = losses.first_valid(f.positive_BPD, f.positive_mask_BP, f.text_BD)
     terms = {"short": contrast(f, short_BD, cfg)}
     if cfg.lambda_long:
@@ -160,37 +165,37 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config) -> Tensor:
-    """Pictures and captions of the batch, by softmax or sigmoid."""
+    """Return the contrast of the batch's pictures and captions, by softmax or sigmoid."""
     if cfg.contrast == "softmax":
         return losses.clip(f.image_BD, text_BD, f.scale)
     return losses.sigmoid(f.image_BD, text_BD, torch.arange(len(text_BD), device=text_BD.device), f.scale, f.bias)
 
 
 def contrast_regions(f: Features, cfg: Config) -> Tensor:
-    """CLIP's contrast of the batch's regions and their captions, by a scale of its own."""
+    """Return CLIP's contrast of the batch's regions and their captions, with its own scale."""
     scale = f.heads.log_scale_regions.exp()
     there_M = f.named["regions"].mask.flatten()
     return losses.clip_of(region_vectors(f), region_texts(f, cfg)[:, 0], scale, there_M)
 
 
 def map_texts(linear: nn.Linear, text_D: Tensor) -> Tensor:
-    """Return unit vectors, mapped and of length 1 again."""
+    """Map unit vectors and normalise them again."""
     return F.normalize(linear(text_D.to(linear.weight.dtype)), dim=-1)
 
 
 def region_vectors(f: Features) -> Tensor:
-    """Return [M, D] unit vectors of all regions."""
+    """Return the unit vectors of all regions, [M, D]."""
     return f.named["regions"].values.flatten(0, 1)
 
 
 def region_texts(f: Features, cfg: Config) -> Tensor:
-    """Return [M, C, D] texts of all regions: a caption and, where asked for, the first one with false texts."""
+    """Return the texts of all regions, [M, C, D]: a caption and, if asked for, the first one with false texts."""
     text_MCD = f.named["region_texts"].values.flatten(0, 1)
     return map_texts(f.heads.region, text_MCD) if cfg.map_regions else text_MCD
 
 
 def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits of each region with its first caption [M] and with its false texts, and which are there [M, K]."""
+    """Return logits of regions with their first captions [M] and false texts [M, K], and the latter's mask [M, K]."""
     text_MCD = region_texts(f, cfg)
     region_MD = region_vectors(f)
     logits_MC = losses.candidate_scores(region_MD, text_MCD[:, 1], text_MCD[:, 2:], f.heads.log_scale_hard.exp())
@@ -199,7 +204,7 @@ def hard_logits(f: Features, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """What tells regions' first captions from false texts, where a region has any, weights applied."""
+    """Return the terms that contrast regions' first captions with their false texts, weighted."""
     text_MCD = region_texts(f, cfg)
     region_MD = region_vectors(f)
     own_MD = text_MCD[:, 1]
@@ -218,7 +223,7 @@ def tell_false_texts(f: Features, cfg: Config) -> dict[str, Tensor]:
 
 
 def contrast_hard(region_MD: Tensor, own_MD: Tensor, false_MKD: Tensor, there_MK: Tensor, scale: Tensor) -> Tensor:
-    """Regions find their first caption among those of all and all false texts, and captions their region."""
+    """Contrast regions with all first captions and all false texts, and first captions with regions."""
     there_M = there_MK.any(dim=1)
     key_ND = torch.cat([own_MD, false_MKD.flatten(0, 1)])
     valid_N = torch.cat([there_M, there_MK.flatten()])
@@ -227,7 +232,7 @@ def contrast_hard(region_MD: Tensor, own_MD: Tensor, false_MKD: Tensor, there_MK
 
 
 def tell_texts(text_MD: Tensor, there_M: Tensor, cfg: Config) -> Tensor:
-    """log Σ exp of a caption's largest cosines with other regions' captions that do not say the same, the mean."""
+    """Return the mean log Σ exp of a caption's largest cosines with other regions' captions, except equal ones."""
     cosine_MM = losses.similarities(text_MD, text_MD, text_MD.new_ones(()))
     same_MM = torch.eye(len(text_MD), dtype=torch.bool, device=text_MD.device) | (cosine_MM > cfg.like)
     cosine_MM = cosine_MM.masked_fill(same_MM, 0.0).masked_fill(~there_M, -torch.inf)

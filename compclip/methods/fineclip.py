@@ -1,10 +1,12 @@
 """FineCLIP: self-distilled region-based CLIP (Jing et al., NeurIPS 2024), Sec. 3; program Timsty1/FineCLIP.
 
-B images, R regions of each, C texts of a region, D dim. A region's vector is pooled from the patches of its picture; it
-is told from the batch's regions by its caption, and should be what the model makes of the region shown as a picture.
-The program freezes the text tower (`train.trainable: image`). Departures: pictures without regions, and regions that
-are missing, leave both terms (released: on one process padding up to the whole batch stays in the contrast with logit
-0, and a quarter of the picture stands in); the contrast of regions is over the whole batch on every process alike.
+B images, R regions of each, C texts of a region, D dim. A region's vector is pooled from the patches of its picture. It
+is contrasted with the batch's regions through its caption. It should also equal the vector of the region shown as a
+picture. The program freezes the text tower (`train.trainable: image`).
+
+Departures: pictures without regions, and missing regions, are left out of both terms (released: on one process, padding
+up to the whole batch stays in the contrast with logit 0, and a quarter of the picture replaces a missing region);
+regions are contrasted over the whole batch, on every process alike.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    lambda_regions: float = part(1.0, off=0.0)  # region and its caption; training/train.py sums all terms
-    lambda_distill: float = part(1.0, off=0.0)  # region and its crop
+    lambda_regions: float = part(1.0, off=0.0)  # regions and captions; training/train.py sums all terms
+    lambda_distill: float = part(1.0, off=0.0)  # regions and crops
     regions: int = 20  # R; scripts/train_vitb16.sh: --max-boxes 20 (5 for L/14)
-    crop_times: ClassVar[float] = 1.5  # a crop's sides beside its region's; training/data.py:135
-    detach_crops: ClassVar[bool] = False  # crops learn as well; training/clipself.py
+    crop_times: ClassVar[float] = 1.5  # side of a crop over side of its region; training/data.py:135
+    detach_crops: ClassVar[bool] = False  # gradients also reach crops; training/clipself.py
     squash: ClassVar[bool] = True  # whole pictures, scaled to a square; open_clip/transform.py: det_image_transform
 
     def __post_init__(self) -> None:
@@ -41,14 +43,14 @@ class Config(_check.CaptionConfig):
 
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
-    """Score pictures as they are trained on, as the release does (open_clip/factory.py:312)."""
+    """Prepare pictures for scoring as in training, like the release (open_clip/factory.py:312)."""
     from compclip.model import clip_model
 
     clip_model.squash_pictures(model)
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption, regions with a caption each, and their crops where they teach."""
+    """Ask for the caption, regions with a caption each, and crops if they are distilled."""
     crops = cfg.crop_times if cfg.lambda_distill else 0.0
     regions = Regions(cfg.regions, crops=crops, unit_patches=True)  # open_clip/eva_clip/eva_vit_model.py:620
     is_asked = cfg.lambda_regions or cfg.lambda_distill
@@ -56,7 +58,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The three terms, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the three terms as weighted scalars, without those of weight 0."""
     terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
     if cfg.lambda_regions:
         terms["regions"] = cfg.lambda_regions * contrast_regions(f)
@@ -66,7 +68,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def contrast_regions(f: Features) -> Tensor:
-    """CLIP's contrast of the batch's regions and their captions."""
+    """Return CLIP's contrast of the batch's regions and their captions."""
     regions = f.named["regions"]
     text_BRCD = f.named["region_texts"].values
     region_MD = regions.values.flatten(0, 1)
@@ -75,7 +77,7 @@ def contrast_regions(f: Features) -> Tensor:
 
 
 def distill_crops(f: Features) -> Tensor:
-    """1 − cosine of regions' vectors and their crops', mean over regions."""
+    """Return 1 − cosine of each region's vector and its crop's, mean over regions."""
     regions = f.named["regions"]
     crop_BRD = f.named["region_crops"].values
     return losses.masked_mean(1 - losses.cosines(regions.values, crop_BRD), regions.mask)

@@ -1,7 +1,7 @@
-"""Plain fine-tuning: what the data alone brings (CLIC Table 10, B1; Hard Positives, CLIP-COCO; C2LIP, Table 2).
+"""Plain fine-tuning: the effect of the data alone (CLIC Table 10, B1; Hard Positives, CLIP-COCO; C2LIP, Table 2).
 
-B images, D dim. With CLIP's loss or SigLIP's, for which a softmax backbone is given a learnt bias (`init_bias`: as in
-`c2lip`).
+B images, D dim. The loss is CLIP's, or SigLIP's (`loss: sigmoid`), for which a softmax backbone gets a learnt bias
+(`init_bias`, as in `c2lip`).
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ TRAINS = True
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
     loss: str = "clip"  # "sigmoid": SigLIP's (C2LIP Eq. 4)
-    init_bias: ClassVar[float] = -10.0  # of the learnt bias a softmax backbone is given for it
+    init_bias: ClassVar[float] = -10.0  # of the learnt bias that a softmax backbone gets for it
 
     def __post_init__(self) -> None:
         _check.one_of(self, loss=("clip", "sigmoid"))
 
 
 def needs_bias(cfg: Config) -> bool:
-    """Whether the loss is a sigmoid one."""
+    """Return whether the loss is a sigmoid loss."""
     return cfg.loss == "sigmoid"
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The picture and its caption."""
+    """Ask for the picture and its caption."""
     return Views(caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The CLIP loss, or SigLIP's, a scalar."""
+    """Return CLIP's loss, or SigLIP's, a scalar."""
     if cfg.loss == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return {"sigmoid": losses.sigmoid(f.image_BD, f.text_BD, own_B, f.scale, f.bias)}

@@ -1,12 +1,14 @@
 """FLAIR: fine-grained language-informed image representations (Xiao et al., CVPR 2025, arXiv:2412.03561), Sec. 3.
 
 B images, K texts of each, N patches, D dim. A text pools the patches of a picture by attention (`model.heads`), and is
-compared with what it sees; the head stays in the finished model, by which it is scored. Each picture has K texts, parts
-of what is said of it; it meets all of its own, and one of each other picture. Its authors trained from scratch, on 3 to
-27 million pictures with short and long captions by three models. Departures: the first of the K is the caption
-(`draw: released`: all are drawn); which text of another picture a picture meets goes round with the step (released: it
-is drawn), and the batch is one (released: it meets K + B - 1 texts of each GPU); a pretrained backbone with a new head
-(released, and in experiments/grids/flair_released.yaml: from scratch).
+compared with the result. The head stays in the finished model and is used to score it. Each picture has K texts, which
+are parts of its captions; it is compared with all of its own, and with one of each other picture. The authors trained
+from scratch, on 3 to 27 million pictures with short and long captions by three models.
+
+Departures: the first of the K texts is the caption (`draw: released`: all are drawn); which text of another picture is
+used changes in turn with the step (released: it is drawn), and over the whole batch (released: a picture meets K + B -
+1 texts of each GPU); a pretrained backbone with a new head (released, and in experiments/grids/flair_released.yaml:
+from scratch).
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    lambda_conditioned: float = part(0.5, off=0.0)  # text-conditioned, Eq. 4; src/flair/loss.py: the mean of the two
+    lambda_conditioned: float = part(0.5, off=0.0)  # text-conditioned, Eq. 4; src/flair/loss.py: mean of both
     lambda_global: float = part(0.5, off=0.0)  # multi-positive sigmoid loss, Eq. 6
     texts: int = 8  # K, Sec. 3.1
-    draw: str = "beside_caption"  # K - 1 parts beside the caption; "released": all K, as src/flair/data.py draws them
-    heads: ClassVar[int] = 8  # of the attention; src/flair/transformer.py
+    draw: str = "beside_caption"  # K - 1 parts besides the caption; "released": all K, as src/flair/data.py
+    heads: ClassVar[int] = 8  # attention heads; src/flair/transformer.py
     init_bias: ClassVar[float] = -10.0  # model_configs/ViT-B-16-FLAIR.json
 
     def __post_init__(self) -> None:
@@ -47,19 +49,19 @@ class Config(_check.CaptionConfig):
 
 
 def needs_bias(cfg: Config) -> bool:
-    """Both terms are sigmoid losses."""
+    """Return True: both terms are sigmoid losses."""
     return True
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption and K - 1 parts of what is said, or K parts, and the patches."""
+    """Ask for the caption and K - 1 parts of captions, or for K parts, and for the patches."""
     is_released = cfg.draw == "released"
     rules = (sub_captions.draw_released,) * cfg.texts if is_released else (sub_captions.draw,) * (cfg.texts - 1)
     return Views(positives=rules, tokens=cfg.lambda_conditioned > 0, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module | None:
-    """The attention that pools patches. Raises UserError where its heads do not divide the vector."""
+    """Return the attention that pools patches. Raises UserError if the number of heads does not divide the width."""
     from compclip.model.heads import TextPooling
 
     if not cfg.lambda_conditioned:
@@ -70,12 +72,12 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares a text with what it sees, where that was trained."""
+    """Return whether text-conditioned pooling was trained; the finished model then uses it."""
     return cfg.lambda_conditioned > 0
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The two terms of Eq. 7, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the two terms of Eq. 7 as weighted scalars, without those of weight 0."""
     text_BKD, there_BK = texts_of(f, cfg)
     terms = {}
     if cfg.lambda_conditioned:
@@ -86,18 +88,18 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def texts_of(f: Features, cfg: Config) -> tuple[Tensor, Tensor]:
-    """Return the K texts of each picture, and which are there."""
+    """Return the K texts of each picture, and the mask of those that exist."""
     if cfg.draw == "released":
         return f.positive_BPD, f.positive_mask_BP
     return torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1), losses.with_original(f.positive_mask_BP)
 
 
 def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> Tensor:
-    """Eq. 4: pictures, as each of the texts that they meet sees them, with these texts; mean over a picture's texts."""
+    """Return Eq. 4: each picture, pooled by each text it meets, against this text; mean over a picture's texts."""
     B, K, _ = text_BKD.shape
     image_B = torch.arange(B, device=text_BKD.device)
     choice_BB = (image_B[:, None] + image_B + step) % K
-    choice_BB = choice_BB.where(there_BK[image_B, choice_BB], 0)  # a text that is not there: the first
+    choice_BB = choice_BB.where(there_BK[image_B, choice_BB], 0)  # use the first text for one that is missing
     met_BTD = torch.cat([text_BKD, text_BKD[image_B, choice_BB]], dim=1)  # T = K + B
     own_BT = torch.arange(K + B, device=image_B.device).expand(B, -1) < K
     counts_BT = torch.cat([there_BK, ~torch.eye(B, dtype=torch.bool, device=image_B.device)], dim=1)
@@ -107,7 +109,7 @@ def conditioned(f: Features, text_BKD: Tensor, there_BK: Tensor, step: int) -> T
 
 
 def multi_positive(f: Features, text_BKD: Tensor, there_BK: Tensor) -> Tensor:
-    """Eq. 6: pictures as a whole with the texts of all; a picture is right with each of its own."""
+    """Return Eq. 6: whole pictures against all texts of the batch; each of a picture's own texts is right."""
     B, K, _ = text_BKD.shape
     logit_BN = losses.similarities(f.image_BD, text_BKD.flatten(0, 1), f.scale) + f.bias
     own_BN = torch.eye(B, dtype=torch.bool, device=logit_BN.device).repeat_interleave(K, dim=1)

@@ -1,11 +1,15 @@
 """FSC-CLIP: fine-grained selective calibrated CLIP (Oh et al., EMNLP 2024, arXiv:2410.05210), Sec. 3.
 
-B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim. Departures: masked negatives leave the
-softmax (released code: they stay with logit 0); a batch without negatives gives 0 (released code: NaN); under DDP both
-negative terms are over the batch of all processes (released code: of each).
+B images, K negatives, C = 1 + K candidate texts, N patches, T tokens, D dim.
+
+Departures: masked negatives are left out of the softmax (released code: they stay with logit 0); a batch without
+negatives gives 0 (released code: NaN); under DDP both negative terms are over the batch of all processes (released
+code: of each).
+
 The rules are ours after A.1, or as released (`swap: negclip_released`, `replace: clove`, `shuffle: tokens`).
-Ablation rows by parameters: 1 lambda_local 0, 2 lambda_global 0, 3 neither, all with gamma 0 and epsilon 0; 4 is 3
-with gamma, 5 with epsilon, 6 with both; 7 and 8 are 1 and 2 with both.
+
+Ablation rows by parameters: 1 lambda_local 0, 2 lambda_global 0, 3 neither, all with gamma 0 and epsilon 0; 4 is 3 with
+gamma, 5 with epsilon, 6 with both; 7 and 8 are 1 and 2 with both.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from compclip.interface.features import Features
 
 TRAINS = True
-TERMS = ("lambda_global", "lambda_local")  # of hard negatives
+TERMS = ("lambda_global", "lambda_local")  # terms of hard negatives
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,9 @@ class Config(_check.CaptionConfig):
     gamma: float = part(2.0, off=0.0, of=TERMS)  # focal exponent, Eq. 9
     epsilon: float = part(0.02, off=0.0, of=TERMS)  # label smoothing, Eq. 10; called beta in the paper
     attention: str = "minmax"  # Eq. 6; "minmax_sparse" and "softmax" in the appendix
-    swap: str = "negclip"  # A.1; "negclip_released", the released code: what "and" joins is exchanged too
-    replace: str = "wordnet"  # A.1; "clove", the released code's rule, for data with `relatives: true`
-    shuffle: str = "words"  # "tokens", the released code: the parser's tokens, full stops among them
+    swap: str = "negclip"  # A.1; "negclip_released", as released: also exchanges words joined by "and"
+    replace: str = "wordnet"  # A.1; "clove", as released; needs data with `relatives: true`
+    shuffle: str = "words"  # "tokens", as released: tokens of the parser, including full stops
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_global", "lambda_local", "gamma")
@@ -53,19 +57,19 @@ class Config(_check.CaptionConfig):
 
 
 def needs(cfg: Config) -> dict[str, object]:
-    """What must be so in the section of a data set."""
+    """Return the values that the section of a data set must have."""
     return {"relatives": True} if cfg.replace == "clove" else {}
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Three negatives a caption (A.1), and tokens where the local term is on."""
+    """Ask for three negatives per caption (A.1), and for tokens if the local term is on."""
     rules = (swap.RULES[cfg.swap], replace.RULES[cfg.replace], shuffle.RULES[cfg.shuffle])
     tokens = cfg.lambda_local > 0
     return Views(negatives=rules, caption=cfg.caption, tokens=tokens, own_tokens=tokens)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The three terms of Eq. 11, scalars, weights applied; a term of weight 0 is left out."""
+    """Return the three terms of Eq. 11 as weighted scalars, without those of weight 0."""
     terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}  # Eq. 2
     calibrated = cfg.gamma, cfg.epsilon  # Eq. 9–10
     if cfg.lambda_global:
@@ -76,5 +80,5 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def global_scores(f: Features) -> Tensor:
-    """[B, C] scores s v·t of an image and its candidate texts."""
+    """Return the scores s v·t [B, C] of each image and its candidate texts."""
     return losses.candidate_scores(f.image_BD, f.text_BD, f.negative_BKD, f.scale)

@@ -1,10 +1,10 @@
 """GNM-CLIP: generative negative mining (Sahin et al., WACV 2024, arXiv:2311.03964).
 
-B images with captions, J variations of each, edited at one object, with captions of their own, D dim. Plain CLIP over
-all of them: what is new is that variations of one picture share a batch. The authors' batch has two variations of an
-edited object, drawn by score, and eight plain pairs for each object: `draw: scores` and `original: left_out`, for data
-with an entry for each object and for each plain pair (experiments/grids/gnm_clip_released.yaml). They decay weights by
-Adam's coupled rule.
+B images with captions, J variations of each, edited at one object, with captions of their own, D dim. The loss is plain
+CLIP over all of them; the new idea is that variations of one picture share a batch. For each object, the authors' batch
+has two variations, drawn by score, and eight plain pairs: `draw: scores` and `original: left_out`, for data with an
+entry for each object and for each plain pair (experiments/grids/gnm_clip_released.yaml). Their weight decay is Adam's
+coupled one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    variations: int = 2  # of a picture that share a batch with it
-    draw: str = "first"  # those stored first, with their captions; "scores": by their scores, as released
-    original: str = "beside"  # the variations; "left_out": a picture with variations is not shown itself, as released
+    variations: int = 2  # variations of a picture that share a batch with it
+    draw: str = "first"  # use the first stored ones; "scores": draw by their scores, as released
+    original: str = "beside"  # "left_out": a picture with variations is not shown itself, as released
 
     def __post_init__(self) -> None:
         _check.at_least(self, 1, "variations")
@@ -38,7 +38,7 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Variations stored beside a picture (data.<name>.negative_images), with their captions."""
+    """Ask for variations stored with a picture (data.<name>.negative_images), with their captions."""
     if cfg.draw == "scores":
         groups = (stored_texts.variations(cfg.variations),)
         return Views(groups=groups, negative_images=cfg.variations, caption=cfg.caption)
@@ -47,7 +47,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP over pictures and variations, a scalar; a variation that lacks picture or caption is left out."""
+    """Return CLIP's loss over pictures and variations, a scalar; variations without picture or caption are left out."""
     pictures = f.named["negative_images"]
     whole_BJ = pictures.mask & f.mask_BK
     shown_B = torch.ones_like(whole_BJ[:, 0]) if cfg.original == "beside" else ~whole_BJ.any(dim=1)

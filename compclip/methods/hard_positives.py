@@ -2,9 +2,12 @@
 
 B images, K negatives, P rules for positives, D dim. E.1 follows SVLC: a contrastive loss, a hard-negative loss and an
 analogy loss on the hard positive. E.1 reads as plain CLIP plus both; SVLC's released default also has the negatives in
-the contrast (`negatives_in_contrastive`). Departures: texts come from rules unless `source: llm`; up to one
-negative a rule in one softmax, where E.1 retrieves one; a caption with both hard positives uses the swap,
-which is the rarer one (119,071 of 710,824, D.2), where E.1 subsamples.
+the contrast (`negatives_in_contrastive`).
+
+Departures: texts come from rules unless `source: llm`; one softmax has up to one negative per rule, while E.1 retrieves
+one; a caption with both kinds of hard positives uses the swap, which is rarer (119,071 of 710,824, D.2), while E.1
+subsamples.
+
 Variants: hard_positives none (HN only), both (HP + HN), swap, replace.
 """
 
@@ -33,11 +36,11 @@ class Config(_check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0)  # SVLC
     lambda_analogy: float = 1.0  # SVLC
     negatives_in_contrastive: bool = part(True, off=False)  # SVLC's released default; false is how E.1 reads
-    hard_negatives: str = "both"  # which rules: both, swap, replace
-    hard_positives: str = part("both", off="none", of=("lambda_analogy",))  # which rules: both, swap, replace, none
-    swap: ClassVar[str] = "negclip"  # the rule of the negatives
-    replace: str = "wordnet"  # or "clove", for data with `relatives: true`
-    source: str = "rules"  # who wrote the hard positives: the rules, or the llm of data.<name>.rewriter
+    hard_negatives: str = "both"  # rules that make them: both, swap, replace
+    hard_positives: str = part("both", off="none", of=("lambda_analogy",))  # both, swap, replace, none
+    swap: ClassVar[str] = "negclip"  # the rule for swapped negatives
+    replace: str = "wordnet"  # or "clove", which needs data with `relatives: true`
+    source: str = "rules"  # of the hard positives: rules, or the llm of data.<name>.rewriter
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_s_neg", "lambda_analogy")
@@ -46,12 +49,12 @@ class Config(_check.CaptionConfig):
 
 
 def needs(cfg: Config) -> dict[str, object]:
-    """What must be so in the section of a data set."""
+    """Return the values that the section of a data set must have."""
     return {"relatives": True} if cfg.replace == "clove" and "replace" in KINDS[cfg.hard_negatives] else {}
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Negatives and hard positives by the rules that are on."""
+    """Ask for negatives and hard positives by the rules that are on."""
     negatives = {"swap": swap.negclip, "replace": replace.RULES[cfg.replace]}
     return Views(
         negatives=tuple(negatives[kind] for kind in KINDS[cfg.hard_negatives]),
@@ -61,7 +64,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Contrast, hard-negative and analogy term, scalars, weights applied; without hard positives no analogy."""
+    """Return contrast, hard-negative and analogy term as weighted scalars; without hard positives, no analogy term."""
     negatives = (f.negative_BKD, f.mask_BK)
     if cfg.negatives_in_contrastive:
         terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}

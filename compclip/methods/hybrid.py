@@ -1,19 +1,19 @@
-"""Hybrid: the papers' parts in one loss, each switched by a parameter of its own; all off, it is plain fine-tuning.
+"""Hybrid: parts of the papers' losses combined, each with a switch of its own; with all off, it is plain fine-tuning.
 
-B images, K negatives, p_l captions of an image, D dim. No paper's method: with one paper's parts alone it is that
-paper's loss (docs/methods.md lists how, and what is no part of it). Switches are names, so that a sweep can choose
-among them and draw a weight only where its part is on:
+B images, K negatives, p_l captions of an image, D dim. This is no paper's method, but with the parts of one paper it
+equals that paper's loss (docs/methods.md lists how, and which parts are not included). Switches are names, so that a
+sweep can choose among them, and draws a weight only if its part is on:
 
-`place`      where negatives count, joined by +: contrast (in its softmax; NegCLIP, SVLC), s_neg (SVLC, CLIC), global
-             and local (FSC-CLIP, both calibrated by gamma and epsilon)
-`negatives`  the rules that make those of single pictures, joined by +; a composite has CLIC's own
-`concepts`   C2LIP's terms; `hard_positives` the analogy term (SVLC, Hard Positives), with `caption` without rewrites:
-             of each caption with itself
-`steps`      single pictures, CLIC's composites, or both in turn, composites first: then single pictures are plain
-             contrast (CLIC), or have all their parts
+`place`      which terms use the negatives, joined by +: contrast (in its softmax; NegCLIP, SVLC), s_neg (SVLC, CLIC),
+             global and local (FSC-CLIP, both calibrated by gamma and epsilon)
+`negatives`  the rules for negatives of single pictures, joined by +; a composite always has CLIC's negative
+`concepts`   C2LIP's terms; `hard_positives`: the analogy term (SVLC, Hard Positives); with `caption`, each caption is
+             its own rewrite
+`steps`      single pictures, CLIC's composites, or both in turn, composites first. Then single pictures have the plain
+             contrast (CLIC), or all their parts
 
-On composites each term is the mean over captions p_l, as in CLIC, but for the local one, which takes p1: the tokens of
-the others are not kept. Weights averaged with the backbone's (CLoVe, WiSE-FT) are `train.average_alpha`.
+On composites each term is the mean over captions p_l, as in CLIC. The local term is an exception: it uses p1, because
+the tokens of the others are not kept. Averaging weights with the backbone's (CLoVe, WiSE-FT) is `train.average_alpha`.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ COMPOSED = ("steps:composites",)
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    contrast: str = "softmax"  # CLIP's; "sigmoid": SigLIP's (C2LIP Eq. 4)
-    init_bias: ClassVar[float] = -10.0  # of the learnt bias a softmax backbone is given for sigmoid terms; see c2lip
-    lowercase: bool = False  # true: CLIC's
-    negatives: str = "none"  # rules, as "negclip+wordnet+bigram" (FSC-CLIP's)
-    place: str = part("none", off="none", name="negatives", negatives="none")  # as "contrast+s_neg" (SVLC's)
+    contrast: str = "softmax"  # CLIP's loss; "sigmoid": SigLIP's (C2LIP Eq. 4)
+    init_bias: ClassVar[float] = -10.0  # of the learnt bias that a softmax backbone gets for sigmoid terms; see c2lip
+    lowercase: bool = False  # true: as in CLIC
+    negatives: str = "none"  # rules, such as "negclip+wordnet+bigram" (FSC-CLIP's)
+    place: str = part("none", off="none", name="negatives", negatives="none")  # such as "contrast+s_neg" (SVLC's)
     lambda_s_neg: float = part(1.0, off=0.0, of=("place:s_neg",))  # SVLC; CLIC 0.5
     lambda_global: float = part(0.5, off=0.0, of=("place:global",))  # FSC-CLIP Eq. 11
     lambda_local: float = part(0.2, off=0.0, of=("place:local",))  # FSC-CLIP Eq. 11
@@ -81,12 +81,12 @@ class Config(_check.CaptionConfig):
     whole_concept: ClassVar[bool] = False  # as in c2lip
     lambda_npc: float = part(1.0, off=0.0, of=("concepts",))  # C2LIP Eq. 8
     lambda_xac: float = part(0.01, off=0.0, of=("concepts",))  # C2LIP Eq. 8
-    hard_positives: str = part("none", off="none", of=("lambda_analogy",))  # or one of KINDS, or "paraphrase", stored
-    source: str = "rules"  # who wrote them, as in hard_positives; "llm": that of data.<name>.rewriter
+    hard_positives: str = part("none", off="none", of=("lambda_analogy",))  # or a key of KINDS, or "paraphrase"
+    source: str = "rules"  # of hard positives, as in hard_positives; "llm": from data.<name>.rewriter
     lambda_analogy: float = 1.0  # SVLC
     steps: str = "single"  # "composites", "composites+plain" (CLIC's), "composites+single"
     positives: int = part(4, off=1, of=COMPOSED, lambda_uni=0.0)  # captions p_l of a composite (CLIC, Table 13)
-    # "common_noun", or "own": no composite but one picture's sentences (CLIC, B1–B4)
+    # "random", "common_noun", or "own": the sentences of a single picture instead of a composite (CLIC, B1–B4)
     partner: str = part("random", off="own", of=COMPOSED, name="composites", lambda_uni=0.0)
     lambda_cont: float = 0.5  # of the contrast of composites, CLIC Eq. 7
     lambda_uni: float = part(1.0, off=0.0, of=("partner",))  # CLIC Eq. 7
@@ -112,7 +112,7 @@ class Config(_check.CaptionConfig):
 
 
 def _fit(cfg: Config) -> None:
-    """Raise UserError for parts that cannot stand together, and for one that no step would have."""
+    """Raise UserError for parts that cannot be combined, and for a part that no step would use."""
     places = _check.split_names(cfg.place)
     rules = _check.split_names(cfg.negatives)
     has_single_pictures = cfg.steps in (SINGLE, WITH_SINGLE)
@@ -130,27 +130,27 @@ def _fit(cfg: Config) -> None:
 
 
 def needs(cfg: Config) -> dict[str, object]:
-    """What must be so in the section of a data set."""
+    """Return the values that the section of a data set must have."""
     return {"relatives": True} if "clove" in _check.split_names(cfg.negatives) else {}
 
 
 def needs_bias(cfg: Config) -> bool:
-    """Whether a term is a sigmoid one."""
+    """Return whether a term is a sigmoid loss."""
     return cfg.contrast == "sigmoid" or with_concepts(cfg)
 
 
 def with_concepts(cfg: Config) -> bool:
-    """Whether a term uses concepts."""
+    """Return whether a term uses concepts."""
     return cfg.concepts != "none" and (cfg.lambda_npc > 0 or cfg.lambda_xac > 0)
 
 
 def composite(cfg: Config, step: int) -> bool:
-    """Whether a step, counted from 0, is one of composites: they come first."""
+    """Return whether a step, counted from 0, has composites; the first step has."""
     return cfg.steps == COMPOSITES or (cfg.steps != SINGLE and step % 2 == 0)
 
 
 def views(cfg: Config, step: int) -> Views:
-    """What the parts of a step ask for: of a composite, of a plain picture, or of one with all its parts."""
+    """Ask for what the parts of a step need: composites, plain pictures, or pictures with all parts."""
     local = LOCAL in _check.split_names(cfg.place)
     plain = Views(caption=cfg.caption, lowercase=cfg.lowercase)
     if composite(cfg, step):
@@ -176,7 +176,7 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """The terms of a step's parts, scalars, weights applied; a part that is off or of weight 0 has none."""
+    """Return the terms of a step's parts as weighted scalars, without parts that are off or of weight 0."""
     if composite(cfg, step):
         apart = {"uni": cfg.lambda_uni * uni(f, cfg.uni_norm)} if cfg.lambda_uni else {}  # CLIC Eq. 6
         cont = mean_over(captions(f), lambda p_BD: contrast(f, p_BD, cfg, _check.split_names(cfg.place)))  # CLIC Eq. 4
@@ -189,12 +189,12 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def _contrast_name(cfg: Config, places: tuple[str, ...]) -> str:
-    """The contrast's name, as the papers' methods have it."""
+    """Return the name of the contrast's term, as in the papers' methods."""
     return "sigmoid" if cfg.contrast == "sigmoid" else "negclip" if CONTRAST in places else "clip"
 
 
 def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...]) -> Tensor:
-    """CLIP's loss (CLIC Eq. 1), with the batch's negatives in its softmax (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
+    """Return CLIP's loss (CLIC Eq. 1), also with the batch's negatives (CLIC Eq. 2), or SigLIP's (C2LIP Eq. 4)."""
     if cfg.contrast == "sigmoid":
         own_B = torch.arange(len(f.image_BD), device=f.image_BD.device)
         return losses.sigmoid(f.image_BD, text_BD, own_B, f.scale, f.bias)
@@ -204,7 +204,7 @@ def contrast(f: Features, text_BD: Tensor, cfg: Config, places: tuple[str, ...])
 
 
 def negative_terms(f: Features, captions: list[Tensor], cfg: Config) -> dict[str, Tensor]:
-    """An image's captions against its own negatives: plain (CLIC Eq. 3, 5), global and local (FSC-CLIP Eq. 3–10)."""
+    """Contrast captions with their image's negatives: plain (CLIC Eq. 3, 5), global and local (FSC-CLIP Eq. 3–10)."""
     places = _check.split_names(cfg.place)
     terms = {}
     if S_NEG in places and cfg.lambda_s_neg:
@@ -223,7 +223,7 @@ def _calibrated(scores_BC: Tensor, f: Features, cfg: Config) -> Tensor:
 
 
 def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """C2LIP's terms of concepts (Eq. 5–7)."""
+    """Return C2LIP's terms of concepts (Eq. 5–7)."""
     if cfg.concepts == "none":
         return {}
     from compclip.train import own_rows
@@ -238,7 +238,7 @@ def concepts(f: Features, cfg: Config) -> dict[str, Tensor]:
 
 
 def analogy(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """SVLC's term of the rewritten caption."""
+    """Return SVLC's term of the rewritten caption."""
     if cfg.hard_positives == "none" or not cfg.lambda_analogy:
         return {}
     rewrites = (f.positive_BPD, f.positive_mask_BP)

@@ -1,13 +1,15 @@
 """IL-CLIP: iterated learning with a shared codebook (Zheng et al., CVPR 2024, arXiv:2404.02145), Sec. 3.
 
-Pictures and texts are sums of shared codes, as in `codebook_clip`, with its loss and its departures. Training goes in
-generations: the language agent (the text tower, and the network by which it asks the codes) starts anew; the codes
-stand still for a while, so that the new agent learns the language that is there; then all are trained up to the next
-agent. As released, a new agent's linear maps are drawn and its norms reset, embeddings and attention's inputs stay,
-the rate rises again after it, and the optimiser's moments stay. The release (hellomuffin/iterated-learning-for-vlm,
-a46a2c5) stops before its first new agent: it puts codes back that it never stored, and starts the tower anew without
-the seed that this needs. What it calls for is built. Departures: codes that stand still keep their moments (released:
-these go on); the rate rises after a new agent alone (released: after all multiples of the cycle).
+Pictures and texts are sums of shared codes, with the loss and the departures of `codebook_clip`. Training goes in
+generations. First the language agent (the text tower, and the network that queries the codes) is reset. Then the codes
+are frozen for a while, so that the new agent learns the existing language. Then everything is trained until the next
+reset. As released, a new agent's linear maps are drawn and its norms reset, embeddings and the input projections of
+attention are kept, the learning rate rises again after the reset, and the optimiser's moments are kept. The release
+(hellomuffin/iterated-learning-for-vlm, a46a2c5) stops before its first new agent: it restores codes that it never
+stored, and resets the tower without the seed that this needs. What it intends is implemented here.
+
+Departures: frozen codes keep their moments (released: these continue); the rate rises only after a new agent (released:
+after all multiples of the cycle).
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ STARTS = {"drawn": "drawn", "pretrained": "first"}
 
 @dataclass(frozen=True)
 class Config(_codebook.CodebookConfig):
-    agents: int = part(10, off=0)  # new ones; train_solver.py:545 has those of the steps 12,000 to 66,000
+    agents: int = part(10, off=0)  # number of new agents; train_solver.py:545 has those of the steps 12,000 to 66,000
     first_agent_step: int = 12000  # reset_steps: 6000, twice
     cycle_steps: int = 6000  # reset_steps
-    still_steps: int = part(1500, off=0)  # smooth_steps, in which the codes stand still
-    rising_steps: int = 500  # warmup_steps, in which the rate rises again
-    rising_from: ClassVar[float] = 0.1  # base_lr over warmup_lr
-    agent: str = "drawn"  # as released; "pretrained": with the weights that this run began with
+    still_steps: int = part(1500, off=0)  # smooth_steps, in which the codes are frozen
+    rising_steps: int = 500  # warmup_steps, in which the learning rate rises again
+    rising_from: ClassVar[float] = 0.1  # share of the rate at the reset: base_lr over warmup_lr
+    agent: str = "drawn"  # newly drawn, as released; "pretrained": the weights at the start of the run
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +49,7 @@ class Config(_codebook.CodebookConfig):
 
 
 def phase(cfg: Config, step: int) -> Phase:
-    """A new agent, then codes that stand still and a rate that rises, then plain training."""
+    """Return the phase: a reset of the agent, then frozen codes and a rising learning rate, then plain training."""
     generation = min((step - cfg.first_agent_step) // cfg.cycle_steps, cfg.agents - 1)
     if generation < 0:
         return PLAIN
@@ -62,20 +64,20 @@ def phase(cfg: Config, step: int) -> Phase:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Patches and tokens of the caption."""
+    """Ask for the caption, its tokens and the picture's patches."""
     return Views(tokens=True, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The codebook and the networks that ask it."""
+    """Return the codebook with the networks that query it."""
     return _codebook.create_codebook(widths.joint, cfg)
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares sums of codes."""
+    """Return True: the finished model compares sums of codes."""
     return True
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP's contrast of sums of codes, a scalar."""
+    """Return CLIP's contrast of the sums of codes, a scalar."""
     return {"clip": _codebook.contrast(f)}

@@ -1,10 +1,11 @@
 """LABCLIP: a linear map behind the frozen text tower (Koishigarina et al., ICLR 2026, arXiv:2502.03566), Sec. 5.
 
-B images, K negatives, D dim. A text is compared as normalise(A t), with A the identity at first; A stays in the
-finished model. Both towers are frozen (`train.trainable: none`). As released, the map has a temperature of its own,
-which starts at exp(0), and the negatives shuffle nouns and adjectives.
-Departures: a caption that the shuffle leaves as it is has no negative (released: it is its own negative); captions keep
-their full stops and brackets, and their length (released: lose them, and what is behind forty words).
+B images, K negatives, D dim. A text is compared as normalise(A t); A is the identity at first and stays in the finished
+model. Both towers are frozen (`train.trainable: none`). As released, the map has a temperature of its own, which starts
+at exp(0), and the negatives shuffle nouns and adjectives.
+
+Departures: a caption that the shuffle does not change has no negative (released: it is its own negative); captions keep
+their full stops, brackets and length (released: these are removed, and so are all words after the fortieth).
 """
 
 from __future__ import annotations
@@ -28,30 +29,30 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    negatives: bool = part(True, off=False)  # "HNB", hard negatives in the batch; without, "SB"
+    negatives: bool = part(True, off=False)  # "HNB", hard negatives in the batch; false: "SB"
     swap: ClassVar[str] = "nouns_and_adjectives"  # their rule
-    scale: ClassVar[str] = "own"  # a temperature of the map
+    scale: ClassVar[str] = "own"  # the map has its own temperature
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption, where negatives are on."""
+    """Ask for one negative per caption, if negatives are on."""
     return Views(negatives=(shuffle.nouns_and_adjectives,) * cfg.negatives, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The map, the identity at first."""
+    """Return the linear map, which is the identity at first."""
     from compclip.model.heads import TextMap
 
     return TextMap(widths.joint)
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares mapped texts."""
+    """Return True: the finished model compares mapped texts."""
     return True
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP of images and mapped texts, with the batch's mapped negatives among them; a scalar."""
+    """Return CLIP's loss of images and mapped texts, including the batch's mapped negatives; a scalar."""
     scale = f.heads.log_scale.exp()
     text_BD = f.heads.map_texts(f.text_BD)
     negative_BKD = f.heads.map_texts(f.negative_BKD)

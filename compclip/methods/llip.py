@@ -1,11 +1,13 @@
 """Llip: pictures as texts see them, by mixing class tokens (Lavoie et al., ICML 2024, arXiv:2405.00740), Sec. 3.
 
-B images and texts, K class tokens, D dim. The image tower has K class tokens ("mixture tokens"); a text mixes them by
-attention, and is compared with the mixture by the sigmoid loss; the head (`model.heads`) stays in the finished model,
-by which it is scored. facebookresearch/Llip at d5649c3, read and compared. Departures: a pretrained tower has one class
-token, of which the others begin as copies with a little noise, and each token's value map begins as the tower's
-projection (released: all of it from scratch); the query is a map of the text's unit vector (released: of the end token
-before the text's projection), and a class has the query of its mean text (released: the mean query of its texts).
+B images and texts, K class tokens, D dim. The image tower has K class tokens ("mixture tokens"). A text mixes them by
+attention, and is compared with the mixture in a sigmoid loss. The head (`model.heads`) stays in the finished model and
+is used to score it. Compared with the code of facebookresearch/Llip at d5649c3.
+
+Departures: a pretrained tower has one class token; the others begin as copies with a little noise, and the value map of
+each token begins as the tower's projection (released: everything from scratch). The query is a map of the text's unit
+vector (released: of the end token before the text's projection), and the query of a class is that of its mean text
+(released: the mean query of its texts).
 """
 
 from __future__ import annotations
@@ -39,24 +41,24 @@ class Config(_check.CaptionConfig):
 
 
 def needs_bias(cfg: Config) -> bool:
-    """The loss is a sigmoid loss."""
+    """Return True: the loss is a sigmoid loss."""
     return True
 
 
 def adapt(cfg: Config, model: ClipModel, seed: int) -> None:
-    """Give the image tower its further class tokens."""
+    """Add class tokens to the image tower."""
     from compclip.model import class_tokens
 
     class_tokens.extend_tower(model, cfg.tokens, seed)
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption, and class tokens in the place of patches."""
+    """Ask for the caption, and for class tokens, which replace patches."""
     return Views(tokens=True, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The attention that mixes tokens. Raises UserError where its heads do not divide the vector."""
+    """Return the attention that mixes tokens. Raises UserError if the number of heads does not divide the width."""
     from compclip.model.heads import TokenMixture
 
     fault = f"heads={cfg.heads}: must divide the {widths.joint} numbers of the backbone's vectors"
@@ -65,12 +67,12 @@ def heads(cfg: Config, widths: Widths) -> nn.Module:
 
 
 def keeps_heads(cfg: Config) -> bool:
-    """The finished model compares a text with the mixture that it makes."""
+    """Return True: the finished model compares each text with its mixture of class tokens."""
     return True
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """-1/B ΣΣ log σ(±(s z_ij·t_j + b)), z_ij picture i as text j mixes it, + for a picture's own text; a scalar."""
+    """Return -1/B ΣΣ log σ(±(s z_ij·t_j + b)), z_ij text j's mixture of picture i, + for its own text; a scalar."""
     logit_BB = f.scale * losses.cosines(f.heads.mix(f.patch_BND, f.text_BD), f.text_BD) + f.bias
     own_BB = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
     return {"sigmoid": losses.sigmoid_pairs(logit_BB, own_BB).sum() / len(logit_BB)}

@@ -1,15 +1,17 @@
 """MosaiCLIP: contrast of an image with sub-graphs of its caption (Singh et al., EMNLP 2023, arXiv:2305.13812).
 
-B images v, T texts that are true of each, its caption first, K negatives of each, D dim. Sub-graphs of the caption's
-scene are further true texts, and changed sub-graphs negatives (`text.sub_graphs`). An image is told from all texts of
-the batch, and is right with each of its own. First come steps with one sub-graph and one negative of it, then steps
-with more (Sec. 3.6). No program was released.
+B images v, T true texts of each (its caption first), K negatives of each, D dim. Sub-graphs of the caption's scene
+graph are further true texts, and changed sub-graphs are negatives (`text.sub_graphs`). An image is contrasted with all
+texts of the batch; each of its own texts is a right answer. The first steps have one sub-graph and one negative of it,
+later steps have more (Sec. 3.6). No program was released.
 
-The paper leaves open when the second stage begins: here after 1,000 of the some 2,100 steps that its batch and epochs
-make of 109,000 captions. That the caption itself is a text beside the three sub-graphs is read from "m > n" (Sec. 3.5)
-and from H.1, which has NegCLIP's negative of it. Departures: sums over the batch are divided by B, so that a rate means
-what it does for others; an image without sub-graphs has its caption alone (theirs, from scratch: texts of earlier
-batches fill the places). Its WiSE-FT averages the vision tower alone; a grid's `wise_ft` averages all.
+The paper does not say when the second stage begins: here it is after 1,000 of about 2,100 steps, which its batch and
+epochs give for 109,000 captions. That the caption itself is a text besides the three sub-graphs is inferred from "m >
+n" (Sec. 3.5) and from H.1, which has NegCLIP's negative of it.
+
+Departures: sums over the batch are divided by B, so that a learning rate means the same as for other methods; an image
+without sub-graphs has only its caption (theirs, from scratch: texts of earlier batches fill the places). Its WiSE-FT
+averages only the vision tower; a grid's `wise_ft` averages both.
 """
 
 from __future__ import annotations
@@ -42,14 +44,14 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    positives: ClassVar[int] = 3  # sub-graphs of an image, at most; H.1
-    negatives: int = part(6, off=0)  # of these, at most; H.1
-    share_object: float = part(0.15, off=0.0)  # of the kinds of pairs, p1 of H.1; B
+    positives: ClassVar[int] = 3  # at most so many sub-graphs of an image; H.1
+    negatives: int = part(6, off=0)  # at most so many negatives of these; H.1
+    share_object: float = part(0.15, off=0.0)  # share among the kinds of pairs, p1 of H.1; B
     share_relation: float = part(0.425, off=0.0)  # p2 = p3; Table 7
     share_attribute: float = part(0.425, off=0.0)
-    single_steps: int = part(1000, off=0)  # with one sub-graph and one negative: the curriculum, Sec. 3.6
+    single_steps: int = part(1000, off=0)  # first steps, with one sub-graph and one negative (curriculum, Sec. 3.6)
     swapped: bool = part(True, off=False)  # NegCLIP's negative of the caption; H.1
-    words: dict[str, list[str]] = field(default_factory=dict)  # objects, attributes and relations, in place of ours
+    words: dict[str, list[str]] = field(default_factory=dict)  # objects, attributes and relations that replace ours
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "negatives", "single_steps", "share_object", "share_relation", "share_attribute")
@@ -60,7 +62,7 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Sub-graphs and their negatives, one of each in the first stage, and NegCLIP's negative."""
+    """Ask for sub-graphs and their negatives (one of each in the first stage), and for NegCLIP's negative."""
     shares = cfg.share_object, cfg.share_relation, cfg.share_attribute
     sets = sub_graphs.parse_sets(cfg.words)
     group = sub_graph_group(sets, shares, cfg.positives, cfg.negatives, step < cfg.single_steps)
@@ -71,7 +73,7 @@ def views(cfg: Config, step: int) -> Views:
 def sub_graph_group(
     sets: sub_graphs.WordSets, shares: tuple[float, ...], positives: int, negatives: int, is_single: bool
 ) -> TextGroup:
-    """Return the group of a stage, the same object in each of its steps."""
+    """Return the group of a stage, as the same object in all its steps."""
     name = "sub_graphs.draw"
     rule = partial(sub_graphs.draw, sets, shares, positives, negatives)
     if is_single:
@@ -82,13 +84,13 @@ def sub_graph_group(
 
 @reads_columns()
 def draw_sub_graphs(rule: SubGraphRule, sample: SampleTexts, rng: np.random.Generator) -> DrawnTexts:
-    """Return sub-graphs of a caption and negatives of them, each once."""
+    """Draw sub-graphs of a caption and negatives of them, without duplicates."""
     true_texts, false_texts = rule(sample.caption, rng)
     return DrawnTexts(true_texts, false_texts)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Half of the image-to-multi-text and half of the text-to-image loss (Sec. 3.5), scalars."""
+    """Return the image-to-multi-text and the text-to-image loss (Sec. 3.5) as scalars, each with weight 1/2."""
     B = f.positive_mask_BP.shape[0]
     T = 1 + f.positive_mask_BP.shape[1]
     text_ND = torch.cat([f.text_BD[:, None], f.positive_BPD], dim=1).flatten(0, 1)  # N = B T

@@ -1,12 +1,13 @@
 """NegCLIP: negatives that exchange words join the contrast of the batch (Yuksekgonul et al., ICLR 2023; CLIC Eq. 2).
 
-B images, K negatives, D dim. With `hard_images: 1` as published and released: each row brings one of the three pictures
+B images, K negatives, D dim. `hard_images: 1` is as published and released: each row adds one of the three pictures
 nearest to its own (pretrained image tower, cosine), drawn anew in each epoch, with a caption and a negative of its own.
-They are rows like any other: 2B images, 4B texts, of which the 2B negatives are wrong for every image and never asked.
-A picture that is there twice is a wrong answer to itself, as there. 0, the default, is how FSC-CLIP and CLIC train it.
+These are ordinary rows: 2B images and 4B texts, of which the 2B negatives are wrong for every image and never queries.
+A picture that occurs twice is a wrong answer to itself, as in the release. FSC-CLIP and CLIC train it with the default,
+0.
 
-Departures: neighbours are found among all pictures, not among those alone whose caption has a negative; a caption
-without one gives none, and its place in the softmax stays empty (released: such rows are left out of the file).
+Departures: neighbours are found among all pictures, not only among those whose caption has a negative; a caption
+without a negative leaves its place in the softmax empty (released: such rows are removed from the file).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ RULES = text_swap.RULES
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    # "negclip": six kinds of spans, as released but for what "and" joins ("negclip_released": that too); "clic": words
-    # of one category (CLIC B.2, D.1)
+    # "negclip": six kinds of spans, as released except words joined by "and"; "negclip_released": also those; "clic":
+    # words of one category (CLIC B.2, D.1)
     swap: str = "negclip"
-    hard_images: int = part(0, off=0)  # neighbours of each picture in the batch; published: 1
-    nearest: ClassVar[int] = 3  # of which they are drawn
+    hard_images: int = part(0, off=0)  # nearest pictures that join the batch with each picture; published: 1
+    nearest: ClassVar[int] = 3  # they are drawn from so many nearest ones
 
     def __post_init__(self) -> None:
         _check.one_of(self, swap=RULES)
@@ -44,11 +45,11 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption, and the hard images."""
+    """Ask for one negative per caption, and for hard images."""
     rules = (RULES[cfg.swap],)
     return Views(negatives=rules, caption=cfg.caption, neighbours=cfg.hard_images, nearest=cfg.nearest)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP with the batch's negatives among the texts, a scalar; hard images are rows of the batch."""
+    """Return CLIP's loss with the batch's negatives among the texts, a scalar; hard images are rows of the batch."""
     return {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}  # CLIC Eq. 2

@@ -1,11 +1,13 @@
 """Omni-NegCLIP: negations of what is there and of what is absent (Xu, CVPR 2026 workshops, arXiv:2603.29258).
 
 B images v with captions t, K = 1 caption n that denies a thing that is there (false of v), P = 1 caption a that denies
-a thing that is absent (true of v), D dim. Terms of its program (Jingqi-Xu/Omni-NegCLIP, 5806326:
-src/training_utils/loss_functions.py, src/training_omni_negclip.py.py), which trains the first six of twelve text
-layers, the embeddings, the last norm and the projection (`train: {trainable: text, text_layers: 6}`). Departures: n and
-a are of one batch (released: a batch of CC-Neg and one of COCO in each step, with n and a each); a sample without n,
-or without a, has no part in their terms, as query or as key; losses are in float32 at least.
+a thing that is absent (true of v), D dim. The terms are those of its program (Jingqi-Xu/Omni-NegCLIP, 5806326:
+src/training_utils/loss_functions.py, src/training_omni_negclip.py.py). It trains the first six of twelve text layers,
+the embeddings, the last norm and the projection (`train: {trainable: text, text_layers: 6}`).
+
+Departures: n and a are in the same batch (released: each step has a batch of CC-Neg and one of COCO, for n and a); a
+sample without n, or without a, takes no part in that term, neither as query nor as key; losses are computed in float32
+or higher.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ RULES = {"stored": stored_texts.first_negative, "rule": negate.conclip}
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    lambda_absent: float = part(1.0, off=0.0)  # --lambda-stage2, of v and a
-    lambda_caption: float = part(1.0, off=0.0)  # --lambda-orig, of v and t where there is an a
-    lambda_apart: float = part(1.0, off=0.0)  # --lambda-text, of t and a
+    lambda_absent: float = part(1.0, off=0.0)  # --lambda-stage2: contrast of v and a
+    lambda_caption: float = part(1.0, off=0.0)  # --lambda-orig: contrast of v and t, for samples with a
+    lambda_apart: float = part(1.0, off=0.0)  # --lambda-text: pushes t and a apart
     margin: ClassVar[float] = 0.9  # --margin: t and a are pushed below a cosine of -0.9
-    negations: str = "stored"  # n of data.<name>.texts.negative (CC-Neg); "rule": one thing is denied
+    negations: str = "stored"  # n from data.<name>.texts.negative (CC-Neg); "rule": deny one thing
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_absent", "lambda_caption", "lambda_apart")
@@ -43,14 +45,14 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """A negation of what is there, and of data.<name>.texts.absent one of what is absent where a term asks for it."""
+    """Ask for a negation of what is there; if a term uses it, also for one of what is absent (texts.absent)."""
     absent = cfg.lambda_absent or cfg.lambda_caption or cfg.lambda_apart
     positives = (stored_texts.absent,) if absent else ()
     return Views(negatives=(RULES[cfg.negations],), positives=positives, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Presence-based and absence-based terms, scalars, weights applied; a term of weight 0 is left out."""
+    """Return presence-based and absence-based terms as weighted scalars, without those of weight 0."""
     terms = {"presence": presence(f)}
     if not views(cfg, step).positives:
         return terms
@@ -67,7 +69,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def presence(f: Features) -> Tensor:
-    """A third each: v finds t among all t and n, t finds v, and v tells t from its own n."""
+    """Return the mean of three losses: v against all t and n, t against all v, and v against t and its own n."""
     there_B = f.mask_BK[:, 0]
     key_ND = torch.cat([f.text_BD, f.negative_BKD[:, 0]])
     to_text = losses.matching_of(f.image_BD, key_ND, f.scale, there_B, torch.cat([there_B, there_B]))

@@ -1,4 +1,4 @@
-"""The backbone as it is: the row that all others are compared with. Nothing is trained."""
+"""The backbone as it is, without training: the row that all others are compared with."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ TRAINS = False
 
 @dataclass(frozen=True)
 class Config:
-    """Nothing to choose."""
+    """No parameters."""

@@ -1,10 +1,12 @@
 """READ-CLIP: reconstruction and alignment of text descriptions (Kwon et al., NeurIPS 2025, arXiv:2510.16540), Sec. 3.
 
-B images, K negatives, L tokens of a target, D dim. A decoder reads another caption of the picture out of the caption's
-embedding, and a caption and another that says the same find each other. `decoder` names a frozen T5, as published;
-without one a small decoder learns along. The embedding is the text tower's, a unit vector, as the paper has it, or with
-`reads: state` its state before the projection, as released. Departures: missing negatives leave the softmax (released:
-the empty text); no dropout in the frozen decoder.
+B images, K negatives, L tokens of a target, D dim. A decoder reconstructs another caption of the picture from the
+embedding of the caption. An alignment term contrasts a caption with another wording of it. `decoder` names a frozen T5,
+as published; without it a small decoder is trained too. The embedding is the text tower's unit vector, as in the paper;
+with `reads: state` it is the state before the projection, as released.
+
+Departures: missing negatives are left out of the softmax (released: they are the empty text); the frozen decoder has no
+dropout.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ EXAMPLE = "google/t5-v1_1-large"  # the published decoder
 class Config(_check.CaptionConfig):
     lambda_reconstruct: float = part(0.1, off=0.0)  # alpha
     lambda_align: float = part(0.5, off=0.0)  # beta
-    align: ClassVar[str] = "released"  # which caption asks which: the rewritten one for the originals
-    decoder: str = ""  # folder of a T5 with its tokenizer; none: a small decoder that learns along
-    reads: str = "unit"  # what the decoder reads; "state": the end token's before the projection, as released
-    negatives: ClassVar[int] = 3  # of each caption, each drawn by itself
-    swap: str = "negclip"  # their rule, as in negclip; "read_clip": the five kinds of its program
+    align: ClassVar[str] = "released"  # the rewritten caption is the query for the originals
+    decoder: str = ""  # folder of a T5 with its tokenizer; "": a small decoder that is trained too
+    reads: str = "unit"  # input of the decoder; "state": the end token's state before the projection, as released
+    negatives: ClassVar[int] = 3  # negatives per caption, drawn independently
+    swap: str = "negclip"  # their rule, as in negclip; "read_clip": the five kinds in its program
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_reconstruct", "lambda_align")
@@ -43,7 +45,7 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """Negatives, another caption of the picture to find, and one to read."""
+    """Ask for negatives, another caption to align with, and one to reconstruct."""
     target = Target(cfg.decoder or "own") if cfg.lambda_reconstruct else None
     return Views(
         negatives=(swap.RULES[cfg.swap],) * cfg.negatives,
@@ -55,20 +57,20 @@ def views(cfg: Config, step: int) -> Views:
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module:
-    """The decoder, with the map that it reads embeddings by."""
-    from compclip.train import decoders  # a class of torch's: importing it imports torch
+    """Return the decoder, with the map from embeddings to its input."""
+    from compclip.train import decoders  # imports torch
 
     width = widths.raw_text if cfg.reads == "state" else widths.joint
     return decoders.build_decoder(cfg.decoder, replace(widths, joint=width))
 
 
 def helpers(cfg: Config) -> dict[str, str]:
-    """The folder of the T5, if there is one."""
+    """Return the folder of the T5, if there is one."""
     return {cfg.decoder: f"`hf download {EXAMPLE} --local-dir {cfg.decoder}`"} if cfg.decoder else {}
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Contrast with the batch's negatives, reconstruction and alignment, scalars, weights applied.
+    """Return the contrast with the batch's negatives, reconstruction and alignment as weighted scalars.
 
     A term of weight 0 is left out.
     """
@@ -81,7 +83,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def reconstruct(f: Features, cfg: Config) -> Tensor:
-    """−log p of another caption's tokens, given the embedding of this one, mean over all tokens."""
+    """Return −log p of another caption's tokens given the embedding of this one, mean over all tokens."""
     from compclip.train import decoders
 
     text_BD = f.named["raw_captions"].values if cfg.reads == "state" else f.text_BD
@@ -89,7 +91,7 @@ def reconstruct(f: Features, cfg: Config) -> Tensor:
 
 
 def align(f: Features) -> Tensor:
-    """A caption's other wording finds it among those of the batch; pairs that are whole."""
+    """Contrast each caption's other wording with the captions of the batch, over complete pairs."""
     other_BD = f.positive_BPD[:, 0]
     there_B = f.positive_mask_BP[:, 0]
     return losses.matching_of(other_BD, f.text_BD, f.scale, there_B, there_B)

@@ -1,7 +1,7 @@
-"""Checkpoints that others published, scored beside ours and never trained: a variant names one by its path.
+"""Checkpoints published by others, scored but never trained here: each is a variant with a `path`.
 
-The run's checkpoint is the published weights in open_clip's format; `compclip fetch` brings most of them to
-models/released, where the stage `keys` sees them. docs/released.md names the layouts, and those that nobody can have.
+The run's checkpoint has the published weights in open_clip's format. `compclip fetch` downloads most of them to
+models/released, where the stage `keys` finds them. docs/released.md lists their layouts, and those that cannot be had.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FETCHED = ("models", "released")
 
 @dataclass(frozen=True)
 class Config:
-    path: str = ""  # a file, or a folder of open_clip's or transformers', from the project's own folder
-    model: str = ""  # open_clip's name of what it is; "": the grid's backbone
-    activation: str = ""  # gelu or quickgelu, of a file that does not tell and a model that is there with both
-    tokenizer: str = ""  # a folder, where the model's own is not at hand
-    lora_alpha: float = 1.0  # of adapters that lie beside the weights, W + alpha / rank B A; FSC-CLIP, SVLC, DAC: 1
-    resize_mode: str = ""  # how a picture becomes a square: shortest, longest, squash; "": as the architecture's own
-    interpolation: str = ""  # bicubic, bilinear; "": as the architecture's own
+    path: str = ""  # a file, or a folder in open_clip's or transformers' format, relative to the project
+    model: str = ""  # its architecture's name in open_clip; "": the grid's backbone
+    activation: str = ""  # gelu or quickgelu, if the file does not say and the model exists with both
+    tokenizer: str = ""  # a folder, if the model's own is not installed
+    lora_alpha: float = 1.0  # of adapters in its folder, W + alpha / rank B A; FSC-CLIP, SVLC, DAC: 1
+    resize_mode: str = ""  # how pictures are made square: shortest, longest, squash; "": the architecture's way
+    interpolation: str = ""  # bicubic, bilinear; "": the architecture's way
 
     def __post_init__(self) -> None:
         _check.one_of(
@@ -44,7 +44,7 @@ class Config:
 
 
 def check(cfg: Config, backbone: Backbone, where: str) -> None:
-    """Raise UserError where a checkpoint is of another architecture than a backbone of its grid, by their names."""
+    """Raise UserError if, by their names, a checkpoint and a backbone of its grid have different architectures."""
     theirs = (cfg.model or backbone.model).removesuffix("-quickgelu")
     ours = backbone.model.removesuffix("-quickgelu")
     are_architectures = ":" not in theirs + ours and not theirs.endswith(".json") and not ours.endswith(".json")
@@ -53,9 +53,9 @@ def check(cfg: Config, backbone: Backbone, where: str) -> None:
 
 
 def reads(cfg: Config) -> dict[str, str]:
-    """The path that its run depends on, and what brings it there. Raises UserError where none is named.
+    """Return the path that its run depends on, and how to get it. Raises UserError if none is given.
 
-    Below models/released, a folder has the name of its entry in the catalogue.
+    A folder in models/released has the name of its entry in the catalogue.
     """
     fault = "method released: names no checkpoint; name a variant of it that has a path: released.NAME"
     _check.refuse(not cfg.path, fault)
@@ -65,12 +65,12 @@ def reads(cfg: Config) -> dict[str, str]:
 
 
 def helpers(cfg: Config) -> dict[str, str]:
-    """The folder of the tokenizer, if one is named."""
+    """Return the folder of the tokenizer, if one is given."""
     return {cfg.tokenizer: "the tokenizer of its model on a hub"} if cfg.tokenizer else {}
 
 
 def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel:
-    """The published model. Raises UserError where it is of another architecture than the backbone `start`."""
+    """Return the published model. Raises UserError if its architecture differs from that of the backbone `start`."""
     from compclip.model import backbone, weight_files
 
     cfg = run.method
@@ -93,7 +93,7 @@ def model(run: Run, root: Path, start: dict[str, Any], device: str) -> ClipModel
 
 
 def _comparable_section(model_cfg: dict[str, Any], key: str) -> Any:
-    """A part of a config without what may differ: lengths, class tokens, positions, and whose towers and words are."""
+    """Return a part of a config without keys that may differ: lengths, class tokens, positions, names of towers."""
     free = ("context_length", "class_tokens", "rotary", "timm_model_pretrained", "hf_model_pretrained",
             "hf_tokenizer_name", "tokenizer_kwargs")  # fmt: skip
     section = model_cfg.get(key)

@@ -1,11 +1,13 @@
 """SuperCLIP: CLIP with simple classification supervision (Zhao et al., NeurIPS 2025, arXiv:2512.14480), Sec. 3.
 
-B images, N patches, L positions of a caption, V words of the tokenizer, D dim. Beside CLIP's contrast a linear layer
-reads the words of the caption out of the mean of the patches: cross entropy with the caption's different words, each
-weighed by its inverse frequency in the batches so far. The layer is not part of the finished model. Its authors trained
-from scratch, on 512 million pairs of DataComp-1B (experiments/grids/superclip_released.yaml). Departures: patches are
-those of the joint space (released: before the projection); padding is no word (released: one of each caption that does
-not fill the context, of hardly any weight where most do not).
+B images, N patches, L positions of a caption, V words of the tokenizer, D dim. Besides CLIP's contrast, a linear layer
+predicts the words of the caption from the mean of the patches. The loss is the cross entropy with the caption's
+distinct words, each weighted by its inverse frequency in the batches so far. The layer is not part of the finished
+model. The authors trained from scratch, on 512 million pairs of DataComp-1B
+(experiments/grids/superclip_released.yaml).
+
+Departures: patches are those of the joint space (released: before the projection); padding is no word (released: it
+counts as one in each caption that does not fill the context, with hardly any weight if most do not).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ TRAINS = True
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
     lambda_words: float = part(1.0, off=0.0)  # the two terms are summed: open_clip/loss.py
-    vocabulary: int = 49408  # words of the backbone's tokenizer, at least: CLIP's
+    vocabulary: int = 49408  # at least the words of the backbone's tokenizer; CLIP's
 
     def __post_init__(self) -> None:
         _check.at_least(self, 0, "lambda_words")
@@ -38,13 +40,13 @@ class Config(_check.CaptionConfig):
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The caption's tokens to be read, and the patches, where the term is on."""
+    """Ask for the caption's tokens as a target, and for patches, if the term is on."""
     reads = cfg.lambda_words > 0
     return Views(target=Target(is_shown=True) if reads else None, tokens=reads, caption=cfg.caption)
 
 
 def heads(cfg: Config, widths: Widths) -> nn.Module | None:
-    """The layer norm and linear layer. Raises UserError for a tokenizer with more words than `vocabulary`."""
+    """Return layer norm and linear layer. Raises UserError for a tokenizer with more words than `vocabulary`."""
     from torch import nn
 
     if not cfg.lambda_words:
@@ -58,20 +60,20 @@ def heads(cfg: Config, widths: Widths) -> nn.Module | None:
 
 
 def memory(cfg: Config) -> dict[str, Tensor]:
-    """The share of captions with each word, summed over the batches before, and how many these were."""
+    """Return the sums at the start: of the share of captions with each word over all batches, and of batches."""
     size = cfg.vocabulary if cfg.lambda_words else 0
     return {"frequency_V": torch.zeros(size, dtype=torch.float64), "batches": torch.zeros((), dtype=torch.float64)}
 
 
 def remember(f: Features, cfg: Config) -> dict[str, Tensor]:
-    """The same with this batch."""
+    """Return these sums with this batch added."""
     if not cfg.lambda_words:
         return dict(f.memory)
     return counted(f, words_of(f, cfg.vocabulary))
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """CLIP's contrast and the classification of words, scalars, weights applied; a term of weight 0 is left out."""
+    """Return CLIP's contrast and the classification of words as weighted scalars, without terms of weight 0."""
     terms = {"clip": losses.clip(f.image_BD, f.text_BD, f.scale)}
     if cfg.lambda_words:
         terms["words"] = cfg.lambda_words * classify(f, cfg)
@@ -79,7 +81,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def classify(f: Features, cfg: Config) -> Tensor:
-    """Cross entropy of the words read from the patches with the caption's, mean over images."""
+    """Return the cross entropy of words predicted from the patches with the caption's words, mean over images."""
     word_BV = words_of(f, cfg.vocabulary)
     seen = counted(f, word_BV)
     B = len(word_BV)
@@ -91,7 +93,7 @@ def classify(f: Features, cfg: Config) -> Tensor:
 
 
 def words_of(f: Features, vocabulary: int) -> Tensor:
-    """Return which words each caption has, [B, V], 1 or 0 in float64; padding is none."""
+    """Return which words each caption has, [B, V], as 1 or 0 in float64; padding is not a word."""
     target_BL = f.named["target"].values
     word_BV = torch.zeros(len(target_BL), vocabulary + 1, dtype=torch.float64, device=target_BL.device)
     word_BV.scatter_(1, target_BL.where(target_BL >= 0, vocabulary), 1.0)
@@ -99,6 +101,6 @@ def words_of(f: Features, vocabulary: int) -> Tensor:
 
 
 def counted(f: Features, word_BV: Tensor) -> dict[str, Tensor]:
-    """Return the memory with this batch counted in."""
+    """Return the memory with this batch added."""
     frequency_V = f.memory["frequency_V"].to(word_BV) + word_BV.mean(dim=0)
     return {"frequency_V": frequency_V, "batches": f.memory["batches"].to(word_BV) + 1}

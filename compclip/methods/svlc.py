@@ -1,11 +1,13 @@
 """SVLC, TSVLC after its code: structured concepts taught by texts alone (Doveh et al., CVPR 2023, arXiv:2211.11733).
 
-B images, K negatives, D dim. `lists` (R) exchanges a word for another of its list, of five; `masked` (L) for a masked
-language model's; `both` (R+L) tosses a coin. +Pos adds the analogy term on a rewritten caption. Released on several
-processes the negatives are lost on their way to the contrast, which is plain CLIP then, and the other terms weigh as
-many times as there are processes (four): `negatives_in_contrastive: false` with weights of 4; the analogy term tells
-apart each process's own rewrites alone, here those of all. Departures: one whole word is exchanged by its place
-(released: every occurrence, also within other words), of a list that has a word of the caption.
+B images, K negatives, D dim. `lists` (R) replaces a word by another of its list (there are five lists), `masked` (L) by
+a word of a masked language model; `both` (R+L) chooses by a coin. +Pos adds the analogy term on a rewritten caption. On
+several processes, the released program loses the negatives on their way to the contrast, which is then plain CLIP. The
+other terms then weigh as many times as there are processes (four). Set `negatives_in_contrastive: false` and weights of
+4 for this. Its analogy term uses only each process's own rewrites, here those of all.
+
+Departures: one whole word is replaced, at its position (released: every occurrence, also within other words), from a
+list that has a word of the caption.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ NEGATIVES = ("lists", "masked", "both", "none")
 class Config(WordListConfig, _check.CaptionConfig):
     lambda_s_neg: float = part(1.0, off=0.0, of=("negatives",))
     lambda_analogy: float = part(0.0, off=0.0)  # 1 in +Pos
-    negatives: str = part("lists", off="none")  # R; "both" R+L, "masked" L alone, "none" for +Pos alone
-    negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # as one process computes it
+    negatives: str = part("lists", off="none")  # R; "both": R+L; "masked": only L; "none": only +Pos
+    negatives_in_contrastive: bool = part(True, off=False, of=("negatives",))  # true: as released, on one process
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,13 +55,13 @@ def _rules(cfg: Config) -> tuple[Rule, ...]:
 
 
 def views(cfg: Config, step: int) -> Views:
-    """One negative a caption, and the rewritten caption of data.<name>.texts.paraphrase where the analogy is on."""
+    """Ask for a negative per caption, and for data.<name>.texts.paraphrase if the analogy term is on."""
     positives = (stored_texts.paraphrase,) if cfg.lambda_analogy else ()
     return Views(negatives=_rules(cfg), positives=positives, caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """Contrast, negative and analogy term, scalars, weights applied; a term of weight 0 is left out."""
+    """Return contrast, negative and analogy term as weighted scalars, without those of weight 0."""
     negatives = (f.negative_BKD, f.mask_BK)
     if cfg.negatives_in_contrastive:
         terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, *negatives, f.scale)}

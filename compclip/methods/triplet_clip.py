@@ -1,9 +1,10 @@
 """TripletCLIP: synthetic hard negative captions with pictures of their own (Patel et al., NeurIPS 2024).
 
-B images v with captions t, hard negative captions t' and images v' made of them, D dim. Two NegCLIP losses, of which
-each has the other's captions as negatives; they are added (released code; the paper, arXiv:2411.02545, has them take
-turns). A caption is never told from a hard negative image. Departures: a sample without t' or v' is left out of the
-second loss.
+B images v with captions t, hard negative captions t' and images v' made from them, D dim. There are two NegCLIP losses,
+each with the other's captions as negatives; their sum is trained (released code; in the paper, arXiv:2411.02545, they
+alternate). A caption is never contrasted with a hard negative image.
+
+Departures: a sample without t' or v' is left out of the second loss.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ TRAINS = True
 
 @dataclass(frozen=True)
 class Config(_check.CaptionConfig):
-    images: bool = part(True, off=False)  # false: the captions alone, NegCLIP++ in the paper's tables
+    images: bool = part(True, off=False)  # false: only captions, NegCLIP++ in the paper's tables
 
 
 def views(cfg: Config, step: int) -> Views:
-    """The stored negative caption and its picture (data.<name>.texts.negative, data.<name>.negative_images)."""
+    """Ask for the stored negative caption and picture (data.<name>.texts.negative, data.<name>.negative_images)."""
     return Views(negatives=(stored_texts.first_negative,), negative_images=int(cfg.images), caption=cfg.caption)
 
 
 def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
-    """NC(v, t; t′) and NC(v′, t′; t), scalars."""
+    """Return NC(v, t; t′) and NC(v′, t′; t) as scalars."""
     terms = {"negclip": losses.negclip(f.image_BD, f.text_BD, f.negative_BKD, f.mask_BK, f.scale)}
     if cfg.images:
         terms["negative"] = negative(f)
@@ -45,7 +46,7 @@ def loss(f: Features, cfg: Config, step: int) -> dict[str, Tensor]:
 
 
 def negative(f: Features) -> Tensor:
-    """The negative images with their captions, told from all captions of the batch: the second half."""
+    """Contrast negative images with their captions and all captions of the batch: the second of the two losses."""
     pictures = f.named["negative_images"]
     whole_B = pictures.mask[:, 0] & f.mask_BK[:, 0]
     image_BD = pictures.values[:, 0]

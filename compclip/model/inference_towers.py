@@ -98,24 +98,24 @@ def embed_texts(model: ClipModel, text_BL: Tensor) -> Tensor:
 
 @contextmanager
 def evaluation_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Set evaluation mode and full float32 on any device, and everything as it was afterwards.
+    """Set evaluation mode and full float32 on any device; restore the previous settings afterwards.
 
-    Blocks that are compiled run as they are written: for another mode they would be compiled again.
+    Compiled blocks run uncompiled, because they would be compiled again for another mode.
     """
-    modes = {part: part.training for module in modules for part in module.modules()}
-    compiled_calls = {part: part._compiled_call_impl for part in modes if part._compiled_call_impl}
+    modes = {layer: layer.training for module in modules for layer in module.modules()}
+    compiled_calls = {layer: layer._compiled_call_impl for layer in modes if layer._compiled_call_impl}
     for module in modules:
         module.eval()
-    for part in compiled_calls:
-        part._compiled_call_impl = None
+    for layer in compiled_calls:
+        layer._compiled_call_impl = None
     try:
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             yield
     finally:
-        for part, mode in modes.items():
-            part.training = mode
-        for part, compiled_call in compiled_calls.items():
-            part._compiled_call_impl = compiled_call
+        for layer, mode in modes.items():
+            layer.training = mode
+        for layer, compiled_call in compiled_calls.items():
+            layer._compiled_call_impl = compiled_call
 
 
 def image_batch_size(clip: ClipModule, size: int) -> int:

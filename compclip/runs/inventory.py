@@ -163,13 +163,13 @@ class Damage:
 
 def find_damage(root: Path) -> Iterator[Damage]:
     """Yield what is damaged. Reads every byte once: weights, checkpoints, results, shards, cache, databases."""
-    named = set()
+    damaged_inodes = set()
     for entry in run_table.list_store(root):
         for damage in _check_run(entry.folder) if not (entry.refused or entry.live) else ():
-            named |= {_inode(damage.path)} if damage.path.exists() else set()
+            damaged_inodes |= {_inode(damage.path)} if damage.path.exists() else set()
             yield damage
     for damage in _check_records(root):
-        if not damage.path.exists() or _inode(damage.path) not in named:  # a published file is mostly the store's
+        if not damage.path.exists() or _inode(damage.path) not in damaged_inodes:  # published files link there
             yield damage
     for path in sorted((root / CACHE).glob("??/*")):
         if path.is_file() and _hash_object(path) != path.parent.name + path.name.removesuffix(".dir"):
@@ -205,10 +205,10 @@ def _check_curve(run: RunFolder, final: Trained) -> Iterator[Damage]:
         yield Damage(final.metrics, fault, remedy, run=None if has_copy else run)
 
 
-def _find_fault(read: Callable[[Any], object], place: Any) -> str:
-    """Return what is wrong with a file by the function that reads it; empty where that succeeds."""
+def _find_fault(read: Callable[[Any], object], source: Any) -> str:
+    """Return the error of the function that reads a file; empty if it succeeds."""
     try:
-        read(place)
+        read(source)
     except (UserError, OSError, ValueError, KeyError) as error:
         return str(error)
     return ""

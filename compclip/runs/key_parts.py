@@ -118,8 +118,8 @@ def list_recorded(root: Path, methods: Collection[str]) -> Iterator[RecordedRun]
             if str(cell.get("method", "")).partition(".")[0] in methods:
                 config = yaml_text.read_yaml(folder.final.config, "must be a mapping of sections")
                 plain_config = yaml_text.to_plain(config, str(folder.final.config))
-                parts = load_section(KeyParts, read_mapping(folder.code), str(folder.code))
-                yield RecordedRun(folder, plain_config, folder.final.facts(), parts)
+                key_parts = load_section(KeyParts, read_mapping(folder.code), str(folder.code))
+                yield RecordedRun(folder, plain_config, folder.final.facts(), key_parts)
 
 
 # Take finished runs over whose key was another one, although their code gives the numbers of now.
@@ -175,10 +175,10 @@ def enter_run(source: RecordedRun, cell_run: StoredRun, inputs: Fingerprints) ->
     """
     folder = cell_run.folder
     with jobs.hold_idle(folder):
-        parts = replace(
+        key_parts = replace(
             source.key_parts, data=inputs.data, columns=inputs.columns, inputs=inputs.all, towers=inputs.towers
         )
-        write_parts(folder, parts)
+        write_parts(folder, key_parts)
         _enter_final(source, cell_run)
         for path in (folder.metrics, *folder.checkpoints()):  # of a training that is not needed any more
             path.unlink(missing_ok=True)
@@ -258,8 +258,8 @@ def compare(run: RecordedRun, cell_run: StoredRun, current: KeyParts) -> Compari
 
 
 def _compare_hashes(kind: str, recorded: Mapping[str, str], current: Mapping[str, str]) -> Iterator[Difference]:
-    for found in _compare_values(kind, recorded, current):
-        yield replace(found, old=found.old[:HASH_DIGITS], new=found.new[:HASH_DIGITS])
+    for difference in _compare_values(kind, recorded, current):
+        yield replace(difference, old=difference.old[:HASH_DIGITS], new=difference.new[:HASH_DIGITS])
 
 
 def _compare_values(kind: str, recorded: Mapping[str, str], current: Mapping[str, str]) -> Iterator[Difference]:

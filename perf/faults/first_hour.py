@@ -64,7 +64,7 @@ class PlayedCommand:
     output: str
     wall_s: float
     cpu_s: float
-    beside: bool = False  # another command, whose wall time its own is
+    in_parallel: bool = False  # ran while another command ran, so its wall time is not added
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     print("\n  wall s    CPU s  exit  command")
     for command in played:
         print(f"{command.wall_s:8.1f} {command.cpu_s:8.1f} {command.code:5}  {command.line}")
-    wall_s = sum(command.wall_s for command in played if not command.beside)
+    wall_s = sum(command.wall_s for command in played if not command.in_parallel)
     print(f"{wall_s:8.1f} {sum(command.cpu_s for command in played):8.1f}        all\n")
     print(*faults or ["as the page says"], sep="\n")
     return int(bool(faults))
@@ -193,17 +193,17 @@ def play(commands: list[PageCommand], root: Path, environment: dict[str, str], t
     played: list[PlayedCommand] = []
     last_config = [command for command in commands if command.line.startswith(CONFIG)][-1]
     for command, following in zip(commands, [*commands[1:], None], strict=True):
-        if command.beside or any(compare_results(played)):
+        if command.in_parallel or any(compare_results(played)):
             continue
         with contextlib.ExitStack() as terminals:
             watch = None
-            if following and following.beside:
+            if following and following.in_parallel:
                 watch = terminals.enter_context(Shell(following.line, root, environment))
             shell = terminals.enter_context(Shell(command.line, root, environment))
             played.append(shell.wait())
             print(f"$ {command.line}\n{played[-1].output.rstrip()}", flush=True)
             if watch:
-                played.append(replace(watch.stop(), beside=True))
+                played.append(replace(watch.stop(), in_parallel=True))
             environment = shell.read_environment()
         if command is last_config:
             lower_sizes(root / "params.yaml", tiny)
@@ -216,10 +216,10 @@ def play(commands: list[PageCommand], root: Path, environment: dict[str, str], t
 def compare_counts(page: Page, params: Params) -> Iterator[str]:
     """Compare the numbers of the text with what the shipped grid and the catalogue give."""
     runs = [run for run in grid.resolve_all(params) if load_method(run.method_name).TRAINS]
-    [data] = params.data.values()
-    pictures = int(data.limit * params.train.epochs)
+    [data_set] = params.data.values()
+    pictures = int(data_set.limit * params.train.epochs)
     counts = {
-        "methods": len({run.method_name for run in runs}), "pictures": data.limit, "seeds": len(params.grid.seeds),
+        "methods": len({run.method_name for run in runs}), "pictures": data_set.limit, "seeds": len(params.grid.seeds),
         "batch": params.train.batch_size, "steps between two lines": params.train.log_every_steps,
         "trained cells": len(runs), "pictures a cell": pictures, "steps a cell": pictures // params.train.batch_size,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What docs/install.md tells a reader to type in the first hour, and what it says that the reader will see."""
+"""Read what docs/install.md asks the reader to type in the first hour, and what it says that the reader will see."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ COUNTS = {
 
 @dataclass(frozen=True)
 class PageCommand:
-    """A line of a code block; `beside`: while the line above it works, until that ends."""
+    """A line of a code block; `in_parallel`: while the line above it runs, until that ends."""
 
     line: str
-    beside: bool
+    in_parallel: bool
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@
     python -m perf.faults.seeded_faults --only compclip/text    # the faults of one folder or module
     python -m perf.faults.seeded_faults --write results.json    # also write what was caught, for a comparison
 
-For each module the file names the tests that know it, and faults: a text that stands there once, and what takes its
-place. A fault is caught when the tests fail; the tests must pass without one.
+For each module the file names the tests that cover it, and faults: a text that occurs once in the module, and its
+replacement. A fault is caught if the tests fail with it; without a fault the tests must pass.
 
-Takes an hour for all; needs nothing.
+Takes an hour for all faults; needs no data and no GPU.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _exit_with_tests(tree: Path, tests: tuple[str, ...]) -> None:
     os.chdir(tree)
     os.environ["PYTHONPATH"] = str(tree)
     os.environ.setdefault("COMPCLIP_SHARED_DATA", str(ROOT.parent / "shared" / "data"))
-    sys.path[:] = [str(tree), *(place for place in sys.path if Path(place or ".").resolve() != ROOT)]
+    sys.path[:] = [str(tree), *(entry for entry in sys.path if Path(entry or ".").resolve() != ROOT)]
     for name in [name for name in sys.modules if name.partition(".")[0] in ("compclip", "tests", "perf")]:
         del sys.modules[name]
     os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))

@@ -48,9 +48,9 @@ def count_tokens(batch: Batch, groups: int) -> tuple[int, int]:
     """Return the useful positions of a batch's texts, and those that are computed in so many groups."""
     finest = encode.plan_groups(batch, 77)
     plan = encode.plan_groups(batch, groups)
-    whole = sum(block.ids.shape[:-1].numel() for block in batch.texts.values())
-    blocks = [(whole, batch.text_BL.shape[1])] if plan is None else zip(plan.counts, plan.positions, strict=True)
-    useful = zip(finest.counts, finest.positions, strict=True) if finest else [(whole, batch.text_BL.shape[1])]
+    text_count = sum(block.ids.shape[:-1].numel() for block in batch.texts.values())
+    blocks = [(text_count, batch.text_BL.shape[1])] if plan is None else zip(plan.counts, plan.positions, strict=True)
+    useful = zip(finest.counts, finest.positions, strict=True) if finest else [(text_count, batch.text_BL.shape[1])]
     return sum(n * length for n, length in useful), sum(n * length for n, length in blocks)
 
 

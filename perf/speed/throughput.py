@@ -119,7 +119,7 @@ def write_captions(root: Path, count: int) -> None:
     """Write two captions a photograph, of one and two sentences, for every rule, and what is beside each."""
     names = [f"{index:06d}.jpg" for index in range(count)]
     captions = [
-        [draw_caption(np.random.default_rng((index, which))) + FURTHER * which for which in range(2)]
+        [draw_caption(np.random.default_rng((index, number))) + FURTHER * number for number in range(2)]
         for index in range(count)
     ]
     images = [
@@ -134,17 +134,18 @@ def write_captions(root: Path, count: int) -> None:
 def list_neighbours(index: int, names: list[str], captions: list[list[str]]) -> dict[str, Any]:
     """Return a row of the list: texts and pictures of the next photographs, the second caption, and regions."""
     following = [(index + shift) % len(names) for shift in range(1, NEGATIVES + 1)]
-    texts = {f"text_{number}": captions[other][0] for number, other in enumerate(following, 1)}
-    pictures = {f"image_{number}": names[other] for number, other in enumerate(following[:2], 1)}
+    texts = {f"text_{number}": captions[neighbour][0] for number, neighbour in enumerate(following, 1)}
+    pictures = {f"image_{number}": names[neighbour] for number, neighbour in enumerate(following[:2], 1)}
     regions = list_regions(captions[index][1], list(texts.values()))
     return {"image": names[index], "paraphrase": captions[index][1], **texts, **pictures, "regions": regions}
 
 
 def draw_caption(rng: np.random.Generator) -> str:
     """Return a sentence with what rules exchange: adjectives, nouns, verbs, a number, prepositions, and "and"."""
-    (first, second), (thing, other) = (rng.choice(words, 2, replace=False) for words in (COLOURS, THINGS))
-    animal, person, verb, place = (rng.choice(words) for words in (ANIMALS, PEOPLE, VERBS, PLACES))
-    return f"A {first} {animal} {verb} {place} a table while a {person} holds two {thing}s and a {second} {other}."
+    colours, objects = (rng.choice(words, 2, replace=False) for words in (COLOURS, THINGS))
+    animal, person, verb, preposition = (rng.choice(words) for words in (ANIMALS, PEOPLE, VERBS, PLACES))
+    scene = f"A {colours[0]} {animal} {verb} {preposition} a table"
+    return f"{scene} while a {person} holds two {objects[0]}s and a {colours[1]} {objects[1]}."
 
 
 def command(root: Path, module: str, *args: str) -> None:

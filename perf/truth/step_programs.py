@@ -61,10 +61,10 @@ def show_whole_pictures() -> None:
     """Let a random part of a picture be all of it."""
     from torchvision import transforms
 
-    def whole(picture: Any, scale: Any, ratio: Any) -> tuple[int, int, int, int]:
+    def full_box(picture: Any, scale: Any, ratio: Any) -> tuple[int, int, int, int]:
         return 0, 0, picture.height, picture.width
 
-    transforms.RandomResizedCrop.get_params = staticmethod(whole)
+    transforms.RandomResizedCrop.get_params = staticmethod(full_box)
 
 
 def take_step(model: nn.Module, compute: Callable[[], dict[str, Tensor]], pictures: Tensor, tokens: Tensor) -> Step:
@@ -86,11 +86,11 @@ def use_float64(model: nn.Module) -> nn.Module:
 
 def load(model: nn.Module, state: dict[str, Tensor]) -> nn.Module:
     """Fill a program's model with our weights, every one of them."""
-    own = model.state_dict()
-    differ = set(own) ^ set(state)
+    model_state = model.state_dict()
+    differ = set(model_state) ^ set(state)
     if differ:
         raise SystemExit(f"weights of other names: {sorted(differ)[:6]}")
-    model.load_state_dict({name: value.to(own[name]) for name, value in state.items()})
+    model.load_state_dict({name: value.to(model_state[name]) for name, value in state.items()})
     return model
 
 

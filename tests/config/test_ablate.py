@@ -43,7 +43,7 @@ def test_the_command_writes_a_grid_that_passes_its_check(project, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{path}: 12 cells" and lines[2] == "  fsc_clip.without_local    lambda_local: 0.0"
     assert lines[-1] == f"Next: `compclip config use {path}`, then `compclip repro report track`"
-    assert path.read_text().startswith("# Ablation of fsc_clip: as it is, and without one part at a time.\n")
+    assert path.read_text().startswith("# Ablation of fsc_clip: as it is, and with one part left out at a time.\n")
     assert config_command.main(["check", "--params", str(path)]) == 0
     assert config_command.main(["use", str(path), "--force"]) == 0
     assert read.load_params("params.yaml").report.reference == "fsc_clip"
@@ -165,10 +165,10 @@ def test_values_that_refer_to_others_stand_as_they_are(project, monkeypatch):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["fsc"], r"unknown method 'fsc'; did you mean '.*fsc_clip'"),
     (["fsc_clip.scr"], r"methods.fsc_clip.variants: unknown variant 'scr'"),
-    (["finetune"], r"method 'finetune': declares no part to leave out; name another method"),
-    (["pretrained"], r"method 'pretrained': declares no part"),
-    (["negclip"], r"method 'negclip': left out already: .*hard_images"),
-    (["degla"], r"params.yaml: methods.degla: reads texts.negative, which data.scenes has not"),
+    (["finetune"], r"method 'finetune': has no part to leave out; name another method"),
+    (["pretrained"], r"method 'pretrained': has no part"),
+    (["negclip"], r"method 'negclip': all its parts are left out already: .*hard_images"),
+    (["degla"], r"params.yaml: methods.degla: reads texts.negative, which data.scenes does not have"),
     (["clic", "train.lr"], r"override 'train.lr': must be key=value"),
     (["clic", "--params", "no.yaml"], r"no.yaml: no such file"),
 ])  # fmt: skip
@@ -182,7 +182,7 @@ def test_a_file_that_is_there_stays(project):
     """Unless --force says otherwise."""
     again = ["ablate", "c2lip", "--out", "made.yaml"]
     assert config_command.main(again) == 0
-    with pytest.raises(UserError, match="made.yaml: is there already"):
+    with pytest.raises(UserError, match="made.yaml: exists already"):
         config_command.main([*again, "train.lr=1e-4"])
     assert config_command.main([*again, "train.lr=1e-4", "--force"]) == 0
     assert read.load_params("made.yaml").train.lr == 1e-4

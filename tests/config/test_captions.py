@@ -54,7 +54,7 @@ def test_as_one_writes_them(params):
     ("data.d.captions.file=''", "data.d.captions.file: must be given"),
     ("data.d.captions.column={a: b}", "data.d.captions.column"),
     ("data.d.rewrites.swap=''", "data.d.rewrites.swap: names no file"),
-    ("data.d.rewriter={url: 'http://x', model: m}", "data.d.rewrites: is beside a rewriter"),
+    ("data.d.rewriter={url: 'http://x', model: m}", "data.d.rewrites: is given together with a rewriter"),
     ("data.d.captions.on=caption", "data.d.captions.on: unknown on 'caption'"),
     ("data.d.texts={negatives: {file: x.csv, on: url}}", "unknown kind of texts 'negatives'; did you mean 'negative'"),
     ("data.d.texts.negative.on=captions", "data.d.texts.negative.on: unknown on 'captions'; did you mean 'caption'"),
@@ -64,7 +64,7 @@ def test_as_one_writes_them(params):
     ("data.d.masked.pos=[NOUN,ADP,NOUN]", "data.d.masked.pos=['NOUN', 'ADP', 'NOUN']: must name each once"),
     ("data.d.masked.pos=[NOUNS]", "data.d.masked.pos.0: unknown pos 'NOUNS'; did you mean 'NOUN'"),
     ("data.d.exclude=[sugarcrpe]", "data.d.exclude: unknown benchmark 'sugarcrpe'; did you mean 'sugarcrepe'"),
-    ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude=['sugarcrepe', 'sugarcrepe']: must name each once; 'sugarcrepe' stands"),
+    ("data.d.exclude=[sugarcrepe,sugarcrepe]", "data.d.exclude=['sugarcrepe', 'sugarcrepe']: must name each once; 'sugarcrepe' is named"),
 ])  # fmt: skip
 def test_what_is_wrong_is_told(params, override, fault):
     with pytest.raises(UserError) as caught:

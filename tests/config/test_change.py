@@ -94,13 +94,13 @@ def test_shipped_grids_keep_what_is_not_named(path, tmp_path, monkeypatch):
     (["set", "train.lr"], r"train.lr: must be key=value"), (["set", "train.lr="], "train.lr=: must be key=value"),
     (["set", "grid.seeds=0,1"], "grid.seeds=0,1: is not one value; write a list in brackets"),
     (["set", "data.scenes.path=a: b"], "is a mapping; put it into {}, or a text into quotes"),
-    (["set", "data.scenes.path=a # b"], "is no value of YAML; put a text into quotes"),
-    (["set", "data.scenes.path='a"], "is no value of YAML"),
-    (["set", "train.lr.min=1"], "train.lr: is no mapping, so that 'min' cannot be added"),
+    (["set", "data.scenes.path=a # b"], "is not valid YAML; put a text into quotes"),
+    (["set", "data.scenes.path='a"], "is not valid YAML"),
+    (["set", "train.lr.min=1"], "train.lr: is not a mapping, so 'min' cannot be added"),
     (["set", "grid.methods=[negclp]"], "unknown method 'negclp'; did you mean 'negclip'"),
     (["vary", "negclp", "train.lr=1"], "unknown method 'negclp'"),
     (["vary", "negclip", "train.lr=fast,slow"], "train.lr='fast': must be float"),
-    (["vary", "negclip.a", "train.lr=1"], "negclip.a: is a variant, and has none of its own"),
+    (["vary", "negclip.a", "train.lr=1"], "negclip.a: is a variant, which cannot have variants"),
     (["vary", "clic", f"train.lr={'1' * 80}"], "variant of clic .* rename it"),
 ])  # fmt: skip
 def test_what_is_refused_leaves_the_file(params, words, message):

@@ -27,7 +27,7 @@ from tests.shipped_files import SHIPPED_PARAMS
     ("grid.methods=[negclp]", r"grid.methods: unknown method 'negclp'; did you mean 'negclip'"),
     ("grid.methods=[fsc_clip.local]", r"methods.fsc_clip.variants: unknown variant 'local'"),
     ("grid.methods=[]", r"grid.methods=\[\]: must name at least one"),
-    ("grid.seeds=[0,0]", r"grid.seeds=\[0, 0\]: must name each once; 0 stands twice"),
+    ("grid.seeds=[0,0]", r"grid.seeds=\[0, 0\]: must name each once; 0 is named twice"),
     ("grid.seeds=[1.5]", r"grid.seeds.0=1.5: must be int"),
     ("grid.seeds={a: 1}", r"override 'grid.seeds=\{a: 1\}': "),
     ("methods.clic.train=3", r"methods.clic.train=3: must be a mapping"),
@@ -89,7 +89,7 @@ def test_cells_have_names_of_their_own():
     ]  # fmt: skip
     params = read.load_params(SHIPPED_PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c]"])
     assert len(config_grid.list_cells(params)) == 2
-    with pytest.raises(UserError, match="'clic-a-b-c-0' stands twice"):
+    with pytest.raises(UserError, match="have the name 'clic-a-b-c-0'"):
         read.load_params(SHIPPED_PARAMS, [*sets, "grid.backbones=[a,a-b]", "grid.data=[c,b-c]"])
     with pytest.raises(UserError, match="backbone 'org/vit': must be letters"):
         read.load_params(

@@ -39,7 +39,7 @@ def test_what_is_meant_changes(name):
     (edit_params.append_item, "a: x\n"), (lambda text, keys, value: edit_params.insert_entry(text, keys, "b", value), "a: x\n"),
 ])  # fmt: skip
 def test_what_cannot_be_added_is_said(edit, text):
-    with pytest.raises(UserError, match=r"a: is no (list|mapping), so that '[by]' cannot be added"):
+    with pytest.raises(UserError, match=r"a: is not a (list|mapping), so '[by]' cannot be added"):
         edit(text, ["a"], "y")
 
 

@@ -68,7 +68,7 @@ def test_the_tables(params, section):
 def test_names_of_the_project_s_own(params, section, name):
     """Their files would be overwritten by others of the project's."""
     add(params, section, f"{name}: {TABLES[section]}")
-    with pytest.raises(UserError, match=f"'{name}': is what the project calls files of its own; rename it"):
+    with pytest.raises(UserError, match=f"'{name}': is reserved for files of the project; choose another name"):
         read.load_params(params)
 
 

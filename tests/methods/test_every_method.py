@@ -134,7 +134,7 @@ def test_hooks_have_the_parameters_that_the_interface_declares(name):
     [
         ("def need(cfg):\n    return {}", "odd_module.need: is no hook; did you mean needs"),
         ("def need_bias(cfg):\n    return True", "odd_module.need_bias: is no hook; did you mean needs_bias"),
-        ("heads = 3", "heads is no function"),
+        ("heads = 3", "heads is not a function"),
     ],
 )
 def test_a_misspelt_hook_is_refused(text, message, monkeypatch):

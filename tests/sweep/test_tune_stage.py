@@ -222,7 +222,7 @@ def test_a_budget_of_device_hours_ends_a_study(project, monkeypatch):
 
 @pytest.mark.parametrize(("edit", "message"), [
     ("split: test", "tune: unknown key 'split'"),
-    ("seed: 1", "tune.seed=1: is one of grid.seeds, whose luck would be chosen; give another"),
+    ("seed: 1", "tune.seed=1: is one of grid.seeds, so tuning would favour its luck; give another"),
     ("objectives: [winoground/text]", "unknown benchmark 'winoground'"),
     ("space: {train.lrr: {factor: [1, 2]}}", "tune.space: unknown parameter 'train.lrr'; did you mean 'train.lr'"),
     ("space: {fsc_clip.gama: {factor: [1, 2]}}", "unknown parameter 'fsc_clip.gama'; did you mean"),
