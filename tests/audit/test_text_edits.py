@@ -5,17 +5,14 @@ import pytest
 from compclip.text import true_edits
 
 
-@pytest.mark.parametrize(
-    ("text", "still_true"),
-    [
-        ("A dog and a cat", True),
-        ("a cat and a dog", True),
-        ("a dog and a cow", False),
-        ("a dog cat and a", False),
-        ("there is a pet", True),  # another caption of the picture
-        ("a cat or a dog", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "still_true"), [
+    ("A dog and a cat", True),
+    ("a cat and a dog", True),
+    ("a dog and a cow", False),
+    ("a dog cat and a", False),
+    ("there is a pet", True),  # another caption of the picture
+    ("a cat or a dog", False),
+])  # fmt: skip
 def test_what_is_still_true(text, still_true):
     assert true_edits.is_still_true("a dog and a cat", text, ["There is a pet."]) == still_true
 

@@ -190,17 +190,14 @@ def listed(name: str) -> str:
     return f"data.scenes.texts={{{name}: {LISTED}}}"
 
 
-@pytest.mark.parametrize(
-    ("views", "key", "overrides"),
-    [
-        (Views(negatives=(stored_texts.first_negative,)), "texts.negative", [listed("negative")]),
-        (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", [listed("paraphrase")]),
-        (Views(groups=(stored_texts.variations(2),)), "texts.variation", [listed("variation")]),
-        (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
-        (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense",
-         [listed("dense"), "data.scenes.masked={model: m, dense: true}"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("views", "key", "overrides"), [
+    (Views(negatives=(stored_texts.first_negative,)), "texts.negative", [listed("negative")]),
+    (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", [listed("paraphrase")]),
+    (Views(groups=(stored_texts.variations(2),)), "texts.variation", [listed("variation")]),
+    (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
+    (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense",
+     [listed("dense"), "data.scenes.masked={model: m, dense: true}"]),
+])  # fmt: skip
 def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, views, key, overrides):
     monkeypatch.setattr(finetune, "views", lambda cfg, step: views)
     with pytest.raises(UserError, match=re.escape(f"data.scenes.{key}")):
@@ -211,19 +208,16 @@ def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, views
 # --- variations of a picture ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("record", "packed"),
-    [
-        ('{"name": "x", "itm_score": [0.25, 0.75], "captions": ["a dog", "A  red\\tdog"]}', "0.5\ta dog\tA red dog"),
-        *((record, "") for record in (
-            '{"itm_score": [1], "captions": []}', '{"itm_score": [], "captions": ["a"]}',
-            '{"itm_score": [NaN], "captions": ["a"]}', '{"itm_score": [1e999], "captions": ["a"]}',
-            '{"itm_score": ["1"], "captions": ["a"]}', '{"itm_score": [1], "captions": "a"}',
-            '{"itm_score": [1], "captions": ["a", 2]}', '{"itm_score": [1], "captions": [" "]}', '{"captions": ["a"]}',
-            "[1]", "7", "{",
-        )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("record", "packed"), [
+    ('{"name": "x", "itm_score": [0.25, 0.75], "captions": ["a dog", "A  red\\tdog"]}', "0.5\ta dog\tA red dog"),
+    *((record, "") for record in (
+        '{"itm_score": [1], "captions": []}', '{"itm_score": [], "captions": ["a"]}',
+        '{"itm_score": [NaN], "captions": ["a"]}', '{"itm_score": [1e999], "captions": ["a"]}',
+        '{"itm_score": ["1"], "captions": ["a"]}', '{"itm_score": [1], "captions": "a"}',
+        '{"itm_score": [1], "captions": ["a", 2]}', '{"itm_score": [1], "captions": [" "]}', '{"captions": ["a"]}',
+        "[1]", "7", "{",
+    )),
+])  # fmt: skip
 def test_a_variation_is_its_score_and_its_captions(record, packed):
     assert stored_lists.pack_variation(record) == packed
 

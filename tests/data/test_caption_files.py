@@ -86,15 +86,12 @@ def test_an_id_of_two_images_is_refused_by_both(tmp_path):
             read()
 
 
-@pytest.mark.parametrize(
-    ("line", "fault", "count"),
-    [
-        (b'b.jpg,"open', "close a caption's quotes", "malformed_lines"),
-        (b'b.jpg,"open\nin the sun, happy"', "close a caption's quotes", "malformed_lines"),
-        (b"b.jpg", "expected image,caption", "malformed_lines"),
-        (b"b.jpg,\xff", "not UTF-8", "invalid_utf8_lines"),
-    ],
-)
+@pytest.mark.parametrize(("line", "fault", "count"), [
+    (b'b.jpg,"open', "close a caption's quotes", "malformed_lines"),
+    (b'b.jpg,"open\nin the sun, happy"', "close a caption's quotes", "malformed_lines"),
+    (b"b.jpg", "expected image,caption", "malformed_lines"),
+    (b"b.jpg,\xff", "not UTF-8", "invalid_utf8_lines"),
+])  # fmt: skip
 def test_a_damaged_line_is_counted_in_training_and_ends_a_benchmark(tmp_path, line, fault, count):
     """A gallery without one picture is another benchmark."""
     path, counts = tmp_path / "captions.txt", Counter()

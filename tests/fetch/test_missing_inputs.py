@@ -176,15 +176,12 @@ def test_a_grid_with_servers_and_models_of_its_own(own_project):
     assert list_lines(own_project) == []
 
 
-@pytest.mark.parametrize(
-    "path, start, fix",
-    [
-        ("models/own.pt", "backbones.own.weights: models/own.pt: missing", "correct backbones.own.weights"),
-        ("data/raw/b.csv", "data.photographs.path: data/raw/b.csv: missing", "correct data.photographs.path"),
-        ("data/raw/classes/test.txt", "benchmarks.zeroshot.path: data/raw/classes/test.txt: missing", "put it there"),
-        ("bin/no_such_program", "data.photographs.options.server: no_such_program: no such program", "install it"),
-    ],
-)
+@pytest.mark.parametrize("path, start, fix", [
+    ("models/own.pt", "backbones.own.weights: models/own.pt: missing", "correct backbones.own.weights"),
+    ("data/raw/b.csv", "data.photographs.path: data/raw/b.csv: missing", "correct data.photographs.path"),
+    ("data/raw/classes/test.txt", "benchmarks.zeroshot.path: data/raw/classes/test.txt: missing", "put it there"),
+    ("bin/no_such_program", "data.photographs.options.server: no_such_program: no such program", "install it"),
+])  # fmt: skip
 def test_a_file_of_ones_own(path, start, fix, own_project):
     """No entry of the catalogue brings it: the key is named that is to be corrected."""
     (own_project / path).unlink()
@@ -192,13 +189,10 @@ def test_a_file_of_ones_own(path, start, fix, own_project):
     assert line.startswith(start) and fix in line
 
 
-@pytest.mark.parametrize(
-    "variable, start",
-    [
-        ("THEIR_KEY", "data.photographs.rewriter.api_key_env: $THEIR_KEY: not set"),
-        ("COMPCLIP_ALLOW_SERVER", "data.photographs.options.server: $COMPCLIP_ALLOW_SERVER: not set"),
-    ],
-)
+@pytest.mark.parametrize("variable, start", [
+    ("THEIR_KEY", "data.photographs.rewriter.api_key_env: $THEIR_KEY: not set"),
+    ("COMPCLIP_ALLOW_SERVER", "data.photographs.options.server: $COMPCLIP_ALLOW_SERVER: not set"),
+])  # fmt: skip
 def test_a_variable_that_is_not_set(variable, start, own_project, monkeypatch):
     monkeypatch.delenv(variable)
     (line,) = list_lines(own_project)

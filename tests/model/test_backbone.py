@@ -122,21 +122,18 @@ def test_file_tuned_with_a_learnt_bias_keeps_it(tmp_path):
     assert make_model(tmp_path, "gelu", weights=str(tmp_path / "b.safetensors")).clip.logit_bias.item() == -7.5
 
 
-@pytest.mark.parametrize(
-    "kwargs,names",
-    [
-        ({"model": "ViT-B-32-quickgelu", "weights": "openai"},
-         "open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai.*snapshots"),
-        ({"model": "ViT-B-16", "weights": "datacomp_xl_s13b_b90k"}, "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K"),
-        ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "ViT-B-32-quickgelu"),
-        ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP.*tokenizer: clip"),
-        ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "'no/where'.*tokenizer.json"),
-        ({"model": "ViT-B-32", "tokenizer": "no/where"}, "CLIP's own tokenizer"),
-        ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing"),
-        ({"model": "hf-hub:"}, "hf-hub:OWNER/NAME"),
-        ({"model": "local-dir:no/where"}, "no/where"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("kwargs,names", [
+    ({"model": "ViT-B-32-quickgelu", "weights": "openai"},
+     "open_clip_model.safetensors.*timm/vit_base_patch32_clip_224.openai.*snapshots"),
+    ({"model": "ViT-B-16", "weights": "datacomp_xl_s13b_b90k"}, "laion/CLIP-ViT-B-16-DataComp.XL-s13B-b90K"),
+    ({"model": "ViT-B-32", "weights": "laion400m_e32"}, "ViT-B-32-quickgelu"),
+    ({"model": "ViT-B-16-SigLIP"}, "tokenizer.json.*timm/ViT-B-16-SigLIP.*tokenizer: clip"),
+    ({"model": "ViT-B-16-SigLIP", "tokenizer": "no/where"}, "'no/where'.*tokenizer.json"),
+    ({"model": "ViT-B-32", "tokenizer": "no/where"}, "CLIP's own tokenizer"),
+    ({"model": "hf-hub:nobody/nothing"}, "hf-hub:nobody/nothing"),
+    ({"model": "hf-hub:"}, "hf-hub:OWNER/NAME"),
+    ({"model": "local-dir:no/where"}, "no/where"),
+])  # fmt: skip
 def test_what_cannot_be_fetched_is_named_with_its_place(kwargs, names):
     """One line: file, repository, where to put it."""
     with pytest.raises(UserError, match=names) as caught:

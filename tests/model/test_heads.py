@@ -121,18 +121,15 @@ def test_padding_asks_for_no_code():
     torch.testing.assert_close(mapped, head.map_texts(text, tokens[:, :2], token_mask[:, :2]))
 
 
-@pytest.mark.parametrize(
-    "config, message",
-    [
-        ({"kind": "text_mapp", "options": {"width": WIDTH}}, "did you mean 'text_map'"),
-        ({"kind": "text_map", "options": {"width": "8"}}, "must be whole numbers by name"),
-        ({"kind": "text_map", "options": {"width": 10**12}}, "must be whole numbers by name"),
-        ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
-        ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
-        ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
-        ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("config, message", [
+    ({"kind": "text_mapp", "options": {"width": WIDTH}}, "did you mean 'text_map'"),
+    ({"kind": "text_map", "options": {"width": "8"}}, "must be whole numbers by name"),
+    ({"kind": "text_map", "options": {"width": 10**12}}, "must be whole numbers by name"),
+    ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
+    ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
+    ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
+    ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
+])  # fmt: skip
 def test_a_head_that_is_none_is_refused(config, message, tmp_path):
     make_head("text_map").save(tmp_path)
     (tmp_path / heads.CONFIG).write_text(json.dumps(config))

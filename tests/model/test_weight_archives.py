@@ -180,30 +180,27 @@ LOOP = b"\x80\x02c__torch__.tests\nM\n)\x81q\x00}(" + text("m") + b"h\x00ub."
 DOUBLE = b"c__torch__.tests\nM\n)\x81}(" + text("m") + b"h%c" + text("n") + b"h%cubq%c"
 
 
-@pytest.mark.parametrize(
-    "program,message",
-    [
-        (module(tensor(pile(number(1 << 30), number(1 << 30)), pile(number(0), number(0)))), "larger than its bytes"),
-        (module(tensor(pile(number(3)), pile(number(1)))), "larger than its bytes"),
-        (module(tensor(pile(number(2)), pile(number(1)), offset=1)), "larger than its bytes"),
-        (module(tensor(pile(number(2)), pile(number(-1)))), "no proper shape"),
-        (module(tensor(pile(number(2)), pile())), "no proper shape"),
-        (module(tensor(pile(*[number(1)] * 99), pile(*[number(1)] * 99))), "no proper shape"),
-        (module(tensor(b"N", b"N")), "no proper shape"),
-        (module(tensor(pile(number(2)), pile(number(1)), key=text("../1"))), "no item named"),
-        (module(tensor(pile(number(2)), pile(number(1)), key=b")")), "no known type"),
-        (LOOP, "without end"),
-        (b"\x80\x02c__torch__.tests\nM\n)\x81q\x00"
-         + b"".join(DOUBLE % (i, i, i + 1) for i in range(60)) + b".", "without end"),
-        (b"\x80\x02cos\nsystem\n" + text("true") + b"\x85R.", None),
-        (b"\x80\x02" + text("a") + b"N\x85R.", "misuse the instruction REDUCE"),
-        (b"\x80\x02}" + text("a") + b"a.", "misuse the instruction APPEND"),
-        (b"\x80\x02(S'true'\nios\nsystem\n.", "instruction STRING"),
-        (b"\x80\x02r\xff\xff\xff\xff.", "list index"),
-        (b"\x80\x02X\xff\xff\xff\x7f", "only 0 remain"),
-        (b"", "exhausted"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("program,message", [
+    (module(tensor(pile(number(1 << 30), number(1 << 30)), pile(number(0), number(0)))), "larger than its bytes"),
+    (module(tensor(pile(number(3)), pile(number(1)))), "larger than its bytes"),
+    (module(tensor(pile(number(2)), pile(number(1)), offset=1)), "larger than its bytes"),
+    (module(tensor(pile(number(2)), pile(number(-1)))), "no proper shape"),
+    (module(tensor(pile(number(2)), pile())), "no proper shape"),
+    (module(tensor(pile(*[number(1)] * 99), pile(*[number(1)] * 99))), "no proper shape"),
+    (module(tensor(b"N", b"N")), "no proper shape"),
+    (module(tensor(pile(number(2)), pile(number(1)), key=text("../1"))), "no item named"),
+    (module(tensor(pile(number(2)), pile(number(1)), key=b")")), "no known type"),
+    (LOOP, "without end"),
+    (b"\x80\x02c__torch__.tests\nM\n)\x81q\x00"
+     + b"".join(DOUBLE % (i, i, i + 1) for i in range(60)) + b".", "without end"),
+    (b"\x80\x02cos\nsystem\n" + text("true") + b"\x85R.", None),
+    (b"\x80\x02" + text("a") + b"N\x85R.", "misuse the instruction REDUCE"),
+    (b"\x80\x02}" + text("a") + b"a.", "misuse the instruction APPEND"),
+    (b"\x80\x02(S'true'\nios\nsystem\n.", "instruction STRING"),
+    (b"\x80\x02r\xff\xff\xff\xff.", "list index"),
+    (b"\x80\x02X\xff\xff\xff\x7f", "only 0 remain"),
+    (b"", "exhausted"),
+])  # fmt: skip
 def test_what_a_hostile_archive_is_told(tmp_path, program, message):
     """Tensors larger than the file, modules without end, and instructions that no weights need: a line, at once."""
     path = write_archive(tmp_path / "a.pt", program)

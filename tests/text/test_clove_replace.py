@@ -46,16 +46,13 @@ def test_parts_of_anything_are_words_of_it(annotation):
         assert word_edits.is_bounded(annotation.text, *annotation.chars(element.span))
 
 
-@pytest.mark.parametrize(
-    ("word", "pos", "tag", "relative"),
-    [
-        ("women", "NOUN", "NNS", "men"),  # an antonym, inflected
-        ("red", "ADJ", "JJ", "blue"),  # by the nouns of both
-        ("riding", "VERB", "VBG", "walking"),
-        ("couch", "NOUN", "NN", "bench"),  # a cousin: under seat, as sofa's kind is
-        ("quickly", "ADV", "RB", "slowly"),
-    ],
-)
+@pytest.mark.parametrize(("word", "pos", "tag", "relative"), [
+    ("women", "NOUN", "NNS", "men"),  # an antonym, inflected
+    ("red", "ADJ", "JJ", "blue"),  # by the nouns of both
+    ("riding", "VERB", "VBG", "walking"),
+    ("couch", "NOUN", "NN", "bench"),  # a cousin: under seat, as sofa's kind is
+    ("quickly", "ADV", "RB", "slowly"),
+])  # fmt: skip
 def test_weighted_words(word, pos, tag, relative):
     words, weights = relative_words.find_relatives(word, pos, tag)
     assert relative in words and word not in words and len(set(words)) == len(words) == len(weights)

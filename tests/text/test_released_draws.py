@@ -28,17 +28,14 @@ def words_of(text: str, pos: dict[str, str], masked: dict[int, str] | None = Non
 NOUNS = dict.fromkeys(("dog", "cat", "cattle", "tree", "man", "woman"), "NOUN")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A dog chases a cat near a tree.", "A cat chases a dog near a tree."),
-        ("A dog chases a cat.", None),  # two nouns
-        ("A dog, a cat and a dog.", "A cat, a dog and a cat."),  # wherever they stand
-        ("A dog, a dog and a cat.", None),  # the first two are one word
-        ("A cat by cattle and a dog.", "A cattle by cattletle and a dog."),  # and within words
-        ("A man, a woman and a cat.", "A woman, a wowoman and a cat."),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("A dog chases a cat near a tree.", "A cat chases a dog near a tree."),
+    ("A dog chases a cat.", None),  # two nouns
+    ("A dog, a cat and a dog.", "A cat, a dog and a cat."),  # wherever they stand
+    ("A dog, a dog and a cat.", None),  # the first two are one word
+    ("A cat by cattle and a dog.", "A cattle by cattletle and a dog."),  # and within words
+    ("A man, a woman and a cat.", "A woman, a wowoman and a cat."),
+])  # fmt: skip
 def test_the_first_two_nouns_change_places(text, expected):
     assert outcomes(swap.nouns_released, words_of(text, NOUNS), tries=3) == {expected}
 

@@ -14,32 +14,29 @@ def pieces(text: str) -> list[str]:
     return [text[a:b] for a, b in sentences.split(text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A dog runs. A cat sleeps.", ["A dog runs.", "A cat sleeps."]),
-        ("The cup is 3.5 cm tall. It is red.", ["The cup is 3.5 cm tall.", "It is red."]),
-        ("Mr. Smith of the U.S. Army sits. He smiles.", ["Mr. Smith of the U.S. Army sits.", "He smiles."]),
-        ("It is 5 p.m. The sun sets.", ["It is 5 p.m.", "The sun sets."]),
-        ("Fruit, e.g. apples, lies on No. 5 plates.", ["Fruit, e.g. apples, lies on No. 5 plates."]),
-        ("Apples, pears, etc. The dog barks.", ["Apples, pears, etc.", "The dog barks."]),
-        ("a dog. it runs", ["a dog.", "it runs"]),
-        ("Is it red? Yes! It is...", ["Is it red?", "Yes!", "It is..."]),
-        ("yes... maybe so.", ["yes... maybe so."]),
-        ("A dog on a mat.The cat sleeps.", ["A dog on a mat.", "The cat sleeps."]),
-        ("A photo of www.example.com here.", ["A photo of www.example.com here."]),
-        ("1. A dog runs.\n2. A cat sits.", ["1. A dog runs.", "2. A cat sits."]),
-        ("A title\n\nA dog runs.", ["A title", "A dog runs."]),
-        ("A line that\nis wrapped.", ["A line that\nis wrapped."]),
-        ("A dog climbs the stairs .", ["A dog climbs the stairs ."]),
-        ('The sign says "Stop." A car waits.', ['The sign says "Stop."', "A car waits."]),
-        ("A dog. . 😀", ["A dog. . 😀"]),
-        ("J. Smith waves.", ["J. Smith waves."]),
-        ("...", ["..."]),
-        ("", []),
-        (" \n ", []),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("A dog runs. A cat sleeps.", ["A dog runs.", "A cat sleeps."]),
+    ("The cup is 3.5 cm tall. It is red.", ["The cup is 3.5 cm tall.", "It is red."]),
+    ("Mr. Smith of the U.S. Army sits. He smiles.", ["Mr. Smith of the U.S. Army sits.", "He smiles."]),
+    ("It is 5 p.m. The sun sets.", ["It is 5 p.m.", "The sun sets."]),
+    ("Fruit, e.g. apples, lies on No. 5 plates.", ["Fruit, e.g. apples, lies on No. 5 plates."]),
+    ("Apples, pears, etc. The dog barks.", ["Apples, pears, etc.", "The dog barks."]),
+    ("a dog. it runs", ["a dog.", "it runs"]),
+    ("Is it red? Yes! It is...", ["Is it red?", "Yes!", "It is..."]),
+    ("yes... maybe so.", ["yes... maybe so."]),
+    ("A dog on a mat.The cat sleeps.", ["A dog on a mat.", "The cat sleeps."]),
+    ("A photo of www.example.com here.", ["A photo of www.example.com here."]),
+    ("1. A dog runs.\n2. A cat sits.", ["1. A dog runs.", "2. A cat sits."]),
+    ("A title\n\nA dog runs.", ["A title", "A dog runs."]),
+    ("A line that\nis wrapped.", ["A line that\nis wrapped."]),
+    ("A dog climbs the stairs .", ["A dog climbs the stairs ."]),
+    ('The sign says "Stop." A car waits.', ['The sign says "Stop."', "A car waits."]),
+    ("A dog. . 😀", ["A dog. . 😀"]),
+    ("J. Smith waves.", ["J. Smith waves."]),
+    ("...", ["..."]),
+    ("", []),
+    (" \n ", []),
+])  # fmt: skip
 def test_split(text, expected):
     assert pieces(text) == expected
 
@@ -52,34 +49,28 @@ def test_split_keeps_all_but_white_space(text):
     assert all(text[a:b].strip() == text[a:b] != "" for a, b in spans)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("This picture depicts: a dog.", "A dog."),
-        ("The image displays a dog. This image shows it.", "A dog. This image shows it."),
-        ("this picture shows two cats", "Two cats"),
-        ("This image demonstrates a red mug.", "A red mug."),
-        ("The image shows that it rains.", "The image shows that it rains."),
-        ("The picture depends on a wall.", "The picture depends on a wall."),
-        ("This image shows", "This image shows"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("This picture depicts: a dog.", "A dog."),
+    ("The image displays a dog. This image shows it.", "A dog. This image shows it."),
+    ("this picture shows two cats", "Two cats"),
+    ("This image demonstrates a red mug.", "A red mug."),
+    ("The image shows that it rains.", "The image shows that it rains."),
+    ("The picture depends on a wall.", "The picture depends on a wall."),
+    ("This image shows", "This image shows"),
+])  # fmt: skip
 def test_openings_go(text, expected):
     assert sentences.clean(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The image showcases a dog.", "a dog."),
-        ("This image appears to be a digital representation of a dog", "a dog"),
-        ("The image is a collection of red mugs.", "red mugs."),
-        ("This image features two cats. The image shows it.", "two cats. The image shows it."),
-        ("the image shows a dog.", "the image shows a dog."),
-        ("This picture depicts: a dog.", "This picture depicts: a dog."),
-        ("The image is", "The image is"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("The image showcases a dog.", "a dog."),
+    ("This image appears to be a digital representation of a dog", "a dog"),
+    ("The image is a collection of red mugs.", "red mugs."),
+    ("This image features two cats. The image shows it.", "two cats. The image shows it."),
+    ("the image shows a dog.", "the image shows a dog."),
+    ("This picture depicts: a dog.", "This picture depicts: a dog."),
+    ("The image is", "The image is"),
+])  # fmt: skip
 def test_the_openings_of_clic_s_program_go(text, expected):
     assert sentences.clean_clic(text) == expected
 

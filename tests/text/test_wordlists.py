@@ -61,24 +61,21 @@ def test_the_rule_takes_annotations():
     assert None not in output and all(text.startswith("a ") and text.endswith(" chair") for text in output)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("A couch and a television in a room.", {f"A couch and a television {p} a room." for p in OUT_OF}),
-        ("An old gentleman in a white shirt and black tie.", {"A young gentleman in a white shirt and black tie."}),
-        ("An upright sign is 3 feet long.", {None}),  # a measure
-        ("A long road near a wall painted by a man.", {"A short road near a wall painted by a man."}),  # not "by a man"
-        ("He stops and she runs.", {None}),
-        ("A man walks at night.", {None}),
-        ("A man flies a kite at the beach.", {"A man flies a kite far from the beach."}),
-        ("A girl looks at a dog.", {"A girl looks away from a dog."}),
-        ("A woman is kayaking down a river.", {"A woman is kayaking up a river."}),
-        ("A man holds up a sign.", {None}),  # "down" is no way here
-        ("A kitchen with a counter.", {"A kitchen without a counter."}),
-        ("A tall man with a rope.", {"A short man with a rope."}),  # "without" is for captions with nothing else
-        ("A bench between two trees.", {"A bench behind two trees.", "A bench far from two trees."}),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("A couch and a television in a room.", {f"A couch and a television {p} a room." for p in OUT_OF}),
+    ("An old gentleman in a white shirt and black tie.", {"A young gentleman in a white shirt and black tie."}),
+    ("An upright sign is 3 feet long.", {None}),  # a measure
+    ("A long road near a wall painted by a man.", {"A short road near a wall painted by a man."}),  # not "by a man"
+    ("He stops and she runs.", {None}),
+    ("A man walks at night.", {None}),
+    ("A man flies a kite at the beach.", {"A man flies a kite far from the beach."}),
+    ("A girl looks at a dog.", {"A girl looks away from a dog."}),
+    ("A woman is kayaking down a river.", {"A woman is kayaking up a river."}),
+    ("A man holds up a sign.", {None}),  # "down" is no way here
+    ("A kitchen with a counter.", {"A kitchen without a counter."}),
+    ("A tall man with a rope.", {"A short man with a rope."}),  # "without" is for captions with nothing else
+    ("A bench between two trees.", {"A bench behind two trees.", "A bench far from two trees."}),
+])  # fmt: skip
 def test_words_that_fit_their_place(annotated, text, expected):
     """Colours aside; "in a white shirt" says what is worn."""
     output = outcomes(wordlists.default_lists().rule, annotated[text], tries=60)

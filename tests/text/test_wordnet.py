@@ -7,27 +7,24 @@ from compclip.text import wordnet, wordnet_files
 from compclip.text.wordnet import find_candidates
 
 
-@pytest.mark.parametrize(
-    ("word", "lemma", "pos", "tag", "expected"),
-    [
-        ("dog", "dog", "NOUN", "NN", {"cat", "horse"}),  # of its group
-        ("dogs", "dog", "NOUN", "NNS", {"cats", "horses"}),
-        ("woman", "woman", "NOUN", "NN", {"man"}),  # antonym
-        ("women", "woman", "NOUN", "NNS", {"men"}),
-        ("red", "red", "ADJ", "JJ", {"blue", "green"}),
-        ("black", "black", "ADJ", "JJ", {"white"}),
-        ("huge", "huge", "ADJ", "JJ", {"small"}),  # antonym of large, to which huge is similar
-        ("taller", "tall", "ADJ", "JJR", {"shorter"}),
-        ("sitting", "sit", "VERB", "VBG", {"standing", "lying"}),
-        ("rides", "ride", "VERB", "VBZ", {"walks"}),
-        ("boulder", "boulder", "NOUN", "NN", {"tree", "log"}),  # WordNet's first: chondrite
-        ("glasses", "glass", "NOUN", "NNS", {"headphones"}),  # a plural without a singular, as it stands
-        ("path", "path", "NOUN", "NN", {"river", "street"}),
-        ("two", "two", "NUM", "CD", {"three", "twelve"}),
-        ("quickly", "quickly", "ADV", "RB", {"slowly"}),
-        ("bench", "bench", "PROPN", "NNP", {"chair", "couch"}),  # lower case: a slip of the tagger
-    ],
-)
+@pytest.mark.parametrize(("word", "lemma", "pos", "tag", "expected"), [
+    ("dog", "dog", "NOUN", "NN", {"cat", "horse"}),  # of its group
+    ("dogs", "dog", "NOUN", "NNS", {"cats", "horses"}),
+    ("woman", "woman", "NOUN", "NN", {"man"}),  # antonym
+    ("women", "woman", "NOUN", "NNS", {"men"}),
+    ("red", "red", "ADJ", "JJ", {"blue", "green"}),
+    ("black", "black", "ADJ", "JJ", {"white"}),
+    ("huge", "huge", "ADJ", "JJ", {"small"}),  # antonym of large, to which huge is similar
+    ("taller", "tall", "ADJ", "JJR", {"shorter"}),
+    ("sitting", "sit", "VERB", "VBG", {"standing", "lying"}),
+    ("rides", "ride", "VERB", "VBZ", {"walks"}),
+    ("boulder", "boulder", "NOUN", "NN", {"tree", "log"}),  # WordNet's first: chondrite
+    ("glasses", "glass", "NOUN", "NNS", {"headphones"}),  # a plural without a singular, as it stands
+    ("path", "path", "NOUN", "NN", {"river", "street"}),
+    ("two", "two", "NUM", "CD", {"three", "twelve"}),
+    ("quickly", "quickly", "ADV", "RB", {"slowly"}),
+    ("bench", "bench", "PROPN", "NNP", {"chair", "couch"}),  # lower case: a slip of the tagger
+])  # fmt: skip
 def test_antonyms_and_sisters(word, lemma, pos, tag, expected):
     assert expected <= set(find_candidates(word, lemma, pos, tag))
 
@@ -39,28 +36,25 @@ def test_a_verb_with_an_object_gives_way_to_such_verbs():
     assert {"dropped", "threw"} <= set(find_candidates("ate", "eat", "VERB", "VBD", has_object=True))
 
 
-@pytest.mark.parametrize(
-    ("word", "pos", "tag", "never"),
-    [
-        ("couch", "NOUN", "NN", {"sofa", "lounge"}),  # synonyms, and what contains the word
-        ("large", "ADJ", "JJ", {"big", "huge"}),
-        ("bike", "NOUN", "NN", {"bicycle", "cycle"}),
-        ("young", "ADJ", "JJ", {"youthful", "immature"}),
-        ("dog", "NOUN", "NN", {"animal", "puppy", "canine"}),
-        ("big", "ADJ", "JJ", {"large", "great"}),
-        ("trick", "NOUN", "NN", {"watch"}),  # an act; captions' watch is a thing
-        ("volley", "NOUN", "NN", {"cover"}),
-        ("traffic", "NOUN", "NN", {"vegetation"}),  # both are collections
-        ("stripes", "NOUN", "NNS", {"jewelries"}),
-        ("station", "NOUN", "NN", {"transportation"}),  # "a small transportation"
-        ("waves", "NOUN", "NNS", {"bends"}),
-        ("monitor", "NOUN", "NN", {"director"}),
-        ("make", "VERB", "VB", {"break"}),  # opposites in a rare sense
-        ("takes", "VERB", "VBZ", {"gives"}),
-        ("skimpy", "ADJ", "JJ", {"sufficient"}),  # an opposite that captions do not hold
-        ("reflective", "ADJ", "JJ", {"thoughtless"}),
-    ],
-)
+@pytest.mark.parametrize(("word", "pos", "tag", "never"), [
+    ("couch", "NOUN", "NN", {"sofa", "lounge"}),  # synonyms, and what contains the word
+    ("large", "ADJ", "JJ", {"big", "huge"}),
+    ("bike", "NOUN", "NN", {"bicycle", "cycle"}),
+    ("young", "ADJ", "JJ", {"youthful", "immature"}),
+    ("dog", "NOUN", "NN", {"animal", "puppy", "canine"}),
+    ("big", "ADJ", "JJ", {"large", "great"}),
+    ("trick", "NOUN", "NN", {"watch"}),  # an act; captions' watch is a thing
+    ("volley", "NOUN", "NN", {"cover"}),
+    ("traffic", "NOUN", "NN", {"vegetation"}),  # both are collections
+    ("stripes", "NOUN", "NNS", {"jewelries"}),
+    ("station", "NOUN", "NN", {"transportation"}),  # "a small transportation"
+    ("waves", "NOUN", "NNS", {"bends"}),
+    ("monitor", "NOUN", "NN", {"director"}),
+    ("make", "VERB", "VB", {"break"}),  # opposites in a rare sense
+    ("takes", "VERB", "VBZ", {"gives"}),
+    ("skimpy", "ADJ", "JJ", {"sufficient"}),  # an opposite that captions do not hold
+    ("reflective", "ADJ", "JJ", {"thoughtless"}),
+])  # fmt: skip
 def test_never_a_synonym_nor_in_a_sense_that_nobody_means(word, pos, tag, never):
     lemma = {"stripes": "stripe", "waves": "wave", "takes": "take"}.get(word, word)
     assert not never & set(find_candidates(word, lemma, pos, tag))

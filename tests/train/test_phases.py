@@ -135,20 +135,17 @@ LATE = {"first_agent_step": 5, "cycle_steps": 2, "still_steps": 1}
 STAGE = "1,000 steps end before the stage with negatives/sub_graphs.draw"
 
 
-@pytest.mark.parametrize(
-    ("warn", "name", "options", "steps", "says"),
-    [
-        ("warn_of_phases", "il_clip", LATE, 5, "in none of the 5 steps"),
-        ("warn_of_phases", "il_clip", LATE, 6, ""),
-        ("warn_of_phases", "il_clip", LATE | {"agents": 0}, 5, ""),  # new agents are left out
-        ("warn_of_phases", "negclip", {}, 5, ""),
-        ("warn_of_stages", "mosaiclip", {}, 1000, STAGE),  # MosaiCLIP's second stage is of other rules
-        ("warn_of_stages", "mosaiclip", {}, 1001, ""),
-        ("warn_of_stages", "mosaiclip", {"single_steps": 0}, 5, ""),
-        ("warn_of_stages", "clic", {}, 1, ""),  # composites and single pictures take turns
-        ("warn_of_stages", "clic", {}, 2, ""),
-    ],
-)
+@pytest.mark.parametrize(("warn", "name", "options", "steps", "says"), [
+    ("warn_of_phases", "il_clip", LATE, 5, "in none of the 5 steps"),
+    ("warn_of_phases", "il_clip", LATE, 6, ""),
+    ("warn_of_phases", "il_clip", LATE | {"agents": 0}, 5, ""),  # new agents are left out
+    ("warn_of_phases", "negclip", {}, 5, ""),
+    ("warn_of_stages", "mosaiclip", {}, 1000, STAGE),  # MosaiCLIP's second stage is of other rules
+    ("warn_of_stages", "mosaiclip", {}, 1001, ""),
+    ("warn_of_stages", "mosaiclip", {"single_steps": 0}, 5, ""),
+    ("warn_of_stages", "clic", {}, 1, ""),  # composites and single pictures take turns
+    ("warn_of_stages", "clic", {}, 2, ""),
+])  # fmt: skip
 def test_a_run_that_ends_before_a_phase_or_a_stage_says_so(capsys, warn, name, options, steps, says):
     cell, cfg = SimpleNamespace(method=f"{name}.short"), load_method(name).Config(**options)
     getattr(recorder, warn)(SimpleNamespace(method_name=name, method=cfg, cell=cell), steps, 3)

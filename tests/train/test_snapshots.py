@@ -206,17 +206,14 @@ def test_steps_of_shares_are_never_the_end():
     assert [saved_model.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)] == [1, 4, 5, 9]
 
 
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ("{snapshots: [0.6, 0.4]}", "must rise"),
-        ("{snapshots: [1.0]}", "snapshots"),
-        ("{choose: sugarcrepe/swap}", "has nothing to choose from"),
-        ("{snapshots: [0.5], choose: sugarcrepe/no_such}", "no_such"),
-        ("{snapshots: [0.5], choose: summary/Best}", "summary/Best"),
-        ("{snapshots: [0.5], choose: held_out/swap}", "is the validation set of sugarcrepe"),
-    ],
-)
+@pytest.mark.parametrize(("train", "message"), [
+    ("{snapshots: [0.6, 0.4]}", "must rise"),
+    ("{snapshots: [1.0]}", "snapshots"),
+    ("{choose: sugarcrepe/swap}", "has nothing to choose from"),
+    ("{snapshots: [0.5], choose: sugarcrepe/no_such}", "no_such"),
+    ("{snapshots: [0.5], choose: summary/Best}", "summary/Best"),
+    ("{snapshots: [0.5], choose: held_out/swap}", "is the validation set of sugarcrepe"),
+])  # fmt: skip
 def test_what_cannot_be_chosen_is_refused(here, train, message):
     """Shares that do not rise, the end as a snapshot, columns that are not measured, a validation set as a column."""
     held_out = "benchmarks.held_out={benchmark: sugarcrepe, path: a, images: b}"

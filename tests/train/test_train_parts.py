@@ -48,15 +48,12 @@ def test_warmup_fraction_replaces_steps():
     assert rates[9] == pytest.approx(1.0) and rates[8] < 1.0
 
 
-@pytest.mark.parametrize(
-    "trainable,frozen,trained",
-    [
-        ("all", set(), {"visual", "transformer"}),
-        ("text", {"image"}, {"transformer"}),
-        ("image", {"text"}, {"visual"}),
-        ("none", {"image", "text"}, set()),
-    ],
-)
+@pytest.mark.parametrize("trainable,frozen,trained", [
+    ("all", set(), {"visual", "transformer"}),
+    ("text", {"image"}, {"transformer"}),
+    ("image", {"text"}, {"visual"}),
+    ("none", {"image", "text"}, set()),
+])  # fmt: skip
 def test_frozen_towers(trainable, frozen, trained):
     """What is not trained has no gradient and does not change by a bit; the scale is a switch of its own."""
     torch.manual_seed(0)
@@ -141,18 +138,15 @@ def _rewrite(path, change):
     save_file(tensors, path, {"header": header})
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda t, h: (t, "[" * 100_000),
-        lambda t, h: (t, "[]"),
-        lambda t, h: (t, json.dumps(h | {"step": 1})),
-        lambda t, h: (t | {"model.other": torch.ones(1)}, json.dumps(h)),
-        lambda t, h: ({k: v for k, v in t.items() if k != max(n for n in t if n.startswith("model."))}, json.dumps(h)),
-        lambda t, h: ({k: v[..., :1].contiguous() if v.ndim else v for k, v in t.items()}, json.dumps(h)),
-        lambda t, h: ({k: v.to(torch.int8) for k, v in t.items()}, json.dumps(h)),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda t, h: (t, "[" * 100_000),
+    lambda t, h: (t, "[]"),
+    lambda t, h: (t, json.dumps(h | {"step": 1})),
+    lambda t, h: (t | {"model.other": torch.ones(1)}, json.dumps(h)),
+    lambda t, h: ({k: v for k, v in t.items() if k != max(n for n in t if n.startswith("model."))}, json.dumps(h)),
+    lambda t, h: ({k: v[..., :1].contiguous() if v.ndim else v for k, v in t.items()}, json.dumps(h)),
+    lambda t, h: ({k: v.to(torch.int8) for k, v in t.items()}, json.dumps(h)),
+])  # fmt: skip
 def test_a_damaged_checkpoint_leaves_the_model_as_it_was(tmp_path, capsys, monkeypatch, change):
     """Its checksum is right, and what it holds is wrong: the one before counts, and nothing of the wrong one stays."""
     _two_checkpoints(tmp_path)
