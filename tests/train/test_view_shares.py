@@ -77,11 +77,8 @@ def test_each_rule_has_a_share_of_its_own():
 def test_parts_are_what_views_ask_for(method, options, step, part_names):
     declared = load_method(method)
     assert names_of_parts(declared.views(declared.Config(**options), step)) == {"captions", *part_names}
-
-
-def test_a_rule_without_a_name_has_one_that_mlflow_takes():
-    parts = names_of_parts(Views(negatives=(lambda a, rng: None,)))
-    assert parts == {"captions", "negatives/test_view_shares._lambda_"}
+    nameless = names_of_parts(Views(negatives=(lambda a, rng: None,)))  # it has a name that MLflow takes
+    assert nameless == {"captions", "negatives/test_view_shares._lambda_"}
 
 
 def test_a_composite_says_what_stood_in():
