@@ -18,15 +18,8 @@ from compclip.prepare import sources
 from compclip.prepare.sources import img2dataset
 from tests.data import reading
 
-FORMATS = {
-    ".JPG": "JPEG",
-    ".jpeg": "JPEG",
-    ".Gif": "GIF",
-    ".tif": "TIFF",
-    ".BMP": "BMP",
-    ".webp": "WEBP",
-    ".PNG": "PNG",
-}
+FORMATS = {".JPG": "JPEG", ".jpeg": "JPEG", ".Gif": "GIF", ".tif": "TIFF", ".BMP": "BMP", ".webp": "WEBP",
+           ".PNG": "PNG"}  # fmt: skip
 
 
 def draw(path: Path, form: str = "JPEG") -> Path:
@@ -35,22 +28,13 @@ def draw(path: Path, form: str = "JPEG") -> Path:
     return path
 
 
-def data(path, images, source, **more) -> Data:
-    return Data(source=source, path=str(path), images=str(images), **more)
-
-
-@pytest.fixture
-def own_pictures(tmp_path):
-    """A picture of each format beside its caption; one caption's file ends otherwise, one begins with a mark."""
-    for number, (ending, form) in enumerate(FORMATS.items()):
-        draw(tmp_path / "own" / f"{number}{ending}", form)
-        name = f"{number}.TXT" if number == 0 else f"{number}.caption" if number == 1 else f"{number}.txt"
-        (tmp_path / "own" / name).write_text(f"caption {number}", encoding="utf-8-sig")
-    return tmp_path / "own"
-
-
-def test_every_format_is_found_beside_its_caption(own_pictures):
-    found = list(img2dataset.records(data(own_pictures, own_pictures, "img2dataset"), Counter()))
+def test_every_format_is_found_beside_its_caption(tmp_path):
+    """Captions' files end otherwise, and begin with a mark."""
+    endings = ("TXT", "caption", *["txt"] * len(FORMATS))
+    for number, ((ending, form), of_caption) in enumerate(zip(FORMATS.items(), endings, strict=False)):
+        draw(tmp_path / f"{number}{ending}", form)
+        (tmp_path / f"{number}.{of_caption}").write_text(f"caption {number}", encoding="utf-8-sig")
+    found = list(img2dataset.records(Data("img2dataset", str(tmp_path), str(tmp_path)), Counter()))
     assert [Path(sample.image).name for sample in found] == [f"{i}{ending}" for i, ending in enumerate(FORMATS)]
     assert [sample.captions for sample in found] == [(f"caption {i}",) for i in range(len(FORMATS))]
     assert all(ending.lower() in ENDINGS for ending in FORMATS)

@@ -24,15 +24,8 @@ def link_root(tmp_path):
     return tmp_path
 
 
-INSIDE = (
-    "in/a.png",
-    "in/missing.png",
-    "missing/missing.png",
-    "in/../in/a.png",
-    "in.png",
-    "in/..a.png",
-    "../disk/in/a.png",
-)
+INSIDE = ("in/a.png", "in/missing.png", "missing/missing.png", "in/../in/a.png", "in.png", "in/..a.png",
+          "../disk/in/a.png")  # fmt: skip
 NO_FILES = ("nul\0.png", "\ud800.png", "x" * 5000)  # which are missing
 OUTSIDE = ("..", "../other/a.png", "../disk-2/a.png", "in/../../other/a.png", "out/a.png", "out.png", "/etc/passwd", "/x",
            "loop/../../../etc/passwd")  # fmt: skip

@@ -74,9 +74,9 @@ CELLS += zip(itertools.cycle(name for name in ROWS if name.startswith("two ")), 
 
 @pytest.mark.parametrize(("row", "family"), CELLS)
 def test_a_cell_trains_or_is_refused_before(row, family):
-    """The check of the config says what a step says, with one process or two."""
+    """The check of the config says what a step says, and with two processes what two steps say."""
     method, options, processes = ROWS[row]
-    outcome = towers.try_cell(towers.make_run(method, **options), towers.FAMILIES[family], processes)
+    outcome = towers.try_cell(towers.make_run(method, **options), towers.FAMILIES[family], processes, processes)
     assert not outcome.fails, outcome.line
     assert outcome.line == towers.TRAINS or family != "ViT" or row not in KINDS
 
