@@ -38,14 +38,10 @@ def test_noun_phrases_without_determiner_and_pronouns(annotated):
     assert noun_phrases(chase) == ["small brown dog", "big black cat"]
     assert noun_phrases(annotated["He stops and she runs."]) == []
     assert noun_phrases(annotated["running quickly"]) == []
-
-
-def test_a_phrase_counts_once_where_it_stood_first(annotated):
-    text = "A mug of red tea and a green apple. It is next to the mug of red tea."
+    text = (
+        "A mug of red tea and a green apple. It is next to the mug of red tea."  # each counts once, where it is first
+    )
     assert annotated[text].concepts() == [(2, 5, "mug"), (9, 16, "red tea"), (23, 34, "green apple")]
-
-
-def test_spans_hold_their_phrase(annotated):
     for text in SENTENCES:
         assert all(text[a:b] == phrase for a, b, phrase in annotated[text].concepts())
 

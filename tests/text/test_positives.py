@@ -73,10 +73,7 @@ def test_the_table_has_what_the_paper_prints():
     ("A man and young boy fish from a wooden pier.", "A young boy and a man fish from a wooden pier."),
     ("An old man and woman sit on a bench.", "An old woman and man sit on a bench."),
     ("A man in a straw hat and sandals walks by.", "A man in sandals and a straw hat walks by."),
-    (
-        "A man in a white shirt and tie speaks.",
-        "A man in a tie and a white shirt speaks.",
-    ),  # true if both are white
+    ("A man in a white shirt and tie speaks.", "A man in a tie and a white shirt speaks."),  # true if both are white
     ("A woman near a baby and a dog smiles.", "A woman near a dog and a baby smiles."),
     ("A desk with a lamp, papers, and other things.", "A desk with papers, a lamp, and other things."),
     ("Two dogs, one white and one black, play.", "Two dogs, one black and one white, play."),

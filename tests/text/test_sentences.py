@@ -49,40 +49,29 @@ def test_split_keeps_all_but_white_space(text):
     assert all(text[a:b].strip() == text[a:b] != "" for a, b in spans)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("This picture depicts: a dog.", "A dog."),
-    ("The image displays a dog. This image shows it.", "A dog. This image shows it."),
-    ("this picture shows two cats", "Two cats"),
-    ("This image demonstrates a red mug.", "A red mug."),
-    ("The image shows that it rains.", "The image shows that it rains."),
-    ("The picture depends on a wall.", "The picture depends on a wall."),
-    ("This image shows", "This image shows"),
+@pytest.mark.parametrize(("clean", "text", "expected"), [
+    (sentences.clean, "This picture depicts: a dog.", "A dog."),
+    (sentences.clean, "The image displays a dog. This image shows it.", "A dog. This image shows it."),
+    (sentences.clean, "this picture shows two cats", "Two cats"),
+    (sentences.clean, "This image demonstrates a red mug.", "A red mug."),
+    (sentences.clean, "The image shows that it rains.", "The image shows that it rains."),
+    (sentences.clean, "The picture depends on a wall.", "The picture depends on a wall."),
+    (sentences.clean, "This image shows", "This image shows"),
+    (sentences.clean_clic, "The image showcases a dog.", "a dog."),  # as CLIC's program
+    (sentences.clean_clic, "This image appears to be a digital representation of a dog", "a dog"),
+    (sentences.clean_clic, "The image is a collection of red mugs.", "red mugs."),
+    (sentences.clean_clic, "This image features two cats. The image shows it.", "two cats. The image shows it."),
+    (sentences.clean_clic, "the image shows a dog.", "the image shows a dog."),
+    (sentences.clean_clic, "This picture depicts: a dog.", "This picture depicts: a dog."),
+    (sentences.clean_clic, "The image is", "The image is"),
 ])  # fmt: skip
-def test_openings_go(text, expected):
-    assert sentences.clean(text) == expected
+def test_openings_go(clean, text, expected):
+    assert clean(text) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("The image showcases a dog.", "a dog."),
-    ("This image appears to be a digital representation of a dog", "a dog"),
-    ("The image is a collection of red mugs.", "red mugs."),
-    ("This image features two cats. The image shows it.", "two cats. The image shows it."),
-    ("the image shows a dog.", "the image shows a dog."),
-    ("This picture depicts: a dog.", "This picture depicts: a dog."),
-    ("The image is", "The image is"),
-])  # fmt: skip
-def test_the_openings_of_clic_s_program_go(text, expected):
-    assert sentences.clean_clic(text) == expected
-
-
-def test_keep_counts_words_from_4_to_34():
-    assert not sentences.has_training_length("A red dog .")
-    assert sentences.has_training_length("A red dog runs.")
-    assert sentences.has_training_length("word " * 34)
-    assert not sentences.has_training_length("word " * 35)
-
-
-def test_kept_sentences_of_a_dense_caption():
+def test_kept_sentences_have_4_to_34_words():
+    texts = ("A red dog .", "A red dog runs.", "word " * 34, "word " * 35)
+    assert [sentences.has_training_length(text) for text in texts] == [False, True, True, False]
     text = "This image depicts: a dog on a 2.5 m wall. Nice. The dog is brown."
     assert sentences.training_sentences(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]
 

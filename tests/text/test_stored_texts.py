@@ -20,16 +20,12 @@ MADE = st.text(st.sampled_from("abAB "), min_size=1, max_size=3)
 
 
 def test_one_of_the_stored_texts():
-    """Never the caption itself, in whatever case; None where nothing of the kind is stored."""
+    """Never the caption itself, in whatever case; None where nothing is stored. A picture's first negative is no other."""
     assert outcomes(stored_texts.paraphrase, DOG) == {"The hound.", "A mutt."}
-    assert outcomes(stored_texts.paraphrase, Annotation("A dog.")) == {None}
-
-
-def test_the_first_negative_is_never_another_one():
-    """It belongs to a picture: where it is the caption there is none, and not the second one."""
     assert outcomes(stored_texts.first_negative, DOG, tries=20) == {None}
     assert outcomes(stored_texts.first_negative, replace(DOG, stored={"negative": ("No.", "x")}), tries=20) == {"No."}
-    assert outcomes(stored_texts.first_negative, Annotation("A dog."), tries=5) == {None}
+    for rule in (stored_texts.paraphrase, stored_texts.first_negative):
+        assert outcomes(rule, Annotation("A dog."), tries=5) == {None}
 
 
 def test_sentences_keep_what_is_stored(annotated):
@@ -82,11 +78,5 @@ def test_one_place_changes_and_the_text_with_it(a, data):
     a = replace(a, masked=tuple(words))
     output = masked_words.any_word(a, np.random.default_rng(0))
     if output is not None:
-        assert any(
-            output[: len(before)] == before and output[len(before) :].endswith(after) for before, after in sides(a)
-        )
-
-
-def sides(a: Annotation) -> list[tuple[str, str]]:
-    """What stands before and behind each token."""
-    return [(a.text[:start], a.text[end:]) for start, end in zip(a.starts, a.ends, strict=True)]
+        sides = [(a.text[:start], a.text[end:]) for start, end in zip(a.starts, a.ends, strict=True)]
+        assert any(output.startswith(before) and output[len(before) :].endswith(after) for before, after in sides)

@@ -46,11 +46,13 @@ def test_all_exchanges_and_no_other(annotated, rule, text, expected):
     assert outcomes(rule, annotated[text], tries=200) == expected
 
 
-def test_negclip_moves_verb_phrases(annotated):
+def test_verb_phrases_move(annotated):
     output = outcomes(swap.negclip, annotated["A wet street. Cars pass slowly. A red bus stops quickly."])
     assert "A wet street. Cars stops slowly. A red bus pass quickly." in output
     assert "A wet street. Cars pass quickly. A red bus stops slowly." in output
     assert "A red street. Cars pass slowly. A wet bus stops quickly." in output
+    output = outcomes(swap.read_clip, annotated["There is a man wearing glasses and holding a bottle."])
+    assert "There is a man holding glasses and wearing a bottle ." in output
 
 
 ORDERS = {  # what no exchange by negclip may give: the same things in another order
@@ -127,13 +129,9 @@ def test_clic_keeps_common_words_in_their_places_if_asked(annotated):
 
 
 def test_clic_falls_back_to_any_word(annotated):
+    """One occurrence by its place: "a" also stands within other words, which a pattern would damage."""
     output = outcomes(swap.clic, annotated["Nice."], annotated["He stops and she runs."])
-    assert "He nice and she runs. Stops." in output
-    assert "Nice stops and she runs. He." in output
-
-
-def test_clic_takes_one_occurrence_by_its_place(annotated):
-    """`a` also occurs within other words: a replacement by pattern would damage them."""
+    assert {"He nice and she runs. Stops.", "Nice stops and she runs. He."} <= output
     a, b = annotated["A boy eats an apple."], annotated["Two giraffes near trees and bushes."]
     assert "A boy eats an giraffes. Two apple near trees and bushes." in outcomes(swap.clic, a, b)
 
@@ -149,9 +147,8 @@ def test_single_stays_within_a_sentence(annotated):
 def test_swaps_keep_the_words_and_change_the_text(annotation, seed):
     for rule in (swap.negclip, swap.single):
         output = rule(annotation, np.random.default_rng(seed))
-        assert output is None or (
-            bag(output) == bag(annotation.text) and output.casefold() != annotation.text.casefold()
-        )
+        assert output is None or bag(output) == bag(annotation.text)
+        assert output is None or output.casefold() != annotation.text.casefold()
 
 
 @given(annotations(), annotations(), st.integers(0, 99))
@@ -196,25 +193,13 @@ def test_the_same_list_in_another_order(caption, text, expected):
     assert true_edits.reorders_list(caption, text) is expected
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [("A dog", "A cat.", "A dog. A cat."), ("Is it?", "Yes!", "Is it?. Yes!."), ("A dog. ", "a", "A dog. a.")],
-)
-def test_sentences_joined_as_in_clic_s_code(first, second, expected):
-    assert sentences.join_ended(first, second) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("A dog .", "A dog"), ("Is it?", "Is it?"), ("Well...", "Well"), (".", "")]
-)
-def test_a_sentence_without_its_full_stop(text, expected):
-    assert sentences.strip_full_stop(text) == expected
-
-
-def test_read_clip_exchanges_verb_phrases(annotated):
-    assert "There is a man holding glasses and wearing a bottle ." in outcomes(
-        swap.read_clip, annotated["There is a man wearing glasses and holding a bottle."]
-    )
+def test_full_stops_as_in_clic_s_code():
+    """Of joined sentences, and of one without its own."""
+    pairs = (("A dog", "A cat."), ("Is it?", "Yes!"), ("A dog. ", "a"))
+    joined = [sentences.join_ended(*pair) for pair in pairs]
+    assert joined == ["A dog. A cat.", "Is it?. Yes!.", "A dog. a."]
+    for text, expected in (("A dog .", "A dog"), ("Is it?", "Is it?"), ("Well...", "Well"), (".", "")):
+        assert sentences.strip_full_stop(text) == expected
 
 
 def test_drawn_indices_are_those_of_numpy_and_leave_the_same_state() -> None:
@@ -229,11 +214,9 @@ def test_hundreds_of_equal_nouns_are_looked_at_once_each(monkeypatch):
     """Their pairs are as many as their square, and a sentence's tokens are read for each that is tried."""
     count = 600
     nouns = {"pos": ("NOUN",) * count, "tag": ("NN",) * count, "lemma": ("dog",) * count, "dep": ("dep",) * count}
-    starts = tuple(range(0, 4 * count, 4))
+    starts, ends = (tuple(range(first, 4 * count, 4)) for first in (0, 3))
     spans = {"chunks": tuple((n, n + 1) for n in range(count)), "sentences": ((0, 4 * count - 1),)}
-    spam = Annotation(
-        " ".join(["dog"] * count), starts, tuple(s + 3 for s in starts), **nouns, heads=(0,) * count, **spans
-    )
+    spam = Annotation(" ".join(["dog"] * count), starts, ends, **nouns, heads=(0,) * count, **spans)
     dependents = Annotation.dependents
     calls = []
     monkeypatch.setattr(Annotation, "dependents", lambda *words, **span: calls.append(1) or dependents(*words, **span))

@@ -73,7 +73,10 @@ def test_what_stands_beside_each_other_does_not_change_places():
 
 
 def test_an_entity_alone_or_with_another_one(annotated):
-    """Without a relation. The other entity is on the same side of the unit and of its foil."""
+    """Without a relation. The other entity is on the same side of the unit and of its foil. A pronoun is none."""
+    (a,) = annotate(["A girl who is wearing a glove."])
+    assert {word for unit, _ in outcomes(units.entity, a) for word in unit.split(" and ")} <= {"girl", "glove"}
+    assert units.draw(annotated["running quickly"], np.random.default_rng(0)) is None
     a = annotated["Two dogs and three cats sleep."]
     pairs = outcomes(units.draw, a)
     expected = {"Two dogs", "three cats", "Two dogs and three cats", "three cats and Two dogs"}
@@ -82,15 +85,6 @@ def test_an_entity_alone_or_with_another_one(annotated):
         changed = [(x, y) for x, y in zip(unit.split(" and "), foil.split(" and "), strict=True) if x != y]
         [(before, after)] = changed
         assert before.split()[0] == after.split()[0] and before.split()[1] != after.split()[1]
-
-
-def test_a_pronoun_is_no_entity():
-    (a,) = annotate(["A girl who is wearing a glove."])
-    assert {word for unit, _ in outcomes(units.entity, a) for word in unit.split(" and ")} <= {"girl", "glove"}
-
-
-def test_a_caption_without_entities_has_no_unit(annotated):
-    assert units.draw(annotated["running quickly"], np.random.default_rng(0)) is None
 
 
 def test_a_captions_own_foil(annotated):

@@ -16,29 +16,16 @@ COLOURED = {"red", "blue", "green", "yellow", "orange", "purple", "pink", "brown
 TWO = WordLists({"color": ("red", "blue", "light blue"), "material": ("wood", "iron")})
 
 
-def of(lists: WordLists, text: str, tries: int = 200) -> set[str | None]:
-    return outcomes(lists.rule_of_text, Annotation(text), tries=tries)
-
-
-def test_one_word_for_another_of_its_list():
-    expected = {"a blue cup of wood", "a light blue cup of wood", "a red cup of iron"}
-    assert of(TWO, "a red cup of wood") == expected
-
-
-def test_words_are_whole_and_one_of_them_changes():
-    """No "red" in "reddish", "tired" or "red's"; of two only one."""
-    assert of(TWO, "a reddish tired dog, red's") == {None}
-    assert of(TWO, "a red cup, a red hat.") == {
-        "a blue cup, a red hat.", "a light blue cup, a red hat.", "a red cup, a blue hat.", "a red cup, a light blue hat.",
-    }  # fmt: skip
-
-
-def test_phrases_come_before_their_words():
-    assert of(TWO, "Light  blue sky") == {"Red sky", "Blue sky"}
-
-
-def test_what_the_caption_says_is_not_put_there():
-    assert of(TWO, "a red and blue and light blue flag") == {None}
+@pytest.mark.parametrize(("text", "expected"), [
+    ("a red cup of wood", {"a blue cup of wood", "a light blue cup of wood", "a red cup of iron"}),
+    ("a reddish tired dog, red's", {None}),  # words are whole
+    ("a red cup, a red hat.", {"a blue cup, a red hat.", "a light blue cup, a red hat.", "a red cup, a blue hat.",
+                               "a red cup, a light blue hat."}),  # one of them changes
+    ("Light  blue sky", {"Red sky", "Blue sky"}),  # phrases come before their words
+    ("a red and blue and light blue flag", {None}),  # what the caption says is not put there
+])  # fmt: skip
+def test_one_word_for_another_of_its_list(text, expected):
+    assert outcomes(TWO.rule_of_text, Annotation(text), tries=200) == expected
 
 
 def test_kinds_have_the_same_chance():

@@ -75,14 +75,12 @@ def test_no_candidate_shares_a_sense_with_the_word(word, pos, tag):
 
 
 def test_what_the_caption_says_is_left_out():
-    assert "cat" not in find_candidates("dog", "dog", "NOUN", "NN", frozenset({"cat"}))
-    assert all(w[0] in "aeiou" for w in find_candidates("shirt", "shirt", "NOUN", "NN", article="an"))
-
-
-def test_words_are_written_as_the_word_was():
+    """Words are written as the word was."""
     lower = find_candidates("dog", "dog", "NOUN", "NN")
     assert find_candidates("Dog", "dog", "NOUN", "NN") == tuple(w.capitalize() for w in lower)
     assert find_candidates("DOG", "dog", "NOUN", "NN") == tuple(w.upper() for w in lower)
+    assert "cat" not in find_candidates("dog", "dog", "NOUN", "NN", frozenset({"cat"}))
+    assert all(w[0] in "aeiou" for w in find_candidates("shirt", "shirt", "NOUN", "NN", article="an"))
 
 
 WITHOUT = (
@@ -110,17 +108,12 @@ def bare(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def dictionary(tmp_path):
-    """A folder with the names of Debian's files."""
-    folder = tmp_path / "debian"
-    folder.mkdir()
+def test_debian_files_are_copied_with_lexnames(bare, monkeypatch):
+    """A part of a dictionary is not taken."""
+    dictionary = bare / "debian"
+    dictionary.mkdir()
     for name in wordnet_files.REQUIRED_FILES:
-        (folder / name).write_text(name)
-    return folder
-
-
-def test_debian_files_are_copied_with_lexnames(bare, dictionary, monkeypatch):
+        (dictionary / name).write_text(name)
     place = wordnet_files._copy_dictionary
     monkeypatch.setattr(wordnet_files, "_copy_from_debian", lambda: place(dictionary, wordnet_files.target_folder()))
     path, source = wordnet_files.install()
@@ -128,14 +121,12 @@ def test_debian_files_are_copied_with_lexnames(bare, dictionary, monkeypatch):
     assert wordnet_files.find_folder() == path
     assert (path / "data.noun").read_text() == "data.noun"
     assert wordnet_files.install() == (path, "NLTK data")
+    monkeypatch.undo()
+    (dictionary / "data.noun").unlink()
+    assert wordnet_files._copy_from_debian(dictionary) is None
 
 
 def test_lexnames_has_the_45_lexicographer_files():
     lines = wordnet_files.lexnames().splitlines()
     assert len(lines) == 45
     assert lines[0] == "00\tadj.all\t3" and lines[3] == "03\tnoun.Tops\t1" and lines[29] == "29\tverb.body\t2"
-
-
-def test_a_part_of_a_dictionary_is_not_taken(dictionary):
-    (dictionary / "data.noun").unlink()
-    assert wordnet_files._copy_from_debian(dictionary) is None
