@@ -10,16 +10,9 @@ from tests.http_server import send_answer
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def repository(
-    files: Files,
-    name: str,
-    bodies: dict[str, bytes],
-    kind: str = "datasets",
-    gated: bool = False,
-    revision: str = "main",
-) -> None:
-    """Have the server play the hub for one repository, by its commit and a revision."""
-    short = {"datasets": "datasets/", "models": ""}[kind]
+def repository(files: Files, name: str, bodies: dict[str, bytes], kind: str = "datasets", gated: bool = False) -> None:
+    """Have the server play the hub for one repository, by its commit and its branch."""
+    short, revision = {"datasets": "datasets/", "models": ""}[kind], "main"
     files.specials["/"] = _json({})
     files.specials[f"/api/{kind}/{name}/revision/{revision}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
     files.specials[f"/api/{kind}/{name}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
@@ -43,11 +36,7 @@ def _json(value: object) -> Special:
 
 def _file(body: bytes) -> Special:
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        send_answer(handler, 200, headers, body)
-
-    return answer
+    return lambda handler: send_answer(handler, 200, headers, body)
 
 
 def _refused(handler: BaseHTTPRequestHandler) -> None:
