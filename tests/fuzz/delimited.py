@@ -12,7 +12,16 @@ from compclip.base.errors import UserError
 from compclip.data import caption_files, tables
 from tests.fuzz import programs
 
-WORDS = ("a dog", "two red cats", "the man's hat", "a cup, a hat", "runs", '5" tall', 'says "hello" twice', "in the sun")
+WORDS = (
+    "a dog",
+    "two red cats",
+    "the man's hat",
+    "a cup, a hat",
+    "runs",
+    '5" tall',
+    'says "hello" twice',
+    "in the sun",
+)
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 

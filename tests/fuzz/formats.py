@@ -82,7 +82,7 @@ def _write_stream(table: pa.Table, file: io.BytesIO) -> None:
 
 ZEROSHOT = {"classnames.txt": "red cup\ntable\n", "zeroshot_classification_templates.txt": "a photo of a {c}.\n{c}\n"}
 PAIR = {"image_0": "a", "image_1": "b.jpg", "caption_0": TWO[0], "caption_1": TWO[1]}
-WINOGROUND = [PAIR | {"id": n} for n in range(2)]
+WINOGROUND = [{"id": n, **PAIR} for n in range(2)]
 IMAGES = [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "b.jpg"}]
 COCO = {"captions.json": {
     "images": IMAGES, "annotations": [{"image_id": i, "caption": text} for i in (1, 2) for text in TWO],

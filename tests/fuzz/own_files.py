@@ -11,7 +11,6 @@ silent where scores or report say something else and nothing refuses, not even `
 import argparse
 import contextlib
 import functools
-import io
 import os
 import random
 import re

@@ -2,10 +2,8 @@
 
 import contextlib
 import gzip
-import io
 import random
 import socket
-import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator

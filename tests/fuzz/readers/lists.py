@@ -16,7 +16,9 @@ from tests.fuzz import formats
 from tests.fuzz.reader import Make, Reader
 from tests.fuzz.readers.data import _with_pictures
 
-ROWS = [{"url": f"http://a/{n}.jpg", "key": f"00000000{n}", "c": f"{t}, picture {n}"} for n, t in enumerate(formats.TWO)]
+ROWS = [
+    {"url": f"http://a/{n}.jpg", "key": f"00000000{n}", "c": f"{t}, picture {n}"} for n, t in enumerate(formats.TWO)
+]
 CSV = "url,key,c\n" + "".join(f'{row["url"]},{row["key"]},"{row["c"]}"\n' for row in ROWS)
 LISTED = "title,n\n" + "".join(f'{text},"{[text, "other"]}"\n' for text in ("one", "two", "three"))
 DENSE: dict[str, str | list | dict] = {"x/a.json": formats.TWO, "x/b.json": {"caption": formats.TWO}}

@@ -93,8 +93,6 @@ def _transformers(folder: Path) -> None:
     save_file(state, folder / "theirs" / "model.safetensors")
 
 
-
-
 def _authors(folder: Path) -> None:
     """Llip's layout: a tower with several class tokens, and a head."""
     _checkpoint(folder)
