@@ -74,15 +74,12 @@ def test_both_read_cocos_captions_and_count_those_of_no_image(tmp_path):
     samples, records, counts, dropped = read_both(coco, put(tmp_path / "c.json", json.dumps(COCO)), tmp_path)
     assert samples == [*records, ("2.jpg", ())] == [("a/1.jpg", ("a",)), ("b/1.jpg", ("b", "two")), ("2.jpg", ())]
     assert counts["caption_without_image"] == dropped["caption_without_image"] == 1
-
-
-def test_an_id_of_two_images_is_refused_by_both(tmp_path):
-    """Their captions cannot be told apart."""
-    images = [*COCO["images"], {"id": 7, "file_name": "3.jpg"}]
-    path = put(tmp_path / "c.json", json.dumps(COCO | {"images": images}))
+    path = put(
+        tmp_path / "twice.json", json.dumps(COCO | {"images": [*COCO["images"], {"id": 7, "file_name": "3.jpg"}]})
+    )
     cfg = Data(source="coco", path=str(path), images=str(tmp_path), captioner="none")
     for read in (lambda: list(coco.records(cfg, Counter())), lambda: retrieval.load(path)):
-        with pytest.raises(UserError, match=r"c.json: id '7' stands twice"):
+        with pytest.raises(UserError, match=r"twice.json: id '7' stands twice"):  # captions cannot be told apart
             read()
 
 

@@ -12,9 +12,8 @@ from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.sample import Sample
 from compclip.evaluate import result_store
 from compclip.prepare import benchmark_overlap
-from compclip.prepare.benchmark_overlap import BenchmarkImages, ImageIdentity
+from compclip.prepare.benchmark_overlap import ImageIdentity
 from tests.data import reading, tar_files
-from tests.data.reading import put_karpathy
 
 
 def sample(image: str, **fields) -> Sample:
@@ -46,14 +45,9 @@ def test_what_a_sample_is_known_by():
         (sample("x.tar", id="x/1", length=9, url="http://[cocodataset.org"), ImageIdentity(-1, 0, "")),
     ):
         assert benchmark_overlap.identify_sample(given_sample) == expected
-
-
-def test_the_first_criterion_that_holds():
-    benchmark_images = BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
-    assert benchmark_images.criterion(ImageIdentity(7, 5, "ab")) == "sha256"
-    assert benchmark_images.criterion(ImageIdentity(7, 5, "")) == "bytes"
-    assert benchmark_images.criterion(ImageIdentity(7, 0, "cd")) == "coco_id"
-    assert benchmark_images.criterion(ImageIdentity(-1, 0, "")) == ""
+    known = benchmark_overlap.BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
+    identities = ((7, 5, "ab"), (7, 5, ""), (7, 0, "cd"), (-1, 0, ""))  # the first criterion that holds
+    assert [known.criterion(ImageIdentity(*identity)) for identity in identities] == ["sha256", "bytes", "coco_id", ""]
 
 
 def put_picture(path: Path, colour: int) -> None:
@@ -71,7 +65,7 @@ def project(tmp_path, monkeypatch) -> Path:
     rows = {str(n): {"filename": f"{n:012}.png"} | row for n in (0, 1, 2, 9)}
     for subset in ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"):
         reading.put(tmp_path / f"sugarcrepe/{subset}.json", json.dumps(rows))
-    put_karpathy(tmp_path / "other.json", {f"{n}.png": ["A dog."] for n in range(3)}, "test")
+    reading.put_karpathy(tmp_path / "other.json", {f"{n}.png": ["A dog."] for n in range(3)}, "test")
     for section in (("sugarcrepe", "sugarcrepe", "coco"), ("retrieval", "other.json", "other", "test")):
         result_store.write_census(SafeName(section[0], "benchmark"), BenchmarkSection(*section))
     train = tmp_path / "train"
@@ -82,7 +76,7 @@ def project(tmp_path, monkeypatch) -> Path:
     for n in range(3):
         put_picture(train / f"{n}.png", 200 + n)  # a benchmark's names
     names = sorted(path.name for path in train.iterdir())
-    put_karpathy(tmp_path / "train.json", {name: [f"A dog and {name}."] for name in names})
+    reading.put_karpathy(tmp_path / "train.json", {name: [f"A dog and {name}."] for name in names})
     return tmp_path
 
 

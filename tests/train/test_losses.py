@@ -141,12 +141,8 @@ def test_no_valid_negative_gives_zero_with_zero_gradients():
     assert value.item() == 0.0 and losses.negclip(v, t, n, mask, s) == losses.clip(v, t, s)
     for slope in torch.autograd.grad(value, [v, t, n, s]):
         assert torch.equal(slope, torch.zeros_like(slope))
-
-
-def test_a_negative_that_equals_the_caption_is_a_coin_flip():
-    v, t = masked_batch("all")[:2]
-    value = losses.s_neg(v, t, t[:, None], torch.ones(3, 1, dtype=torch.bool), scale(50.0))
-    assert value.item() == pytest.approx(math.log(2))
+    coin_flip = losses.s_neg(v, t, t[:, None], torch.ones(3, 1, dtype=torch.bool), scale(50.0))
+    assert coin_flip.item() == pytest.approx(math.log(2))  # of a negative that equals the caption
 
 
 def test_focal_value_by_hand():
@@ -190,13 +186,11 @@ def test_cross_attended_in_float32_is_close_to_float64():
     torch.testing.assert_close(actual.double(), losses.cross_attended(patch, c, owner, s, b), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("attention", losses.ATTENTION)
-def test_a_constant_map_weighs_patches_equally(attention):
-    weights = losses.attention_weights(torch.full((2, 3, 4), 0.7), attention)
-    torch.testing.assert_close(weights, torch.full((2, 3, 4), 0.25))
-
-
 def test_attention_weights_by_hand():
+    """A constant map weighs patches equally."""
+    for attention in losses.ATTENTION:
+        weights = losses.attention_weights(torch.full((2, 3, 4), 0.7), attention)
+        torch.testing.assert_close(weights, torch.full((2, 3, 4), 0.25))
     row = torch.tensor([[[0.0, 1.0, 5.0, 10.0]]])
     assert losses.attention_weights(row, "minmax").flatten().tolist() == pytest.approx([0, 1 / 16, 5 / 16, 10 / 16])
     sparse = losses.attention_weights(row, "minmax_sparse").flatten().tolist()  # 0.1 is below 1/4
