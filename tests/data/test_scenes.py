@@ -29,17 +29,13 @@ def test_relations_follow_the_cells():
 
 
 def test_every_training_pair_is_seen_and_held_out_pairs_never():
-    """Training scenes have none of the pairs kept for test; test scenes do."""
+    """Training scenes have none of the pairs kept for test; the hash of a layout decides its side."""
     rng = np.random.default_rng(0)
     train = {t.pair for _ in range(2000) for t in layout.sample(rng, 3, test=False).things}
     test = {t.pair for _ in range(800) for t in layout.sample(rng, 3, test=True).things}
     assert train == {(c, s) for c in COLOURS for s in SYMBOLS} - layout.HELD_OUT
     assert test >= layout.HELD_OUT
     assert len(layout.HELD_OUT) == len(SYMBOLS)
-
-
-def test_no_layout_on_both_sides():
-    """The hash of a layout decides its side, so that no layout is ever drawn on both."""
     rng = np.random.default_rng(1)
     sides = {test: {layout.sample(rng, 1, test).key() for _ in range(1500)} for test in (True, False)}
     assert not sides[True] & sides[False]

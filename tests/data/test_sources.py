@@ -117,16 +117,12 @@ def test_a_name_that_no_table_takes_is_unreadable(folder):
     assert ([s.id for s in samples], counts["unreadable_image"], counts["missing_image"]) == (["b"], 1, 1)
 
 
-def test_real_coco(shared_data):
-    """154 photographs, 770 captions."""
+def test_real_coco_and_flickr8k(shared_data):
+    """154 photographs of COCO with 770 captions; 1,000 of Flickr8k with five each, of which a limit takes the first."""
     cfg = data("coco", shared_data / "coco/annotations/captions_val2017.json", shared_data / "coco/val2017")
     samples, counts = read_source(coco, cfg)
     assert (len(samples), sum(len(s.captions) for s in samples)) == (154, 770)
     assert counts["missing_image"] == counts["unreadable_image"] == 0
-
-
-def test_real_flickr8k(shared_data):
-    """1,000 photographs with five captions each; a limit takes the first ones."""
     cfg = data("flickr8k", shared_data / "flickr8k/captions.txt", shared_data / "flickr8k/Images")
     samples, _ = read_source(flickr8k, cfg)
     assert (len(samples), {len(s.captions) for s in samples}) == (1000, {5})

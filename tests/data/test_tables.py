@@ -188,7 +188,7 @@ def test_a_table_that_changed_or_is_compressed(tmp_path):
 
 
 def test_texts_of_columns(tmp_path):
-    """Numbers as texts, no value as none, lists of texts; a row that is not UTF-8 is counted."""
+    """Numbers as texts, no value as none, lists; a row not UTF-8 is counted. Without a header: a column, and all behind it."""
     broken = pa.array([b"A", b"\xff", b"C"]).view(pa.string())
     columns = {"id": [7, None, 9], "text": broken, "all": [["a", None], None, []], "x": [{"a": 1}] * 3}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
@@ -198,10 +198,6 @@ def test_texts_of_columns(tmp_path):
     assert counts == {"not_utf8_rows (first: t.parquet: row 2)": 1}
     with pytest.raises(UserError, match="column 'x' holds struct<a: int64>, no text"):
         list(tables.read_rows(tmp_path / "t.parquet", ["x"], counts))
-
-
-def test_rows_of_different_length(tmp_path):
-    """Without a header: a column, and all behind it."""
     (tmp_path / "t.tsv").write_text("a.jpg\tA dog\tIt runs\nb.jpg\tA cat\n\nc.jpg\n")
     counts = Counter()
     form = TableForm(header=False)

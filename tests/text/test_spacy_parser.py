@@ -19,6 +19,7 @@ from tests.text.conftest import SENTENCES, outcomes
 
 
 def test_tokens_and_spans_of_a_sentence(annotated):
+    """Sentences are ours, and bind the parser."""
     a = annotated["A small brown dog is chasing a big black cat."]
     assert " ".join(a.word(t) for t in range(len(a))) == "A small brown dog is chasing a big black cat ."
     assert a.pos[:6] == ("DET", "ADJ", "ADJ", "NOUN", "AUX", "VERB")
@@ -27,9 +28,6 @@ def test_tokens_and_spans_of_a_sentence(annotated):
     assert a.verbs == ((4, 6),)
     assert a.sentences == ((0, len(a.text)),)
     assert a.heads[0] == 3 and a.heads[5] == 5
-
-
-def test_sentences_are_ours_and_bind_the_parser():
     text = "The cup is 3.5 cm tall. Mr. Brown drinks tea."
     (a,) = annotate([text], replacements=False)
     assert [text[slice(*s)] for s in a.sentences] == ["The cup is 3.5 cm tall.", "Mr. Brown drinks tea."]

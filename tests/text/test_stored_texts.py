@@ -49,17 +49,13 @@ def dog(annotated) -> Annotation:
 
 
 def test_a_word_gives_way_to_one_of_its_predictions(dog):
-    """Each word with the same chance, whatever the number of its predictions."""
+    """Each word with the same chance, whatever the number of its predictions; a rule can be sent to another process."""
     expected = {f"The {words} cat." for words in ("cat chases the", "dog sees the")}
     expected |= {"The dog chases the dog.", "The dog chases the bird."}
     assert outcomes(masked_words.any_word, dog) == expected
     drawn = [masked_words.any_word(dog, np.random.default_rng(seed)) for seed in range(600)]
     assert 150 < drawn.count("The dog sees the cat.") < 250
     assert outcomes(masked_words.any_word, Annotation("A dog.")) == {None}
-
-
-def test_words_of_a_part_of_speech(dog):
-    """The rule can be sent to another process, as views are."""
     assert outcomes(masked_words.of_pos("VERB"), dog) == {"The dog sees the cat."}
     assert outcomes(masked_words.of_pos("NOUN", "VERB"), dog) == outcomes(masked_words.any_word, dog)
     assert outcomes(masked_words.of_pos("ADJ"), dog) == {None}
