@@ -40,17 +40,13 @@ def test_two_pictures_share_one_square(size, axis):
 
 
 def test_captions_by_hand(rng):
-    """p1 and p2 join the first sentences in both orders; p3 and p4 take different further sentences."""
+    """Both orders, and different further sentences; as released each sentence of a composite ends with a full stop."""
     a, b = plain_annotations("A dog.", "It runs.", "It barks."), plain_annotations("A cat.", "It sits.", "It sleeps.")
     (p1, p2, p3, p4), _ = composite_captions.compose_pair(a, b, 4, rng)
     assert (p1, p2) == ("A dog. A cat.", "A cat. A dog.")
     assert all(sum(text in p for p in (p3, p4)) == 1 for text in ("It runs", "It barks", "It sits", "It sleeps"))
     positives, _ = composite_captions.compose_single(a, 4, rng)  # B1-B4: p2 is p1, others are further sentences
     assert positives[:2] == ["A dog."] * 2 and sorted(positives[2:]) == ["It barks.", "It runs."]
-
-
-def test_captions_as_in_the_released_code(rng):
-    """Each sentence of a composite ends with a full stop, a single one with none."""
     a, b = plain_annotations("A dog", "Is it big?"), plain_annotations("A cat.", "It sits")
     positives, _ = composite_captions.compose_pair(a, b, 3, rng, ends="clic")
     assert positives[:2] == ["A dog. A cat.", "A cat. A dog."]

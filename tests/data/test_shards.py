@@ -216,7 +216,7 @@ def test_processes_make_what_one_makes(six_dogs, tmp_path, monkeypatch):
 
 
 def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_path):
-    """CLIC B.1; a sentence of one word is none."""
+    """CLIC B.1; a sentence of one word is none. The openings that go are a parameter."""
     texts = {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]}
     samples, counts = reading.recaption(replace(described(tmp_path, texts), min_sentences=2), tmp_path)
     assert [Path(s.image).name for s in samples] == ["a.jpg"]
@@ -224,9 +224,6 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
         shard_stages.run_stage("recaption", SafeName("y", "data"), replace(photographs, min_sentences=9), tmp_path)
     assert not (tmp_path / "data" / "y" / "counts.json").exists()
-
-
-def test_the_openings_that_go_are_a_parameter(photographs, tmp_path):
     described(tmp_path, {"a.jpg": ["The image showcases a dog."], "b.jpg": ["This picture shows a cat."]})
     expected = {"usual": ["The image showcases a dog.", "A cat."], "clic": ["a dog.", "This picture shows a cat."]}
     for name, captions in expected.items():

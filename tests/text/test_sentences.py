@@ -69,13 +69,6 @@ def test_openings_go(clean, text, expected):
     assert clean(text) == expected
 
 
-def test_kept_sentences_have_4_to_34_words():
-    texts = ("A red dog .", "A red dog runs.", "word " * 34, "word " * 35)
-    assert [sentences.has_training_length(text) for text in texts] == [False, True, True, False]
-    text = "This image depicts: a dog on a 2.5 m wall. Nice. The dog is brown."
-    assert sentences.training_sentences(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]
-
-
 def test_many_marks_take_linear_time():
     """A quadratic search would need minutes for this text."""
     assert len(sentences.split(". " * 100_000 + "a dog. " + "." * 100_000 + " " * 100_000 + "b")) == 2
@@ -92,7 +85,11 @@ def test_the_first_sentence_is_the_first_of_all(lengths):
 
 
 def test_nouns_are_those_of_the_first_kept_sentence():
-    """Each once, as written but for its case; "Dogs." has too few words to be kept."""
+    """Each once, as written but for its case; a sentence that is kept has 4 to 34 words."""
     (caption,) = annotate(["Dogs. The dog sees a DOG and two cats. A horse sleeps in a field."], replacements=False)
     assert sentences.first_nouns(caption) == ["dog", "cats"]
     assert sentences.first_nouns(Annotation("")) == []
+    texts = ("A red dog .", "A red dog runs.", "word " * 34, "word " * 35)
+    assert [sentences.has_training_length(text) for text in texts] == [False, True, True, False]
+    text = "This image depicts: a dog on a 2.5 m wall. Nice. The dog is brown."
+    assert sentences.training_sentences(text) == ["A dog on a 2.5 m wall.", "The dog is brown."]

@@ -47,7 +47,7 @@ def test_the_sub_graphs_of_a_sentence(annotated, text, objects, relations):
 
 
 def test_several_things_are_several_others(annotated):
-    """No "shortses", no "rices"; a mass stands for one thing alone."""
+    """No "shortses", no "rices"; a mass stands for one thing alone. Sets of one's own are cleaned."""
     sets = WordSets(("shorts", "rice", "people", "bus"), ("shiny",), ("above",))
     a = annotated["Two giraffes near trees and bushes."]
     shares = tuple(float(kind == RELATION) for kind in sub_graphs.KINDS)
@@ -56,6 +56,9 @@ def test_several_things_are_several_others(annotated):
     subjects = {foil.removesuffix(" near trees") for foil in foils if foil.endswith(" near trees")}
     assert subjects - {"giraffes"} == {"shorts", "people", "buses"}
     assert agreement.pluralise("shirt") == "shirts" and agreement.pluralise("person") == "people"
+    sets = sub_graphs.parse_sets({"objects": ["Hot  dog", "hot dog", "cup"]})
+    assert sets.objects == ("hot dog", "cup") and sets.relations == sub_graphs.default_sets().relations
+    assert len(set(sets.relations)) == len(sets.relations) and "during" not in sets.relations
 
 
 @pytest.mark.parametrize(("text", "texts"), [
@@ -67,13 +70,6 @@ def test_several_things_are_several_others(annotated):
 ])  # fmt: skip
 def test_what_is_denied_is_no_sub_graph(annotated, text, texts):
     assert {graph for kind in sub_graphs.KINDS for graph in graph_texts(annotated[text], kind)} == texts
-
-
-def test_attributes_belong_to_their_entities(annotated):
-    a = annotated["A blue and white clock shows the time."]
-    attributes = scene_graph.read_attributes(a)
-    assert {a.word(e): [a.word(t) for t in tokens] for e, tokens in attributes.items()} == {"clock": ["blue", "white"]}
-    assert scene_graph.read_attributes(annotated["Two dogs and three cats sleep."]) == {}
 
 
 def test_negatives_of_a_relation(annotated):
@@ -90,13 +86,17 @@ def test_negatives_of_a_relation(annotated):
 
 
 def test_negatives_of_attributes(annotated):
-    """The attributes exchanged, or one of them replaced; the objects keep their places."""
+    """The attributes exchanged, or one of them replaced; the objects keep their places, and each has its own attributes."""
     assert negatives_of(annotated[CHASE], ATTRIBUTE, "brown dog chases black cat") == {
         "black dog chases brown cat", "wooden dog chases black cat", "shiny dog chases black cat",
         "brown dog chases wooden cat", "brown dog chases shiny cat",
     }  # fmt: skip
     alone = negatives_of(annotated["A woman rides a red bike."], ATTRIBUTE, "woman rides red bike")
     assert alone == {"woman rides wooden bike", "woman rides shiny bike"}
+    a = annotated["A blue and white clock shows the time."]
+    attributes = scene_graph.read_attributes(a)
+    assert {a.word(e): [a.word(t) for t in tokens] for e, tokens in attributes.items()} == {"clock": ["blue", "white"]}
+    assert scene_graph.read_attributes(annotated["Two dogs and three cats sleep."]) == {}
 
 
 def test_a_noun_keeps_its_number_and_no_word_of_the_caption_is_drawn(annotated):
@@ -140,9 +140,3 @@ def test_kinds_are_drawn_by_their_shares(annotated):
     assert 0.17 < of_objects < 0.23  # five deviations: 0.045
     assert sub_graphs.draw(SETS, (0.0, 0.0, 1.0), 3, 6, annotated["The dog chases the cat."],
                            np.random.default_rng(0)) == ([], [])  # fmt: skip
-
-
-def test_sets_of_ones_own():
-    sets = sub_graphs.parse_sets({"objects": ["Hot  dog", "hot dog", "cup"]})
-    assert sets.objects == ("hot dog", "cup") and sets.relations == sub_graphs.default_sets().relations
-    assert len(set(sets.relations)) == len(sets.relations) and "during" not in sets.relations

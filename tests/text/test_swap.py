@@ -111,6 +111,7 @@ def test_clic_never_gives_a_positive_back(annotated, second, expected):
 
 
 def test_clic_leaves_common_words_out(annotated):
+    """Or keeps them in their places if asked."""
     a, b = annotated["The dog chases the cat."], annotated["A brown dog chases a black cat."]
     # dog, cat and chases are common and no category is left: any two words then, but never a word with itself
     output = outcomes(swap.clic, a, b)
@@ -118,10 +119,6 @@ def test_clic_leaves_common_words_out(annotated):
     for text in output:
         assert bag(text) == bag(a.text + b.text)
         assert text.casefold() not in {sentences.join(*p).casefold() for p in ((a.text, b.text), (b.text, a.text))}
-
-
-def test_clic_keeps_common_words_in_their_places_if_asked(annotated):
-    a, b = annotated["The dog chases the cat."], annotated["A brown dog chases a black cat."]
     output = outcomes(lambda a, b, rng: swap.clic(a, b, rng, keep_common=True), a, b)
     assert len(output) == 16 and None not in output  # two "the", four words of b, two orders
     halves = [half.split() for text in output for half in text.rstrip(".").split(". ")]

@@ -119,6 +119,7 @@ def test_debian_files_are_copied_with_lexnames(bare, monkeypatch):
     assert (path / "data.noun").read_text() == "data.noun"
     assert wordnet_files.install() == (path, "NLTK data")
     monkeypatch.undo()
+    monkeypatch.setattr(wordnet_files.sys, "prefix", str(bare))
     (dictionary / "data.noun").unlink()
     assert wordnet_files._copy_from_debian(dictionary) is None
 
