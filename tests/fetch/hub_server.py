@@ -10,9 +10,16 @@ from tests.http_server import send_answer
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def repository(files: Files, name: str, bodies: dict[str, bytes], kind: str = "datasets", gated: bool = False) -> None:
-    """Have the server play the hub for one repository, by its commit and its branch."""
-    short, revision = {"datasets": "datasets/", "models": ""}[kind], "main"
+def repository(
+    files: Files,
+    name: str,
+    bodies: dict[str, bytes],
+    kind: str = "datasets",
+    gated: bool = False,
+    revision: str = "main",
+) -> None:
+    """Have the server play the hub for one repository, by its commit and a revision."""
+    short = {"datasets": "datasets/", "models": ""}[kind]
     files.specials["/"] = _json({})
     files.specials[f"/api/{kind}/{name}/revision/{revision}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
     files.specials[f"/api/{kind}/{name}"] = _json({"id": name, "sha": COMMIT, "siblings": []})
