@@ -16,26 +16,22 @@ def write_captions(count):
     return [f"a {a} {b} and a {c} {d}" for a, b, c, d in draw]
 
 
-@pytest.fixture
-def captions():
-    return write_captions(200)
-
-
 def judge(pairs):
     folds = [i % FOLDS for i in range(len(pairs))]
     return rule_audit.share_recognised(pairs, folds, FoldedLanguage([caption for caption, _ in pairs], folds))
 
 
-def test_a_planted_artefact_is_recognised(captions):
+def test_a_planted_artefact_is_recognised():
     """Longer texts, and words in another order, at equal length and equal words."""
+    captions = write_captions(200)
     assert judge([(caption, f"{caption} there") for caption in captions]) == 1.0
     assert judge([(caption, " ".join(reversed(caption.split()))) for caption in captions]) > 0.95
 
 
-def test_a_balanced_list_is_not(captions):
+def test_a_balanced_list_is_not():
     """Further captions by the same hand: the judge is as often right as a coin, whatever it was trained on."""
-    second_captions = write_captions(400)[200:]
-    assert abs(judge(list(zip(captions, second_captions, strict=True))) - 0.5) < 0.11  # three deviations
+    captions = write_captions(400)
+    assert abs(judge(list(zip(captions[:200], captions[200:], strict=True))) - 0.5) < 0.11  # three deviations
 
 
 def test_counts_are_of_other_folds_alone():
@@ -48,7 +44,6 @@ def test_the_judge_is_a_maximum():
     """The gradient of the penalised log likelihood, worked out by loops, is zero."""
     gap_NF = np.random.default_rng(1).normal(size=(30, 3)) + 0.3
     weight_F = rule_audit.fit_judge(gap_NF)
-    gradient = [
-        sum(row[i] / (1 + np.exp(row @ weight_F)) for row in gap_NF) - rule_audit.RIDGE * weight_F[i] for i in range(3)
-    ]
+    sums = [sum(row[i] / (1 + np.exp(row @ weight_F)) for row in gap_NF) for i in range(3)]
+    gradient = [sums[i] - rule_audit.RIDGE * weight_F[i] for i in range(3)]
     assert gradient == pytest.approx([0, 0, 0], abs=1e-9)

@@ -65,15 +65,10 @@ def red(annotation, rng):
     return annotation.text, None if "cat" in annotation.text else "a red thing"
 
 
-def nothing(annotation, rng):
-    return None
-
-
 def test_foils_stand_beside_their_parts(project, monkeypatch):
     """Of five parts four have a foil; a rule that makes none has a row of its own."""
-    monkeypatch.setattr(
-        grid, "first_views", lambda *_: Views(groups=(pair("red", red), pair("nothing", nothing)), caption="full")
-    )
+    views = Views(groups=(pair("red", red), pair("nothing", lambda a, rng: None)), caption="full")
+    monkeypatch.setattr(grid, "first_views", lambda *_: views)
     foils, none = rule_audit.audit_data(read.load_params(SHIPPED_PARAMS), "scenes", ["negclip"], project, 5).rules
     assert (foils.role, foils.rule, foils.texts, foils.coverage) == ("foil", "red", 4, 0.8)
     belied_parts = [belied_part for belied_part, _ in foils.samples]
@@ -90,21 +85,14 @@ def test_table_samples_and_json(project, capsys):
     assert run("--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["rules"][0]["coverage"] == 0.8 and document["looked_at"] == 5
+    assert run("--pictures", "2") == 0 and "2 of 5 pictures" in capsys.readouterr().out
 
 
-def test_fewer_pictures_are_looked_at_where_asked(project, capsys):
-    assert run("--pictures", "2") == 0
-    assert "2 of 5 pictures" in capsys.readouterr().out
-
-
-def test_mistakes_name_the_fix(project):
+def test_mistakes_name_the_fix(project, monkeypatch):
     with pytest.raises(UserError, match=r"unknown data 'scenery'; did you mean"):
         rule_audit.main(["scenery", "--params", str(SHIPPED_PARAMS)])
     with pytest.raises(UserError, match=r"--pictures 0: must be a whole number above 0"):
         run("--pictures", "0")
-
-
-def test_a_method_without_rules_says_so(project, monkeypatch):
     monkeypatch.setattr(grid, "first_views", lambda method, config: Views())
     with pytest.raises(UserError, match=r"scenes: no method shows a text that a rule makes; name one with --method"):
         run()

@@ -133,6 +133,7 @@ def test_pictures_of_an_official_benchmark(folder):
     (folder / "coco").mkdir()
     (folder / "shots").rename(folder / "coco" / "val2017")
     assert find_tests(str(path))["sugarcrepe"]["images"] == str(folder / "coco" / "val2017")
+    assert (find_entry("data/raw/coco/val2017"), find_entry("data/raw/none")) == ("coco_val2017", "")
 
 
 def test_a_benchmark_is_named_where_its_files_do_not_tell(folder):
@@ -158,7 +159,3 @@ def test_what_is_not_recognised_is_said(folder, text, fault):
     write_table("image,caption,wrong", "7.jpg,A dog.,A cat.")(folder)
     with pytest.raises(UserError, match=fault):
         find_tests(text.format(folder))
-
-
-def test_the_catalogue_knows_what_brings_pictures():
-    assert (find_entry("data/raw/coco/val2017"), find_entry("data/raw/none")) == ("coco_val2017", "")

@@ -67,11 +67,8 @@ def test_a_test_set_is_two_benchmarks(tmp_path, monkeypatch):
 
 
 def test_pictures_of_a_tar_are_copied_and_equal_ones_are_one(tmp_path):
-    members = [
-        *tar_files.sample("1", "A dog."),
-        *tar_files.sample("2", "A cat sleeps."),
-        *tar_files.sample("3", "A hen.", b"x"),
-    ]
+    members = [*tar_files.sample("1", "A dog."), *tar_files.sample("2", "A cat sleeps.")]
+    members += tar_files.sample("3", "A hen.", b"x")
     section = find_section(str(tar_files.write(tmp_path / "0.tar", members)), "")
     samples = []
     survey_data(section, samples.append)

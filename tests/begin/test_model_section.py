@@ -38,9 +38,8 @@ def make_weights():
 
 
 def write_saved(folder):
-    torch.save(
-        {"epoch": 3, "state_dict": {f"module.{k}": v for k, v in make_weights().items()}}, folder / "my-clip.v2.pt"
-    )
+    state = {f"module.{name}": tensor for name, tensor in make_weights().items()}
+    torch.save({"epoch": 3, "state_dict": state}, folder / "my-clip.v2.pt")
     return folder / "my-clip.v2.pt"
 
 
@@ -92,13 +91,6 @@ def test_a_name_needs_no_network(text, name, section):
     assert find_model(text) == (name, section)
 
 
-def write_faults(folder):
-    """Weights that tell no activation, those of no model, and a folder without any."""
-    write_saved(folder)
-    torch.save({"visual.proj": torch.ones(3, 2), "a": torch.ones(1)}, folder / "other.pt")
-    (folder / "empty").mkdir()
-
-
 @pytest.mark.parametrize(("text", "fault"), [
     ("my-clip.v2.pt", "a Tiny that does not say .*; add --activation quickgelu .* or --activation gelu"),
     ("other.pt", "no model of open_clip has them; .* as --model MODEL::"),
@@ -112,8 +104,11 @@ def write_faults(folder):
     ("ViT-B-32::my-clip.v2.pt", "another architecture"),
 ])  # fmt: skip
 def test_what_is_no_model_is_said(tmp_path, monkeypatch, text, fault):
+    """Weights that tell no activation, those of no model, and a folder without any."""
     monkeypatch.chdir(tmp_path)
-    write_faults(tmp_path)
+    write_saved(tmp_path)
+    torch.save({"visual.proj": torch.ones(3, 2), "a": torch.ones(1)}, "other.pt")
+    (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=fault):
         find_model(text)
 

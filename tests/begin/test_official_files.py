@@ -9,6 +9,7 @@ from compclip.begin.official_files import find_official
 from compclip.evaluate.benchmark_module import load_module
 from tests.benchmarks import picture_tables
 from tests.benchmarks.official_files import CHOICES, DESCRIBED, OFFICIAL, PARTS, WINOGROUND
+from tests.data import reading
 
 TAGGED = WINOGROUND | {"image_0": "ex_0_img_0", "collapsed_tag": "Object"}
 PAIRED = {"image_0": "a", "image_1": "b", "text_0": "x", "text_1": "y", "category": "count"}
@@ -59,8 +60,7 @@ TABLES = {  # the hub's, with pictures inside
 
 def write_files(folder, files):
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+        reading.put(folder / name, content if isinstance(content, str) else json.dumps(content))
     return folder
 
 

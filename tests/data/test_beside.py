@@ -15,7 +15,6 @@ from PIL import Image
 from compclip.base.errors import UserError
 from compclip.config import read as parameters
 from compclip.config import released_lists
-from compclip.config.released_lists import Texts
 from compclip.config.sections import Data
 from compclip.data import shard_files
 from compclip.interface.views import Views
@@ -35,7 +34,7 @@ NEGCLIP = (
 )
 
 
-def texts(file, **options) -> Texts:
+def texts(file, **options) -> released_lists.Texts:
     return released_lists.texts_config(Data(texts={"negative": {"file": str(file), **options}}))["negative"]
 
 
@@ -78,13 +77,10 @@ def test_what_is_no_such_file_is_counted(tmp_path):
         read_list(texts(tmp_path, on="key"))
     with pytest.raises(UserError, match="a.json: no such list"):
         read_list(texts(tmp_path / "a.json", on="key"))
-
-
-def test_a_folder_of_both_is_read_as_it_was(tmp_path):
-    """img2dataset writes key.txt and key.json beside a picture: what it says of the picture is no caption."""
-    put(tmp_path / "a.txt", "a dog")
-    put(tmp_path / "a.json", '{"caption": "a cat"}')
-    assert read_list(texts(tmp_path, on="key"))[0] == {"a": ("a dog",)}
+    # img2dataset writes key.txt and key.json beside a picture: what it says of the picture is no caption
+    put(tmp_path / "both" / "a.txt", "a dog")
+    put(tmp_path / "both" / "a.json", '{"caption": "a cat"}')
+    assert read_list(texts(tmp_path / "both", on="key"))[0] == {"a": ("a dog",)}
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5))
@@ -142,9 +138,8 @@ def test_the_stages(project):
         "captions_without_dense": 1, "negative_rows": 4, "negative_damaged": 1,
         "dense_rows": 2,
     }  # fmt: skip
-    stored_by_caption = {
-        (i, data.annotation(i, j).text): data.annotation(i, j).stored for i in range(3) for j in range(data.captions(i))
-    }
+    annotations = [(i, data.annotation(i, j)) for i in range(3) for j in range(data.captions(i))]
+    stored_by_caption = {(i, annotation.text): annotation.stored for i, annotation in annotations}
     runs = ("A cat runs.", "a dog runs.", "No dog runs.")
     assert stored_by_caption == {
         (0, "A dog sees a cat."): {"dense": ("A dog.", "A cat.")},
@@ -157,10 +152,8 @@ def test_the_stages(project):
 def test_balanced_negatives_are_stored_and_make_a_shard_anew(project):
     """In the place of a list's; other settings are another shard, and what has none is counted."""
     balanced = {"balance": "blind", "rules": ["nouns"]}
-    sets = [
-        replace(project, texts={"negative": balanced | more})
-        for more in ({}, {"caption": "full"}, {"rules": ["nouns", "negclip"]})
-    ]
+    options = ({}, {"caption": "full"}, {"rules": ["nouns", "negclip"]})
+    sets = [replace(project, texts={"negative": balanced | more}) for more in options]
     data, counts = reading.prepare(sets[0])
     assert counts["captions_with_negative"] + counts["captions_without_negative"] == 4
     stored = {data.annotation(i, j).stored.get("negative") for i in range(3) for j in range(data.captions(i))}
@@ -182,48 +175,35 @@ def test_a_shard_is_made_anew_when_a_list_is_another(project):
     assert not [key for key in batch.schema.metadata if b"rows" in key]
 
 
-LISTED = "{file: a.csv, 'on': key, column: b}"
-
-
-def listed(name: str) -> str:
-    """An override that gives the data a list of such texts."""
-    return f"data.scenes.texts={{{name}: {LISTED}}}"
-
-
-@pytest.mark.parametrize(
-    ("views", "key", "overrides"),
-    [
-        (Views(negatives=(stored_texts.first_negative,)), "texts.negative", [listed("negative")]),
-        (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", [listed("paraphrase")]),
-        (Views(groups=(stored_texts.variations(2),)), "texts.variation", [listed("variation")]),
-        (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", ["data.scenes.masked={model: m}"]),
-        (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense",
-         [listed("dense"), "data.scenes.masked={model: m, dense: true}"]),
-    ],
-)  # fmt: skip
-def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, views, key, overrides):
+@pytest.mark.parametrize(("views", "key", "kind", "overrides"), [
+    (Views(negatives=(stored_texts.first_negative,)), "texts.negative", "negative", []),
+    (Views(negatives=(stored_texts.paraphrase,)), "texts.paraphrase", "paraphrase", []),
+    (Views(groups=(stored_texts.variations(2),)), "texts.variation", "variation", []),
+    (Views(negatives=(masked_words.of_pos("ADJ"),)), "masked", "", ["data.scenes.masked={model: m}"]),
+    (Views(groups=(dense_texts.bag(2, partial(masked_words.either_of_dense, swap.nouns)),)), "masked.dense", "dense",
+     ["data.scenes.masked={model: m, dense: true}"]),
+])  # fmt: skip
+def test_a_rule_that_reads_beside_captions_needs_data_with_it(monkeypatch, views, key, kind, overrides):
+    listed = [f"data.scenes.texts={{{kind}: {{file: a.csv, 'on': key, column: b}}}}"] if kind else []
     monkeypatch.setattr(finetune, "views", lambda cfg, step: views)
     with pytest.raises(UserError, match=re.escape(f"data.scenes.{key}")):
         parameters.load_params(SHIPPED_PARAMS)
-    assert parameters.load_params(SHIPPED_PARAMS, overrides)
+    assert parameters.load_params(SHIPPED_PARAMS, listed + overrides)
 
 
 # --- variations of a picture ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("record", "packed"),
-    [
-        ('{"name": "x", "itm_score": [0.25, 0.75], "captions": ["a dog", "A  red\\tdog"]}', "0.5\ta dog\tA red dog"),
-        *((record, "") for record in (
-            '{"itm_score": [1], "captions": []}', '{"itm_score": [], "captions": ["a"]}',
-            '{"itm_score": [NaN], "captions": ["a"]}', '{"itm_score": [1e999], "captions": ["a"]}',
-            '{"itm_score": ["1"], "captions": ["a"]}', '{"itm_score": [1], "captions": "a"}',
-            '{"itm_score": [1], "captions": ["a", 2]}', '{"itm_score": [1], "captions": [" "]}', '{"captions": ["a"]}',
-            "[1]", "7", "{",
-        )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("record", "packed"), [
+    ('{"name": "x", "itm_score": [0.25, 0.75], "captions": ["a dog", "A  red\\tdog"]}', "0.5\ta dog\tA red dog"),
+    *((record, "") for record in (
+        '{"itm_score": [1], "captions": []}', '{"itm_score": [], "captions": ["a"]}',
+        '{"itm_score": [NaN], "captions": ["a"]}', '{"itm_score": [1e999], "captions": ["a"]}',
+        '{"itm_score": ["1"], "captions": ["a"]}', '{"itm_score": [1], "captions": "a"}',
+        '{"itm_score": [1], "captions": ["a", 2]}', '{"itm_score": [1], "captions": [" "]}', '{"captions": ["a"]}',
+        "[1]", "7", "{",
+    )),
+])  # fmt: skip
 def test_a_variation_is_its_score_and_its_captions(record, packed):
     assert stored_lists.pack_variation(record) == packed
 

@@ -33,9 +33,7 @@ OF_SAMPLE: dict[str, Any] = {
 NEGATIVE = NegativeImage("cat.jpg", head=7)
 
 
-def hash_data(
-    folder: Path, caption: Annotation = CAPTION, sample: Sample = SAMPLES[3], size: int = 2
-) -> dict[str, str]:
+def hash_data(folder: Path, caption=CAPTION, sample=SAMPLES[3], size: int = 2) -> dict[str, str]:
     """The hashes of the columns of five samples, of which the fourth, and its caption, may be others."""
     samples = [*SAMPLES[:3], sample, SAMPLES[4]]
     annotations = [CAPTION] * 3 + [caption, CAPTION]

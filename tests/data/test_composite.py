@@ -40,17 +40,13 @@ def test_two_pictures_share_one_square(size, axis):
 
 
 def test_captions_by_hand(rng):
-    """p1 and p2 join the first sentences in both orders; p3 and p4 take different further sentences."""
+    """Both orders, and different further sentences; as released each sentence of a composite ends with a full stop."""
     a, b = plain_annotations("A dog.", "It runs.", "It barks."), plain_annotations("A cat.", "It sits.", "It sleeps.")
     (p1, p2, p3, p4), _ = composite_captions.compose_pair(a, b, 4, rng)
     assert (p1, p2) == ("A dog. A cat.", "A cat. A dog.")
     assert all(sum(text in p for p in (p3, p4)) == 1 for text in ("It runs", "It barks", "It sits", "It sleeps"))
     positives, _ = composite_captions.compose_single(a, 4, rng)  # B1-B4: p2 is p1, others are further sentences
     assert positives[:2] == ["A dog."] * 2 and sorted(positives[2:]) == ["It barks.", "It runs."]
-
-
-def test_captions_as_in_the_released_code(rng):
-    """Each sentence of a composite ends with a full stop, a single one with none."""
     a, b = plain_annotations("A dog", "Is it big?"), plain_annotations("A cat.", "It sits")
     positives, _ = composite_captions.compose_pair(a, b, 3, rng, ends="clic")
     assert positives[:2] == ["A dog. A cat.", "A cat. A dog."]
@@ -61,15 +57,8 @@ def test_captions_as_in_the_released_code(rng):
 
 def negatives_of(first: str, second: str, **options) -> set[str]:
     """What a pair's negative may be."""
-    pair = tagged(first, second)
-    rngs = map(np.random.default_rng, range(30))
+    pair, rngs = tagged(first, second), map(np.random.default_rng, range(30))
     return {composite_captions.compose_pair(*pair, 1, rng, **options)[1] for rng in rngs}
-
-
-def test_negatives_as_in_the_released_code(rng):
-    negatives = negatives_of("a red dog runs", "a blue cat sits", ends="clic")
-    assert negatives and all(text.count(".") == 2 and text.endswith(".") for text in negatives)
-    assert composite_captions.compose_single(plain_annotations("A dog."), 1, rng, "clic")[1] is None
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -92,8 +81,11 @@ def tagged(*sentences: str) -> list[tuple[Annotation, ...]]:
     return annotations
 
 
-def test_the_common_noun_is_never_exchanged():
-    """The negative leaves out words of both sentences, and with them the noun that made the two partners."""
+def test_the_common_noun_is_never_exchanged(rng):
+    """The negative leaves out words of both sentences, and with them the noun that made the two partners; as released too."""
+    negatives = negatives_of("a red dog runs", "a blue cat sits", ends="clic")
+    assert negatives and all(text.count(".") == 2 and text.endswith(".") for text in negatives)
+    assert composite_captions.compose_single(plain_annotations("A dog."), 1, rng, "clic")[1] is None
     negatives = negatives_of("DOG chases BALL", "DOG eats BONE")
     assert negatives and all(sentence.startswith("DOG ") for text in negatives for sentence in text.split(". "))
     negatives = negatives_of("the DOG", "CAT BIRD DOG", common_noun=True)  # no category is left without it

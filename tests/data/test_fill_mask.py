@@ -177,23 +177,15 @@ def test_texts_beside_captions_are_filled_too(project):
     assert key(cfg) != key_before and key(project) == key(replace(project, texts=lists))
 
 
-DAMAGE = [  # a file of the model's folder, and what stands there instead
-    ("config.json", b'{"model_type": "clip_text_model"}'),
-    ("config.json", b'{"model_type": "own", "auto_map": {"AutoModelForMaskedLM": "own.Own"}}'),
-]
-
-
-@pytest.mark.parametrize(("file", "content"), DAMAGE, ids=["kind", "code of its own"])
-def test_what_is_no_masked_model(tmp_path, bert, file, content):
-    folder = shutil.copytree(bert, tmp_path / "model")
-    (folder / file).write_bytes(content)
-    (folder / "own.py").write_text("raise SystemExit(9)")
-    with pytest.raises(UserError, match=str(folder)):
-        mask_filling.open_model(MaskedSection(str(folder)))
-
-
-def test_a_model_that_is_not_there(tmp_path, bert):
-    """No folder, and weights without a head."""
+def test_what_is_no_masked_model(tmp_path, bert):
+    """Another kind, code of its own, no folder, and weights without a head."""
+    own_code = b'{"model_type": "own", "auto_map": {"AutoModelForMaskedLM": "own.Own"}}'
+    for name, config in (("kind", b'{"model_type": "clip_text_model"}'), ("own", own_code)):
+        folder = shutil.copytree(bert, tmp_path / name)
+        (folder / "config.json").write_bytes(config)
+        (folder / "own.py").write_text("raise SystemExit(9)")
+        with pytest.raises(UserError, match=str(folder)):
+            mask_filling.open_model(MaskedSection(str(folder)))
     with pytest.raises(UserError, match=r"masked.model=nowhere.*`hf download"):
         mask_filling.open_model(MaskedSection("nowhere"))
     folder = shutil.copytree(bert, tmp_path / "headless")

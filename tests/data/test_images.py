@@ -44,11 +44,6 @@ def palette(path, transparency):
     return path
 
 
-def test_palette_with_transparency(tmp_path):
-    """A GIF-like palette picture with a transparent index lies on white."""
-    assert pixel(palette(tmp_path / "p.png", 0)) == (255, 255, 255)
-
-
 def test_exif_rotation(tmp_path):
     """A picture stored lying is shown upright: size and pixels turn together."""
     picture = Image.new("RGB", (20, 10), "blue")
@@ -177,12 +172,13 @@ def test_plain_is_what_pillow_makes_of_it(tmp_path, mode, colour, suffix):
 
 
 def test_plain_is_as_stored(tmp_path):
-    """Lying, at its full size, and a palette without its transparency."""
+    """Lying, at its full size, and a palette without its transparency, which else lies on white."""
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (3000, 2100), "blue").save(tmp_path / "r.jpg", exif=exif)
     assert images.load_image(tmp_path / "r.jpg", upright=False).size == (3000, 2100)
     assert images.read_size(tmp_path / "r.jpg", upright=False) == (3000, 2100)
     assert images.read_size(tmp_path / "r.jpg") == (2100, 3000)
+    assert pixel(palette(tmp_path / "t.png", 0)) == (255, 255, 255)
     path = palette(tmp_path / "p.png", bytes([0, 255]))
     assert images.load_image(path, upright=False).getpixel((0, 0)) == (200, 0, 0)

@@ -2,7 +2,6 @@
 
 import json
 import os
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -83,9 +82,7 @@ def test_a_folder_of_texts_named_by_key(tmp_path):
     os.mkfifo(tmp_path / "000000015.txt")
     captions, counts = read_list(config(tmp_path, on="key"))
     assert captions == {"000000012": ("a dog on grass",)}
-    assert counts == {"captions_rows": 4} | dict.fromkeys(
-        ("captions_not_utf8", "captions_empty", "captions_damaged"), 1
-    )
+    assert counts == {"captions_rows": 4, "captions_not_utf8": 1, "captions_empty": 1, "captions_damaged": 1}
 
 
 def test_tsv_by_the_name_of_the_picture(tmp_path):
@@ -98,13 +95,8 @@ def test_tsv_by_the_name_of_the_picture(tmp_path):
 
 
 def test_json_lines(tmp_path):
-    rows = [
-        {"url": "u1", "c": "a"},
-        {"url": "u2", "c": ["b", None, "\ud800"]},
-        {"url": "u3", "c": {"x": 1}},
-        {"url": "u4"},
-        7,
-    ]
+    rows = [{"url": "u1", "c": "a"}, {"url": "u2", "c": ["b", None, "\ud800"]}, {"url": "u3", "c": {"x": 1}}]
+    rows += [{"url": "u4"}, 7]
     damaged = b'\n{"url": "u5", "c": "\xff"}\n{"url": \n\n'
     file = put(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)).encode() + damaged)
     captions, counts = read_list(config(file, on="url", column="c"))
@@ -157,13 +149,17 @@ def test_joined_to_samples_and_counted_on_both_sides(tmp_path):
 def test_joined_by_key_and_by_picture(tmp_path):
     """A key is img2dataset's, whose id may have the shard's folder before it; a picture in a tar has no file."""
     file = put(tmp_path / "x.csv", "key,image,c\n000000001,a/000000001.jpg,one\n")
-    folder = tmp_path / "i"
-    captions = caption_join.open_list(config(file, on="key", column="c"), folder)
-    assert captions.replace_captions([picture("00000/000000001", offset=512, length=9)])[0][0].captions == ("one",)
-    captions = caption_join.open_list(config(file, on="image", column="c"), folder)
-    assert captions.replace_captions([picture("00000/000000001")])[0][0].captions == ("one",)
+    in_tar, in_folder = picture("00000/000000001", offset=512, length=9), picture("00000/000000001")
+    by_key, by_image = (
+        caption_join.open_list(config(file, on=on, column="c"), tmp_path / "i") for on in ("key", "image")
+    )
+    assert (
+        by_key.replace_captions([in_tar])[0][0].captions
+        == by_image.replace_captions([in_folder])[0][0].captions
+        == ("one",)
+    )
     with pytest.raises(UserError, match="join by key or url"):
-        captions.replace_captions([picture("00000/000000001", offset=512, length=9)])
+        by_image.replace_captions([in_tar])
 
 
 def test_indexed_once_and_again_when_the_list_changes(tmp_path, monkeypatch):
@@ -200,24 +196,20 @@ def test_finds_what_a_dictionary_finds(tmp_path_factory, rows, keys):
     assert index.counts["captions_duplicate"] == len(rows) - len(expected)
 
 
-def test_keys_of_one_hash_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(caption_join, "_hash_keys", lambda keys: np.full(len(keys), 5, np.uint64))
-    index = caption_join.open_index(tmp_path / "x", lambda counts: [("a", ["1"]), ("b", ["2"])])
-    assert index.find(["b", "a", "c"]) == [("2",), ("1",), ()]
-
-
-def test_one_key_on_every_row_costs_little(tmp_path):
+def test_keys_of_one_hash_are_told_apart_and_one_on_every_row_costs_little(tmp_path, monkeypatch):
     index = caption_join.open_index(tmp_path / "x", lambda counts: (("k", [str(n)]) for n in range(1000)))
     assert index.find(["k"]) == [tuple(str(n) for n in range(caption_join.MAX_ROWS))]
+    monkeypatch.setattr(caption_join, "_hash_keys", lambda keys: np.full(len(keys), 5, np.uint64))
+    index = caption_join.open_index(tmp_path / "y", lambda counts: [("a", ["1"]), ("b", ["2"])])
+    assert index.find(["b", "a", "c"]) == [("2",), ("1",), ()]
 
 
 def archive(path: Path, samples: dict[str, str]) -> None:
     """A tar as img2dataset writes it without captions: pictures and their addresses."""
-    raw = tar_files.picture(9, 8)
-    members = [
-        ((f"{key}.jpg", raw), (f"{key}.json", json.dumps({"url": url}).encode())) for key, url in samples.items()
-    ]
-    tar_files.write(path, chain.from_iterable(members))
+    members = []
+    for key, url in samples.items():
+        members += [(f"{key}.jpg", tar_files.picture(9, 8)), (f"{key}.json", json.dumps({"url": url}).encode())]
+    tar_files.write(path, members)
 
 
 def test_the_stage(tmp_path, monkeypatch):

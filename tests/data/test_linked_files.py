@@ -58,15 +58,8 @@ def test_a_table_behind_a_link_is_refused(pictures, source, name):
         assert samples[0].captions == (SECRET,)
 
 
-def test_a_saved_set_does_not_name_files_elsewhere(pictures):
-    secret = reading.put_lines(pictures.parent / "secret.jsonl", [{"image": "0.jpg", "caption": SECRET}])
-    reading.put(pictures / "state.json", json.dumps({"_data_files": [{"filename": str(secret)}]}))
-    with pytest.raises(UserError, match="lies outside"):
-        reading.read_source(huggingface, Data(path=str(pictures), images=str(pictures)))
-
-
 def test_released_lists_have_no_links(pictures, tmp_path, monkeypatch):
-    """A folder of texts by key, and one of regions."""
+    """A folder of texts by key, and one of regions; a saved set names no files elsewhere."""
     monkeypatch.chdir(tmp_path)
     link(pictures / "1.txt", SECRET)
     captions, counts = reading.read_list(Captions(file=str(pictures), on="key"))
@@ -75,3 +68,7 @@ def test_released_lists_have_no_links(pictures, tmp_path, monkeypatch):
     link(pictures / "regions" / "1.jsonl", "{}")
     with pytest.raises(UserError, match="is a link out of"):
         region_lists.count_rows(Regions(file=str(pictures / "regions"), on="key"))
+    secret = reading.put_lines(pictures.parent / "secret.jsonl", [{"image": "0.jpg", "caption": SECRET}])
+    reading.put(pictures / "state.json", json.dumps({"_data_files": [{"filename": str(secret)}]}))
+    with pytest.raises(UserError, match="lies outside"):
+        reading.read_source(huggingface, Data(path=str(pictures), images=str(pictures)))

@@ -50,24 +50,20 @@ def test_what_did_not_change_is_not_read_again(folder, monkeypatch):
     assert digest(folder, cache) == first and len(cache) == 2
 
 
-def test_of_many_files_some_are_read_and_all_are_listed(folder, monkeypatch):
-    """Beyond a number of files; the sizes of all count."""
+def test_of_many_and_large_files_some_is_read_and_all_are_listed(folder, monkeypatch):
+    """Of a tar one of sixteen places, whatever stands between them; beyond a number of files the sizes of all count."""
+    raw = bytearray(file_listing.POSITIONS * file_listing.HEAD * 2)
+    (folder / "a.jpg").write_bytes(raw)
+    first = digest(folder)
+    raw[len(raw) // 2 + 10] = 1
+    (folder / "a.jpg").write_bytes(raw)
+    assert digest(folder) != first
     monkeypatch.setattr(file_listing, "EVERY", 2)
     monkeypatch.setattr(file_listing, "SOME", 1)
     first = digest(folder)
     (folder / "b.jpg").write_bytes(b"X" * 45000)
     assert digest(folder) == first  # of the size it had, and not among those that are looked into
     (folder / "b.jpg").write_bytes(b"X")
-    assert digest(folder) != first
-
-
-def test_a_large_file_is_looked_into_at_several_places(folder):
-    """As a tar is: a change at one of sixteen places is seen, whatever stands between them."""
-    raw = bytearray(file_listing.POSITIONS * file_listing.HEAD * 2)
-    (folder / "a.jpg").write_bytes(raw)
-    first = digest(folder)
-    raw[len(raw) // 2 + 10] = 1
-    (folder / "a.jpg").write_bytes(raw)
     assert digest(folder) != first
 
 

@@ -27,9 +27,8 @@ from tests.data.reading import prepare, put_karpathy, put_lines, recaption
 def photos(tmp_path, monkeypatch) -> Path:
     """Three captioned pictures, and some that are to stand beside them, as the current folder."""
     monkeypatch.chdir(tmp_path)
-    put_karpathy(
-        tmp_path / "all.json", {"0.jpg": ["A red dog runs."], "1.jpg": ["A cat sits."], "2.jpg": ["A bird sings."]}
-    )
+    captions = {"0.jpg": ["A red dog runs."], "1.jpg": ["A cat sits."], "2.jpg": ["A bird sings."]}
+    put_karpathy(tmp_path / "all.json", captions)
     for n in range(3):
         put(tmp_path / f"own/{n}.jpg", 10 * n)
         put(tmp_path / f"made/{n}.jpg", 100 + 10 * n)
@@ -175,9 +174,8 @@ def test_a_benchmarks_pictures_among_them(tmp_path):
     ]
     path = tmp_path / "00000.arrow"
     shard_writer.save_samples(path, samples)
-    assert benchmark_overlap.count_shared([path], {"v": benchmark_pictures}) == {
-        "v": {"bytes": 1, "coco_id": 1, "pictures": 2}
-    }
+    shared = benchmark_overlap.count_shared([path], {"v": benchmark_pictures})
+    assert shared == {"v": {"bytes": 1, "coco_id": 1, "pictures": 2}}
     assert benchmark_overlap.count_shared([path], {"v": benchmark_pictures}, ["v"]) == {"v": {}}
     remaining, counts = benchmark_overlap.exclude_images(samples, {"v": benchmark_pictures})
     assert [s.negatives for s in remaining] == [(free, NO_IMAGE, NO_IMAGE), (NO_IMAGE, free)]

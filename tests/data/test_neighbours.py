@@ -28,16 +28,9 @@ from compclip.train import distributed, fine_tuning, neighbours, recorder
 from tests import small_training, tiny_project
 from tests.tiny_project import at
 
-HARD = """
-grid: {methods: [negclip.hard], backbones: [tiny], data: [scenes], seeds: [0]}
-train: {max_steps: STEPS, batch_size: 8, lr: 1.0e-3, warmup_steps: 2, log_every_steps: 1, checkpoint_every_steps: 2}
-methods: {negclip: {variants: {hard: {hard_images: 1}}}, finetune: {}}
-backbones: {tiny: {model: tiny.json}}
-data: {scenes: {source: karpathy, path: world/train.json, images: world/train, captioner: scenes}}
-benchmarks: {sugarcrepe: {path: world/sugarcrepe, images: world/test}}
-evaluate: {benchmarks: [sugarcrepe], threads: 1}
-scenes: {train: 40, retrieval: 2, records: 2, per_class: 1, processes: 1}
-"""
+HARD = tiny_project.PARAMS.replace("[pretrained, finetune, fsc_clip]", "[negclip.hard]").replace(
+    "{pretrained: {}, finetune: {}, fsc_clip: {}}", "{negclip: {variants: {hard: {hard_images: 1}}}, finetune: {}}"
+)
 CELL = "negclip.hard-tiny-scenes-0"
 NPY = Path("data/neighbours/scenes/tiny.npy")
 
@@ -135,12 +128,11 @@ def test_what_is_there_stays_until_its_data_or_backbone_change(here, capsys):
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at
     assert capsys.readouterr().out == "nothing made\n"
     assert neighbours.main(["--data", "scenes", "--backbone", "tiny"]) == 0 and NPY.stat().st_mtime_ns == written_at
-    record = read_sealed(Path("data/fingerprints/scenes.json"), "")
-    write_sealed(Path("data/fingerprints/scenes.json"), record | {"columns": record["columns"] | {"tokens": "mended"}})
+    fingerprints = Path("data/fingerprints/scenes.json")
+    record = read_sealed(fingerprints, "")
+    write_sealed(fingerprints, record | {"columns": record["columns"] | {"tokens": "mended"}})
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns == written_at, "of pictures alone"
-    write_sealed(
-        Path("data/fingerprints/scenes.json"), record | {"columns": record["columns"] | {"pictures": "others"}}
-    )
+    write_sealed(fingerprints, record | {"columns": record["columns"] | {"pictures": "others"}})
     with pytest.raises(UserError, match="tiny.npy: not there, or of other data; run `compclip repro neighbours`"):
         at(CELL)
     assert neighbours.main([]) == 0 and NPY.stat().st_mtime_ns != written_at
@@ -192,21 +184,11 @@ def test_two_processes_share_the_rows_of_one(here):
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(here, tmp_path):
     uninterrupted = small_training.train(here, "negclip.hard", tmp_path / "whole")
-    with pytest.raises(SystemExit):
-        small_training.train(here, "negclip.hard", tmp_path / "cut", stop_at(3))
+    with pytest.raises(small_training.Killed):
+        small_training.train(here, "negclip.hard", tmp_path / "cut", small_training.kill_at(3))
     again = small_training.train(here, "negclip.hard", tmp_path / "cut")
     off = "methods.negclip.variants.hard.hard_images=0"
     without_neighbours = small_training.train(here, "negclip.hard", tmp_path / "other", recorder.do_nothing, off)
     state = [m.clip.state_dict() for m in (uninterrupted, again, without_neighbours)]
     assert all(torch.equal(state[0][name], state[1][name]) for name in state[0])
     assert any(not torch.equal(state[0][name], state[2][name]) for name in state[0])
-
-
-def stop_at(number: int) -> recorder.OnStep:
-    """A look at the model that ends the run before a step."""
-
-    def look(step: int, _steps: int, _model) -> None:
-        if step == number:
-            raise SystemExit(1)
-
-    return look

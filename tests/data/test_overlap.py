@@ -6,16 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.sample import Sample
 from compclip.evaluate import result_store
 from compclip.prepare import benchmark_overlap
-from compclip.prepare.benchmark_overlap import BenchmarkImages, ImageIdentity
-from tests.data import reading
-from tests.data.reading import put_karpathy
+from compclip.prepare.benchmark_overlap import ImageIdentity
+from tests.data import reading, tar_files
 
 
 def sample(image: str, **fields) -> Sample:
@@ -47,20 +45,13 @@ def test_what_a_sample_is_known_by():
         (sample("x.tar", id="x/1", length=9, url="http://[cocodataset.org"), ImageIdentity(-1, 0, "")),
     ):
         assert benchmark_overlap.identify_sample(given_sample) == expected
+    known = benchmark_overlap.BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
+    identities = ((7, 5, "ab"), (7, 5, ""), (7, 0, "cd"), (-1, 0, ""))  # the first criterion that holds
+    assert [known.criterion(ImageIdentity(*identity)) for identity in identities] == ["sha256", "bytes", "coco_id", ""]
 
 
-def test_the_first_criterion_that_holds():
-    benchmark_images = BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
-    assert benchmark_images.criterion(ImageIdentity(7, 5, "ab")) == "sha256"
-    assert benchmark_images.criterion(ImageIdentity(7, 5, "")) == "bytes"
-    assert benchmark_images.criterion(ImageIdentity(7, 0, "cd")) == "coco_id"
-    assert benchmark_images.criterion(ImageIdentity(-1, 0, "")) == ""
-
-
-def picture(path: Path, colour: int) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (8, 6), (colour, 20, 30)).save(path)
-    return path
+def put_picture(path: Path, colour: int) -> None:
+    reading.put(path, tar_files.picture(8, 6, "PNG", colour))
 
 
 @pytest.fixture
@@ -68,29 +59,24 @@ def project(tmp_path, monkeypatch) -> Path:
     """Two benchmarks, and a data set that has two of one's pictures and none of the other's but for their names."""
     monkeypatch.chdir(tmp_path)
     for n in range(3):
-        picture(tmp_path / f"coco/00000000000{n}.png", 40 * n)
-        picture(tmp_path / f"other/{n}.png", 100 + n)
-    rows = {
-        str(n): {"filename": f"00000000000{n}.png", "caption": "a dog", "negative_caption": "a cat"} for n in range(3)
-    }
-    rows["3"] = rows["0"] | {"filename": "000000000009.png"}  # a picture that is not there is known by its name
+        put_picture(tmp_path / f"coco/00000000000{n}.png", 40 * n)
+        put_picture(tmp_path / f"other/{n}.png", 100 + n)
+    row = {"caption": "a dog", "negative_caption": "a cat"}  # of 9, a picture that is not there, the name is known
+    rows = {str(n): {"filename": f"{n:012}.png"} | row for n in (0, 1, 2, 9)}
     for subset in ("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"):
-        (tmp_path / f"sugarcrepe/{subset}.json").parent.mkdir(exist_ok=True)
-        (tmp_path / f"sugarcrepe/{subset}.json").write_text(json.dumps(rows))
-    put_karpathy(tmp_path / "other.json", {f"{n}.png": ["A dog."] for n in range(3)}, "test")
-    result_store.write_census(SafeName("sugarcrepe", "benchmark"), BenchmarkSection("sugarcrepe", "sugarcrepe", "coco"))
-    result_store.write_census(
-        SafeName("retrieval", "benchmark"), BenchmarkSection("retrieval", "other.json", "other", "test")
-    )
+        reading.put(tmp_path / f"sugarcrepe/{subset}.json", json.dumps(rows))
+    reading.put_karpathy(tmp_path / "other.json", {f"{n}.png": ["A dog."] for n in range(3)}, "test")
+    for section in (("sugarcrepe", "sugarcrepe", "coco"), ("retrieval", "other.json", "other", "test")):
+        result_store.write_census(SafeName(section[0], "benchmark"), BenchmarkSection(*section))
     train = tmp_path / "train"
     shutil.copytree(tmp_path / "coco", train)
     (train / "000000000001.png").rename(train / "renamed.png")  # equal bytes
-    picture(train / "000000000002.png", 250)  # another picture: COCO's number alone
-    picture(train / "000000000009.png", 251)
+    put_picture(train / "000000000002.png", 250)  # another picture: COCO's number alone
+    put_picture(train / "000000000009.png", 251)
     for n in range(3):
-        picture(train / f"{n}.png", 200 + n)  # a benchmark's names
+        put_picture(train / f"{n}.png", 200 + n)  # a benchmark's names
     names = sorted(path.name for path in train.iterdir())
-    put_karpathy(tmp_path / "train.json", {name: [f"A dog and {name}."] for name in names})
+    reading.put_karpathy(tmp_path / "train.json", {name: [f"A dog and {name}."] for name in names})
     return tmp_path
 
 

@@ -15,18 +15,10 @@ from compclip.config.sections import BenchmarkSection, Data
 from compclip.data.sample import ENDINGS, PictureFinder
 from compclip.evaluate import benchmark_module
 from compclip.prepare import sources
-from compclip.prepare.sources import img2dataset
 from tests.data import reading
 
-FORMATS = {
-    ".JPG": "JPEG",
-    ".jpeg": "JPEG",
-    ".Gif": "GIF",
-    ".tif": "TIFF",
-    ".BMP": "BMP",
-    ".webp": "WEBP",
-    ".PNG": "PNG",
-}
+FORMATS = {".JPG": "JPEG", ".jpeg": "JPEG", ".Gif": "GIF", ".tif": "TIFF", ".BMP": "BMP", ".webp": "WEBP",
+           ".PNG": "PNG"}  # fmt: skip
 
 
 def draw(path: Path, form: str = "JPEG") -> Path:
@@ -35,22 +27,13 @@ def draw(path: Path, form: str = "JPEG") -> Path:
     return path
 
 
-def data(path, images, source, **more) -> Data:
-    return Data(source=source, path=str(path), images=str(images), **more)
-
-
-@pytest.fixture
-def own_pictures(tmp_path):
-    """A picture of each format beside its caption; one caption's file ends otherwise, one begins with a mark."""
-    for number, (ending, form) in enumerate(FORMATS.items()):
-        draw(tmp_path / "own" / f"{number}{ending}", form)
-        name = f"{number}.TXT" if number == 0 else f"{number}.caption" if number == 1 else f"{number}.txt"
-        (tmp_path / "own" / name).write_text(f"caption {number}", encoding="utf-8-sig")
-    return tmp_path / "own"
-
-
-def test_every_format_is_found_beside_its_caption(own_pictures):
-    found = list(img2dataset.records(data(own_pictures, own_pictures, "img2dataset"), Counter()))
+def test_every_format_is_found_beside_its_caption(tmp_path):
+    """Captions' files end otherwise, and begin with a mark."""
+    endings = ("TXT", "caption", *["txt"] * len(FORMATS))
+    for number, ((ending, form), of_caption) in enumerate(zip(FORMATS.items(), endings, strict=False)):
+        draw(tmp_path / f"{number}{ending}", form)
+        (tmp_path / f"{number}.{of_caption}").write_text(f"caption {number}", encoding="utf-8-sig")
+    found = list(sources.img2dataset.records(Data("img2dataset", str(tmp_path), str(tmp_path)), Counter()))
     assert [Path(sample.image).name for sample in found] == [f"{i}{ending}" for i, ending in enumerate(FORMATS)]
     assert [sample.captions for sample in found] == [(f"caption {i}",) for i in range(len(FORMATS))]
     assert all(ending.lower() in ENDINGS for ending in FORMATS)
@@ -78,10 +61,8 @@ def test_a_name_that_means_two_files_is_named_with_both(tmp_path):
     finder.find(f"{tmp_path}/val/b.jpg")
     (line,) = finder.find_shared().values()
     assert "'train/b.jpg' and 'val/b.jpg' are one file" in line
-
-
-def test_ids_carry_their_folder_where_a_name_stands_twice():
-    assert sources.make_ids(["a/1.jpg", "b/1.jpg", "a/2.jpg", "c\\3.JPG"]) == ["a/1", "b/1", "2", "3"]
+    ids = sources.make_ids(["a/1.jpg", "b/1.jpg", "a/2.jpg", "c\\3.JPG"])  # with their folder where a name stands twice
+    assert ids == ["a/1", "b/1", "2", "3"]
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path):
@@ -108,15 +89,13 @@ def test_benchmarks_find_their_pictures_by_other_names(tmp_path, capsys):
     """Where the section's folder has the file in another case, or flat; counted as the authors name them otherwise."""
     draw(tmp_path / "images" / "DOG.JPG")
     draw(tmp_path / "images" / "cat.jpg")
-    rows = [
-        {"filename": name, "filepath": "val", "split": "test", "sentences": [{"raw": name}]}
-        for name in ("dog.jpg", "cat.jpg")
-    ]
+    row = {"filepath": "val", "split": "test", "sentences": [{"raw": "a"}]}
+    rows = [row | {"filename": name} for name in ("dog.jpg", "cat.jpg")]
     (tmp_path / "list.json").write_text(json.dumps({"images": rows}))
     section = BenchmarkSection("retrieval", path=str(tmp_path / "list.json"), images=str(tmp_path / "images"))
     benchmark = benchmark_module.load_benchmark("retrieval", section)
     assert [Path(record.images[0]).name for record in benchmark.records] == ["DOG.JPG", "cat.jpg"]
-    rows += [{"filename": "cat.jpg", "filepath": "train", "split": "test", "sentences": [{"raw": "another"}]}]
+    rows += [row | {"filename": "cat.jpg", "filepath": "train"}]
     (tmp_path / "list.json").write_text(json.dumps({"images": rows}))
     benchmark = benchmark_module.load_benchmark("retrieval", section)
     assert [Path(record.images[0]).is_file() for record in benchmark.records] == [True, False, False]

@@ -95,30 +95,18 @@ def row_each(path: Path) -> dict:
 def test_lists_in_others_forms_are_joined(photos, write):
     samples, counts = recaptioned(section(**write(Path("list.txt"))))
     assert [s.regions for s in samples] == [(RED, OTHER), (), ()]
-    assert {name: counts[name] for name in ("listed", "samples", "without")} == {
-        "listed": 2, "samples": 1, "without": 2
-    }  # fmt: skip
+    assert [counts[name] for name in ("listed", "samples", "without")] == [2, 1, 2]
 
 
 def test_what_cannot_be_used_is_counted(photos, monkeypatch):
     """No box, no text, no key; outside of the picture, too small, and more than may be."""
-    boxes = [
-        [0.9, 0.5, 2.0, 1.0],
-        [1.0, 0.0, 1.2, 1.0],
-        [0.5, 0.5, 0.5, 1.0],
-        [0.0, 0.0, 0.01, 0.02],
-        [0, 0, 1, 1],
-        [0, 0, 1, 0.5],
-    ]
+    boxes = [[0.9, 0.5, 2.0, 1.0], [1.0, 0.0, 1.2, 1.0], [0.5, 0.5, 0.5, 1.0], [0.0, 0.0, 0.01, 0.02]]
+    boxes += [[0, 0, 1, 1], [0, 0, 1, 0.5]]
     regions = [{"box": box, "caption": str(n)} for n, box in enumerate(boxes)]
     damaged = [{"box": [0, 0, 1], "caption": "a"}, {"box": [0, 0, "1", 1], "caption": "a"}, {"box": [0, 0, 1, 1]},
                {"box": [0, 0, float("nan"), 1], "caption": "a"}, 7]  # fmt: skip
-    rows = [
-        {"image": "0.png", "regions": regions + damaged},
-        {"image": "", "regions": regions},
-        [1],
-        {"image": "1.png", "regions": "x"},
-    ]
+    rows = [{"image": "0.png", "regions": regions + damaged}, {"image": "", "regions": regions}]
+    rows += [[1], {"image": "1.png", "regions": "x"}]
     with put_lines(Path("list.jsonl"), rows).open("a") as file:
         file.write("{broken\n")
     monkeypatch.setattr(Regions, "most", 2)
@@ -303,27 +291,20 @@ def test_the_scenes_know_where_their_things_are(tmp_path):
     assert [row["image"] for row in rows] == [f"{n:06d}.png" for n in range(4)]
 
 
-def test_a_side_is_the_root_of_the_area_in_pixels():
-    """A tenth of 80 x 40 pixels each way has a side of the root of 8 times 4."""
-    written, sample = ([0.0, 0.0, 0.1, 0.1], ["a"], []), Sample("a", "a.png", (), width=WIDTH, height=HEIGHT)
-    for least, is_kept in ((5.6, True), (5.7, False)):
-        region = region_lists.place_region(Regions("x", on="image", least_side=least), sample, written)
-        assert (region != "of_other_size") == is_kept
-
-
-def test_a_text_that_is_cut_is_counted(tmp_path):
-    """A region's captions and negatives are bounded as all texts are."""
-    region = {"image": "a", "box": [0, 0, 1, 1], "caption": ["a " * 9000, "(" * 2000], "negatives": ["b " * 9000]}
-    (tmp_path / "r.jsonl").write_text(json.dumps(region) + "\n")
-    counts = Counter()
+def test_numbers_and_texts_of_a_region_are_bounded(tmp_path):
+    """Captions and negatives as all texts are; a box of 8 x 4 pixels has a side of the root of 32."""
     cfg = Regions(str(tmp_path / "r.jsonl"), on="image", negatives=["negatives"])
+    for box, caption, expected in (
+        ([0, 0, 10**4000, 1], "a", None), ([True, 0, 1, 1], "a", None), ([0, 0, 1, 1], ["a", "a", ""], ([0, 0, 1, 1], ["a"], [])),
+    ):  # fmt: skip
+        assert region_lists.parse_region({"box": box, "caption": caption}, cfg) == expected
+    region = {"image": "a", "box": [0, 0, 1, 1], "caption": ["a " * 9000, "(" * 2000], "negatives": ["b " * 9000]}
+    put_lines(tmp_path / "r.jsonl", [region])
+    counts = Counter()
     ((_, (written,)),) = region_lists.read_rows(cfg, counts)
     assert counts["regions_cut_texts"] == 3
     assert max(map(len, json.loads(written)[1])) <= 1 << 14
-
-
-def test_numbers_of_a_box_are_bounded():
-    cfg = Regions(file="x", on="image")
-    assert region_lists.parse_region({"box": [0, 0, 10**4000, 1], "caption": "a"}, cfg) is None
-    assert region_lists.parse_region({"box": [True, 0, 1, 1], "caption": "a"}, cfg) is None
-    assert region_lists.parse_region({"box": [0, 0, 1, 1], "caption": ["a", "a", ""]}, cfg) == ([0, 0, 1, 1], ["a"], [])
+    sample = Sample("a", "a.png", (), width=WIDTH, height=HEIGHT)
+    for least, is_kept in ((5.6, True), (5.7, False)):
+        region = region_lists.place_region(replace(cfg, least_side=least), sample, ([0.0, 0.0, 0.1, 0.1], ["a"], []))
+        assert (region != "of_other_size") == is_kept

@@ -59,10 +59,8 @@ def test_round_trip(tmp_path_factory, samples):
     assert shard_writer.load_samples(folder / "a.arrow") == samples
     assert (folder / "a.arrow").read_bytes() == (folder / "b.arrow").read_bytes()
     columns = {name for name in LISTS if any(getattr(sample, name) for sample in samples)}
-    assert set(shard_files.read_batch(folder / "a.arrow", "recaption").schema.names) == {
-        *shard_writer.SCHEMA.names,
-        *columns,
-    }
+    names = shard_files.read_batch(folder / "a.arrow", "recaption").schema.names
+    assert set(names) == {*shard_writer.SCHEMA.names, *columns}
     arrays = shard_writer.build_list_columns(samples, annotate_shards.LIST_COLUMNS)
     for row, sample in enumerate(samples if "negatives" in arrays else ()):
         assert NegativeImageColumn(arrays["negatives"])[row] == tuple(image.picture for image in sample.negatives)
@@ -102,9 +100,8 @@ def test_both_stages(photographs, tmp_path):
     assert read_json(folder / "counts.json") == counts
     counts = shard_stages.run_stage("annotate", NAME, photographs, tmp_path)
     data = PreparedDataset(folder)
-    assert [tuple(a.text for a in annotations) for annotations in all_annotations(data)] == [
-        s.captions for s in samples
-    ]
+    texts = [tuple(a.text for a in annotations) for annotations in all_annotations(data)]
+    assert texts == [s.captions for s in samples]
     assert [data.sample(i).picture for i in range(2)] == [s.picture for s in samples]
     assert (counts["captions"], counts["different"], counts.get("without_noun", 0)) == (3, 2, 0)
     assert data.locate_caption(2) == (1, 0)
@@ -115,8 +112,10 @@ def test_what_is_made_is_not_made_again(six_dogs, tmp_path, monkeypatch):
     """Three shards; a new caption in the last one makes that one alone anew, and the others are the same files."""
     texts = six_dogs
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
-    write_counts = Counter[str]()
-    monkeypatch.setattr(shard_work, "_write", counted(shard_work._write, write_counts))
+    write_counts, write = Counter[str](), shard_work._write
+    monkeypatch.setattr(
+        shard_work, "_write", lambda work, item, how: (write_counts.update([item.name]), write(work, item, how))
+    )
 
     def both():
         cfg = described(tmp_path, texts)
@@ -134,9 +133,8 @@ def test_what_is_made_is_not_made_again(six_dogs, tmp_path, monkeypatch):
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, True, False]
     del texts["4.jpg"], texts["5.jpg"]
     assert both() == ({}, first[:2])
-    assert [a[0].text for a in all_annotations(PreparedDataset(tmp_path / "data" / "x"))] == [
-        t for (t,) in texts.values()
-    ]
+    annotations = all_annotations(PreparedDataset(tmp_path / "data" / "x"))
+    assert [a[0].text for a in annotations] == [t for (t,) in texts.values()]
 
 
 @pytest.mark.parametrize("source", ["webdataset", "table"])
@@ -168,16 +166,6 @@ def test_a_task_reads_what_it_was_sent_for(photographs, tmp_path):
     assert [shard_writer.load_samples(file)[0].captions[0] for file in files] == ["A black dog runs.", "Another dog."]
     shard_stages.run_stage("recaption", NAME, photographs, tmp_path)
     assert [str(p) for p in (second_work.folder / "blocks").iterdir()] == [second_work.items[0].inputs["path"]]
-
-
-def counted(make, write_counts):
-    """A function that counts what it is asked to make."""
-
-    def counting(work, item, how):
-        write_counts[item.name] += 1
-        make(work, item, how)
-
-    return counting
 
 
 def test_a_picture_that_changes_is_looked_at_again(photographs, tmp_path):
@@ -228,7 +216,7 @@ def test_processes_make_what_one_makes(six_dogs, tmp_path, monkeypatch):
 
 
 def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_path):
-    """CLIC B.1; a sentence of one word is none."""
+    """CLIC B.1; a sentence of one word is none. The openings that go are a parameter."""
     texts = {"a.jpg": ["Two dogs run on grass. A red ball lies there."], "b.jpg": ["Nice. A dog runs on it."]}
     samples, counts = reading.recaption(replace(described(tmp_path, texts), min_sentences=2), tmp_path)
     assert [Path(s.image).name for s in samples] == ["a.jpg"]
@@ -236,9 +224,6 @@ def test_pictures_with_few_sentences_are_left_out_and_counted(photographs, tmp_p
     with pytest.raises(UserError, match="no picture has min_sentences=9; lower it"):
         shard_stages.run_stage("recaption", SafeName("y", "data"), replace(photographs, min_sentences=9), tmp_path)
     assert not (tmp_path / "data" / "y" / "counts.json").exists()
-
-
-def test_the_openings_that_go_are_a_parameter(photographs, tmp_path):
     described(tmp_path, {"a.jpg": ["The image showcases a dog."], "b.jpg": ["This picture shows a cat."]})
     expected = {"usual": ["The image showcases a dog.", "A cat."], "clic": ["a dog.", "This picture shows a cat."]}
     for name, captions in expected.items():

@@ -28,12 +28,6 @@ def data(source, path, folder, **options):
     return Data(source=source, path=str(path), images=str(folder), **options)
 
 
-def write(path, value):
-    """A JSON file."""
-    path.write_text(json.dumps(value))
-    return path
-
-
 def image(name, split="train", *texts):
     """A Karpathy record."""
     return {"filename": name, "split": split, "sentences": [{"raw": t} for t in texts]}
@@ -46,7 +40,7 @@ def test_karpathy(folder):
         image("broken.jpg", "train", "x"), image("a.jpg", "train"), image("a.jpg", "test", "not mine"),
         image("b.jpg", "train", "word " * 1001),
     ]  # fmt: skip
-    path = write(folder / "d.json", {"images": images})
+    path = put(folder / "d.json", json.dumps({"images": images}))
     samples, counts = read_source(karpathy, data("karpathy", path, folder))
     assert [(s.id, s.captions[0][:8], s.width, s.height) for s in samples] == [
         ("a", "A dog.", 20, 10), ("b", "A cat.", 10, 20), ("b", "word wor", 10, 20)
@@ -74,7 +68,7 @@ MALFORMED = [  # what the error must name: the record, the field, its value
 @pytest.mark.parametrize("source,value,names", MALFORMED)
 def test_malformed_files(folder, source, value, names):
     """The file, the record and the field."""
-    path = write(folder / "d.json", value)
+    path = put(folder / "d.json", json.dumps(value))
     with pytest.raises(UserError, match=f"d.json.*{names}"):
         read_source(source, data("x", path, folder))
 
@@ -82,7 +76,7 @@ def test_malformed_files(folder, source, value, names):
 def write_source_file(source, folder, name):
     """A file in which a source's only picture has this name; its caption has half a surrogate pair where JSON can."""
     if source is karpathy:
-        return write(folder / "d.json", {"images": [image(name, "train", "\ud800 A dog.")]})
+        return put(folder / "d.json", json.dumps({"images": [image(name, "train", "\ud800 A dog.")]}))
     if source is coco:
         return put_coco(folder / "d.json", {name: ["\ud800 A dog."]})
     return put(folder / "captions.txt", f"image,caption\n{name},A dog.\n")
@@ -123,16 +117,12 @@ def test_a_name_that_no_table_takes_is_unreadable(folder):
     assert ([s.id for s in samples], counts["unreadable_image"], counts["missing_image"]) == (["b"], 1, 1)
 
 
-def test_real_coco(shared_data):
-    """154 photographs, 770 captions."""
+def test_real_coco_and_flickr8k(shared_data):
+    """154 photographs of COCO with 770 captions; 1,000 of Flickr8k with five each, of which a limit takes the first."""
     cfg = data("coco", shared_data / "coco/annotations/captions_val2017.json", shared_data / "coco/val2017")
     samples, counts = read_source(coco, cfg)
     assert (len(samples), sum(len(s.captions) for s in samples)) == (154, 770)
     assert counts["missing_image"] == counts["unreadable_image"] == 0
-
-
-def test_real_flickr8k(shared_data):
-    """1,000 photographs with five captions each; a limit takes the first ones."""
     cfg = data("flickr8k", shared_data / "flickr8k/captions.txt", shared_data / "flickr8k/Images")
     samples, _ = read_source(flickr8k, cfg)
     assert (len(samples), {len(s.captions) for s in samples}) == (1000, {5})

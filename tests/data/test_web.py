@@ -18,10 +18,6 @@ NAMED = {word: name for names in (EVERY_COLOUR, EVERY_SYMBOL) for name, (_, word
 DRAWS = 600
 
 
-def rng(*seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
 def usual_names(caption: str) -> set[str]:
     """The symbols and colours of a caption, by their usual names."""
     return {NAMED[word] for word in re.findall(r"[a-z]+", caption.lower()) if word in NAMED}
@@ -36,7 +32,7 @@ def draw_samples(cfg: pretrain.Pretrain, count: int = DRAWS) -> list[tuple[list[
     """Scenes and captions without their pixels, for what is counted."""
     samples = []
     for i in range(count):
-        generator = rng(7, i)
+        generator = np.random.default_rng((7, i))
         scenes = pretrain.draw_picture(generator, cfg)[1]
         samples.append((scenes, pretrain.draw_caption(generator, cfg, scenes)))
     return samples
@@ -46,7 +42,7 @@ def draw_samples(cfg: pretrain.Pretrain, count: int = DRAWS) -> list[tuple[list[
 def test_captions_name_only_what_is_shown(seed):
     """Whether of one scene or of a collage; synonyms are names too."""
     for cfg in (replace(TRUE, collages=0.0), replace(TRUE, collages=1.0)):
-        generator = rng(seed)
+        generator = np.random.default_rng(seed)
         scenes = pretrain.draw_picture(generator, cfg)[1]
         caption = pretrain.draw_caption(generator, cfg, scenes)
         assert usual_names(caption) <= shows(scenes), caption

@@ -24,15 +24,8 @@ def link_root(tmp_path):
     return tmp_path
 
 
-INSIDE = (
-    "in/a.png",
-    "in/missing.png",
-    "missing/missing.png",
-    "in/../in/a.png",
-    "in.png",
-    "in/..a.png",
-    "../disk/in/a.png",
-)
+INSIDE = ("in/a.png", "in/missing.png", "missing/missing.png", "in/../in/a.png", "in.png", "in/..a.png",
+          "../disk/in/a.png")  # fmt: skip
 NO_FILES = ("nul\0.png", "\ud800.png", "x" * 5000)  # which are missing
 OUTSIDE = ("..", "../other/a.png", "../disk-2/a.png", "in/../../other/a.png", "out/a.png", "out.png", "/etc/passwd", "/x",
            "loop/../../../etc/passwd")  # fmt: skip
@@ -53,14 +46,9 @@ def test_a_pattern_stands_for_the_folder_before_it(link_root, monkeypatch, patte
     folder = image_folder.ImageFolder(pattern)
     assert folder.contains("disk/in/a.png") and folder.contains("disk/in.png")
     assert not folder.contains("disk/out/a.png") and not folder.contains("disk/out.png")
-
-
-def test_the_root_and_the_working_directory_are_folders(link_root, monkeypatch):
-    monkeypatch.chdir(link_root)
-    assert image_folder.ImageFolder("/").contains("/etc/passwd")
-    assert image_folder.ImageFolder(".").contains("x.png")
-    assert not image_folder.ImageFolder(".").contains("../x.png")
-    assert not image_folder.ImageFolder(".").contains("/x.png")
+    assert image_folder.ImageFolder("/").contains("/etc/passwd")  # the root and the working directory are folders
+    here = image_folder.ImageFolder(".")
+    assert [here.contains(name) for name in ("x.png", "../x.png", "/x.png")] == [True, False, False]
 
 
 COMPONENTS = st.sampled_from(["..", ".", "in", "out", "x", "in.png", "out.png", ""])

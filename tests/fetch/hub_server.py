@@ -43,11 +43,7 @@ def _json(value: object) -> Special:
 
 def _file(body: bytes) -> Special:
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        send_answer(handler, 200, headers, body)
-
-    return answer
+    return lambda handler: send_answer(handler, 200, headers, body)
 
 
 def _refused(handler: BaseHTTPRequestHandler) -> None:

@@ -23,11 +23,6 @@ NOT_HERE = (
 )
 
 
-def test_it_is_read_whole():
-    assert {"sugarcrepe", "winoground", "coco_val2017", "clic", "vit_b_32_openai"} <= SHIPPED.keys()
-    assert {entry.section.kind for entry in SHIPPED.values()} == {"benchmark", "pictures", "captions", "weights"}
-
-
 def test_what_the_grids_name_is_brought_there():
     """Every path of every grid is in an entry's folder, and every JSON file is one that an entry brings."""
     grid_paths = {path for grid in GRIDS for path in re.findall(r"data/raw/[\w./-]+", grid.read_text(encoding="utf-8"))}
@@ -105,6 +100,8 @@ def test_the_files_that_two_benchmarks_read_are_all_named():
     assert read_files == SHIPPED["hard_positives"].files.keys()
     name = "data/visual_genome_attribution.json"
     assert SHIPPED["hard_positives"].address(name).endswith(f"/{name}")
+    assert {"sugarcrepe", "winoground", "coco_val2017", "clic", "vit_b_32_openai"} <= SHIPPED.keys()
+    assert {entry.section.kind for entry in SHIPPED.values()} == {"benchmark", "pictures", "captions", "weights"}
 
 
 GOOD = {"what": "x", "kind": "benchmark", "folder": "data/raw/x", "http": "http://host/a", "files": {"b.json": {}}}
@@ -125,35 +122,32 @@ def test_an_address_is_below_http_unless_it_is_whole(tmp_path):
     assert [entry.address(name) for name in files] == addresses
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"folder": "../elsewhere"}, "folder='../elsewhere': must be a path below its folder"),
-        ({"folder": "/tmp/x"}, "must be a path below its folder"),
-        ({"folder": "compclip/methods"}, "must be a folder below data/ or models/"),
-        ({"folder": "data/.git"}, "must be a path below its folder"),
-        ({"folder": None}, "folder: must be given, or cache: true instead"),
-        ({"files": {"../b.json": {}}}, "must be a path below its folder"),
-        ({"files": {"b.json": {"into": "../x", "unpack": True}}}, "into='../x': must be a path below"),
-        ({"files": {"b.json": {"into": "x"}}}, "belong to an archive; add unpack: true"),
-        ({"files": {"b.json": {"size": -1}}}, "size=-1: must be >= 0"),
-        ({"files": {"b.json": {"sha256": "abc"}}}, "sha256='abc': must be 64 digits"),
-        ({"files": {}}, "has no files"),
-        ({"files": {"b": {"source": "file:///etc/passwd"}}}, "must be an http or https address"),
-        ({"http": "http://user:secret@host"}, "must be without user and password"),
-        ({"hub": "a/b"}, "http and hub: an entry has one source"),
-        ({"hub": "../b", "http": None}, "must be OWNER/NAME"),
-        ({"hub": "a/b", "http": None, "revision": "../main"}, "revision='../main': must be a commit"),
-        ({"hub": "a/b", "http": None, "files": {"b": {"source": "../../b"}}}, "must be a path below its folder"),
-        ({"patterns": ["*"]}, "patterns and cache belong to a repository"),
-        ({"hub": "a/b", "http": None, "folder": None, "cache": True, "files": {"b": {"unpack": True}}}, "nothing is unpacked"),
-        ({"needs": ["y"]}, "x.needs: unknown entry 'y'"),
-        ({"tags": ["ViT-B-32::openai"]}, "must be NAME::TAG each, of weights in the hub's cache"),
-        ({"pictures": {"list": "b.json", "format": "xls", "into": "data/raw/y"}}, "unknown format 'xls'"),
-        ({"pictures": {"list": "../b.json", "into": "data/raw/y"}}, "list='../b.json': must be a path below"),
-        ({"pictures": {"list": "b.json", "into": "elsewhere"}}, "must be a folder below data/ or models/"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "message"), [
+    ({"folder": "../elsewhere"}, "folder='../elsewhere': must be a path below its folder"),
+    ({"folder": "/tmp/x"}, "must be a path below its folder"),
+    ({"folder": "compclip/methods"}, "must be a folder below data/ or models/"),
+    ({"folder": "data/.git"}, "must be a path below its folder"),
+    ({"folder": None}, "folder: must be given, or cache: true instead"),
+    ({"files": {"../b.json": {}}}, "must be a path below its folder"),
+    ({"files": {"b.json": {"into": "../x", "unpack": True}}}, "into='../x': must be a path below"),
+    ({"files": {"b.json": {"into": "x"}}}, "belong to an archive; add unpack: true"),
+    ({"files": {"b.json": {"size": -1}}}, "size=-1: must be >= 0"),
+    ({"files": {"b.json": {"sha256": "abc"}}}, "sha256='abc': must be 64 digits"),
+    ({"files": {}}, "has no files"),
+    ({"files": {"b": {"source": "file:///etc/passwd"}}}, "must be an http or https address"),
+    ({"http": "http://user:secret@host"}, "must be without user and password"),
+    ({"hub": "a/b"}, "http and hub: an entry has one source"),
+    ({"hub": "../b", "http": None}, "must be OWNER/NAME"),
+    ({"hub": "a/b", "http": None, "revision": "../main"}, "revision='../main': must be a commit"),
+    ({"hub": "a/b", "http": None, "files": {"b": {"source": "../../b"}}}, "must be a path below its folder"),
+    ({"patterns": ["*"]}, "patterns and cache belong to a repository"),
+    ({"hub": "a/b", "http": None, "folder": None, "cache": True, "files": {"b": {"unpack": True}}}, "nothing is unpacked"),
+    ({"needs": ["y"]}, "x.needs: unknown entry 'y'"),
+    ({"tags": ["ViT-B-32::openai"]}, "must be NAME::TAG each, of weights in the hub's cache"),
+    ({"pictures": {"list": "b.json", "format": "xls", "into": "data/raw/y"}}, "unknown format 'xls'"),
+    ({"pictures": {"list": "../b.json", "into": "data/raw/y"}}, "list='../b.json': must be a path below"),
+    ({"pictures": {"list": "b.json", "into": "elsewhere"}}, "must be a folder below data/ or models/"),
+])  # fmt: skip
 def test_a_strangers_catalogue(tmp_path, change, message):
     """One line that names the entry, the key and the value; nothing was asked for yet."""
     with pytest.raises(UserError, match=re.escape(message)) as raised:

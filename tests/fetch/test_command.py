@@ -98,6 +98,16 @@ def test_cut_then_run_again(fetch, files, tmp_path):
     assert sorted(p.name for p in (tmp_path / "data/raw/x/.fetch").iterdir()) == ["x.lock"]
 
 
+def test_the_rest_of_another_file_is_noticed(fetch, files, tmp_path):
+    """Its sum is wrong; nothing of it stays, and the next call has the file."""
+    files.bodies["/a.bin"], files.cuts["/a.bin"] = b"0123456789", [4, 0, 0, 0, 0]
+    catalogue = {"x": web(files, files={"a.bin": {"sha256": sum_of(b"9876543210")}})}
+    assert fetch(catalogue, "x")[0] == 2
+    files.bodies["/a.bin"] = b"9876543210"
+    assert "SHA-256 is" in fetch(catalogue, "x")[2] and fetch(catalogue, "x")[0] == 0
+    assert (tmp_path / "data/raw/x/a.bin").read_bytes() == b"9876543210"
+
+
 @pytest.mark.parametrize("unpack", [True, False])
 def test_a_wrong_sum_keeps_nothing(fetch, files, tmp_path, zipped, unpack):
     files.bodies["/a.zip"] = zipped({"a.txt": "a"})
@@ -145,17 +155,6 @@ def test_no_network_names_every_file(fetch, files, tmp_path):
     assert (code, error) == (2, f"error: {message}: {places}\n")
 
 
-def test_the_rest_of_another_file_is_noticed(fetch, files, tmp_path):
-    """Its sum is wrong; nothing of it stays, and the next call has the file."""
-    files.bodies["/a.bin"], files.cuts["/a.bin"] = b"0123456789", [4, 0, 0, 0, 0]
-    catalogue = {"x": web(files, files={"a.bin": {"sha256": sum_of(b"9876543210")}})}
-    assert fetch(catalogue, "x")[0] == 2
-    files.bodies["/a.bin"] = b"9876543210"
-    assert "SHA-256 is" in fetch(catalogue, "x")[2]
-    assert fetch(catalogue, "x")[0] == 0
-    assert (tmp_path / "data/raw/x/a.bin").read_bytes() == b"9876543210"
-
-
 def test_a_list_of_pictures(fetch, files):
     """The command that fetches its pictures is printed; what a catalogue says is one word each of a shell."""
     files.bodies["/list.csv"] = b"Image Path,caption\nhttp://x/1.jpg,one\n"
@@ -189,8 +188,8 @@ def test_a_repository_of_the_hub(fetch, files, tmp_path, zipped):
         ".gitattributes": b"",
     }
     hub_server.repository(files, "some/one", bodies)
-    named_files = {"examples.jsonl": {"source": "data/examples.jsonl"}, "images.zip": {"source": "data/images.zip"}}
-    named_files["images.zip"]["unpack"] = True
+    named_files = {"examples.jsonl": {"source": "data/examples.jsonl"}}
+    named_files["images.zip"] = {"source": "data/images.zip", "unpack": True}
     catalogue = {"x": hubbed(files=named_files, patterns=["data/part_*.parquet"])}
     code, out, error = fetch(catalogue, "x")
     assert (code, error) == (0, "")

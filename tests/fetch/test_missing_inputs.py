@@ -57,9 +57,17 @@ wise_ft: {{methods: []}}
 """
 
 
-def lay_file(path: Path) -> None:
+def lay_file(path: Path, text: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    path.write_text(text)
+
+
+def lay_grid(folder: Path, grid: str) -> str:
+    """A grid as params.yaml, and all that it names; its text."""
+    text = read.write_out(GRIDS / f"{grid}.yaml")
+    lay_file(folder / "params.yaml", text)
+    lay_inputs(folder, text)
+    return text
 
 
 def lay_inputs(folder: Path, text: str) -> None:
@@ -100,9 +108,7 @@ def list_lines(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("grid", SHIPPED_GRIDS)
 def test_nothing_is_missing_of_a_grid_that_has_all(grid, project):
-    text = read.write_out(GRIDS / f"{grid}.yaml")
-    (project / "params.yaml").write_text(text)
-    lay_inputs(project, text)
+    lay_grid(project, grid)
     assert list_lines(project) == []
 
 
@@ -136,9 +142,7 @@ REMOVED = [
 
 @pytest.mark.parametrize("grid, path, key, fix", REMOVED)
 def test_an_input_that_is_not_there_is_named(grid, path, key, fix, project):
-    text = read.write_out(GRIDS / f"{grid}.yaml")
-    (project / "params.yaml").write_text(text)
-    lay_inputs(project, text)
+    lay_grid(project, grid)
     removed = project / path
     removed.unlink() if removed.is_file() else shutil.rmtree(removed)
     (line,) = list_lines(project)
@@ -155,13 +159,8 @@ def own_project(project, monkeypatch) -> Path:
         port = server.getsockname()[1]
         monkeypatch.setenv("COMPCLIP_ALLOW_ENV", f"THEIR_KEY@http://127.0.0.1:{port}")
         (project / "params.yaml").write_text(OWN.format(port=port))
-        names = (
-            "models/own.pt",
-            "models/own_masked/config.json",
-            "data/raw/a.csv",
-            "data/raw/b.csv",
-            "data/raw/pictures/1.jpg",
-        )
+        names = ["models/own.pt", "models/own_masked/config.json"]
+        names += [f"data/raw/{name}" for name in ("a.csv", "b.csv", "pictures/1.jpg")]
         for name in (*names, *(f"data/raw/classes/{name}" for name in (*CLASS_FILES, "test.txt"))):
             lay_file(project / name)
         program = project / "bin" / "no_such_program"
@@ -169,36 +168,30 @@ def own_project(project, monkeypatch) -> Path:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(program.parent), prepend=":")
         missing_inputs._takes_connections.cache_clear()
+        assert list_lines(project) == []
         yield project
 
 
-def test_a_grid_with_servers_and_models_of_its_own(own_project):
-    assert list_lines(own_project) == []
-
-
-@pytest.mark.parametrize(
-    "path, start, fix",
-    [
-        ("models/own.pt", "backbones.own.weights: models/own.pt: missing", "correct backbones.own.weights"),
-        ("data/raw/b.csv", "data.photographs.path: data/raw/b.csv: missing", "correct data.photographs.path"),
-        ("data/raw/classes/test.txt", "benchmarks.zeroshot.path: data/raw/classes/test.txt: missing", "put it there"),
-        ("bin/no_such_program", "data.photographs.options.server: no_such_program: no such program", "install it"),
-    ],
-)
+@pytest.mark.parametrize("path, start, fix", [
+    ("models/own.pt", "backbones.own.weights: models/own.pt: missing", "correct backbones.own.weights"),
+    ("data/raw/b.csv", "data.photographs.path: data/raw/b.csv: missing", "correct data.photographs.path"),
+    ("data/raw/classes/test.txt", "benchmarks.zeroshot.path: data/raw/classes/test.txt: missing", "put it there"),
+    ("bin/no_such_program", "data.photographs.options.server: no_such_program: no such program", "install it"),
+])  # fmt: skip
 def test_a_file_of_ones_own(path, start, fix, own_project):
     """No entry of the catalogue brings it: the key is named that is to be corrected."""
     (own_project / path).unlink()
     (line,) = list_lines(own_project)
     assert line.startswith(start) and fix in line
+    shutil.rmtree(own_project / "data/raw/pictures")  # what a cut download left is no data
+    lay_file(own_project / "data/raw/pictures/.fetch/1.part")
+    assert "data.photographs.images: data/raw/pictures: missing" in "\n".join(list_lines(own_project))
 
 
-@pytest.mark.parametrize(
-    "variable, start",
-    [
-        ("THEIR_KEY", "data.photographs.rewriter.api_key_env: $THEIR_KEY: not set"),
-        ("COMPCLIP_ALLOW_SERVER", "data.photographs.options.server: $COMPCLIP_ALLOW_SERVER: not set"),
-    ],
-)
+@pytest.mark.parametrize("variable, start", [
+    ("THEIR_KEY", "data.photographs.rewriter.api_key_env: $THEIR_KEY: not set"),
+    ("COMPCLIP_ALLOW_SERVER", "data.photographs.options.server: $COMPCLIP_ALLOW_SERVER: not set"),
+])  # fmt: skip
 def test_a_variable_that_is_not_set(variable, start, own_project, monkeypatch):
     monkeypatch.delenv(variable)
     (line,) = list_lines(own_project)
@@ -213,23 +206,13 @@ def test_a_server_that_does_not_answer(own_project, monkeypatch):
     params = read.load_params("params.yaml")
     missing_inputs.plan.write_plan(params, Path("plan"))
     assert len(list_lines(own_project)) == 1
-    lay_file(own_project / "data/photographs/rewrites/manifest.json")
+    manifest = own_project / "data/photographs/rewrites/manifest.json"
+    lay_file(manifest)
     assert list_lines(own_project) == []
-
-
-def test_a_server_that_jobs_of_a_cluster_ask(own_project, monkeypatch):
-    """It need not answer here, neither when they are sent nor while they are at work."""
-    monkeypatch.setattr(missing_inputs, "_takes_connections", lambda url: False)
-    assert missing_inputs.list_missing(read.load_params("params.yaml"), here=False) == []
+    manifest.unlink()  # jobs of a cluster ask it, neither when they are sent nor while they are at work from here
+    assert missing_inputs.list_missing(params, here=False) == []
     lay_file(own_project / ".work/shards/rewrite/photographs/jobs/0/task.json")
     assert list_lines(own_project) == []
-
-
-def test_what_a_cut_download_left_is_no_data(own_project):
-    shutil.rmtree(own_project / "data/raw/pictures")
-    lay_file(own_project / "data/raw/pictures/.fetch/1.part")
-    (line,) = list_lines(own_project)
-    assert line.startswith("data.photographs.images: data/raw/pictures: missing")
 
 
 def test_word_lists(own_project, monkeypatch):
@@ -246,16 +229,13 @@ def test_word_lists(own_project, monkeypatch):
 
 def test_a_backbone_that_is_made_needs_its_weights_no_more(project):
     """Unless its section is another one by now."""
-    text = read.write_out(GRIDS / "first_hour.yaml")
-    (project / "params.yaml").write_text(text)
-    lay_inputs(project, text)
+    text = lay_grid(project, "first_hour")
     shutil.rmtree(project / "hub")
     missing_inputs.plan.write_plan(read.load_params("params.yaml"), Path("plan"))
     lay_file(project / "models/vit_b_32/open_clip_model.safetensors")
     assert list_lines(project) == []
-    (project / "params.yaml").write_text(
-        text.replace("ViT-B-32-quickgelu, weights: openai", "ViT-B-32, weights: datacomp_xl_s13b_b90k")
-    )
+    text = text.replace("ViT-B-32-quickgelu, weights: openai", "ViT-B-32, weights: datacomp_xl_s13b_b90k")
+    (project / "params.yaml").write_text(text)
     (line,) = list_lines(project)
     assert "fetch vit_b_32_datacomp_xl" in line
 
@@ -275,17 +255,14 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_names_all_of_it_and_runs_nothing(command, project, monkeypatch, capsys):
     """Exit code 2, a line each, and one command for what can be fetched; no stage was begun."""
-    text = read.write_out(GRIDS / "first_hour.yaml")
-    (project / "params.yaml").write_text(text)
+    lay_file(project / "params.yaml", read.write_out(GRIDS / "first_hour.yaml"))
     for name in ("dvc.yaml", "slurm/local.yaml"):
-        lay_file(project / name)
-        shutil.copy(ROOT / name, project / name)
+        lay_file(project / name, (ROOT / name).read_text())
     for name in ("backbones/x", "claims.yaml", "published/x"):
         lay_file(project / "experiments" / name)
     study = "method: fsc_clip\nbackbone: vit_b_32\ndata: coco_20k\nspace: {gamma: {float: [0, 5]}}\ntrials: 2\n"
-    lay_file(project / "experiments/studies/study.yaml")
     objective = "objectives: [{column: sugarcrepe/swap, direction: maximize}]\n"
-    (project / "experiments/studies/study.yaml").write_text(study + objective)
+    lay_file(project / "experiments/studies/study.yaml", study + objective)
     try:
         code = COMMANDS[command]()
     except SystemExit as left:

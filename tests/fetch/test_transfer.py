@@ -32,6 +32,14 @@ def test_a_cut_connection_goes_on_where_it_ended(files, partial_path):
     fetch(files, partial_path)
     assert partial_path.read_bytes() == BODY
     assert files.ranges("/a.bin") == ["", "", "bytes=1000-", "bytes=1000-", "bytes=51000-"]
+    partial_path.unlink()  # what was cut for good is kept, and the next call asks for the rest alone
+    files.cuts["/a.bin"] = [1000, *[0] * 5]
+    with pytest.raises(UserError, match="cut 5 times"):
+        fetch(files, partial_path)
+    assert partial_path.stat().st_size == 1000
+    fetch(files, partial_path)
+    assert partial_path.read_bytes() == BODY
+    assert files.ranges("/a.bin")[-1] == "bytes=1000-"
 
 
 def test_any_cuts_give_the_file(files, tmp_path):
@@ -47,17 +55,6 @@ def test_any_cuts_give_the_file(files, tmp_path):
         assert partial_path.read_bytes() == body
 
     holds()
-
-
-def test_another_process_goes_on(files, partial_path):
-    """What was cut for good is kept, and the next call asks for the rest alone."""
-    files.bodies["/a.bin"], files.cuts["/a.bin"] = BODY, [1000, *[0] * 5]
-    with pytest.raises(UserError, match="cut 5 times"):
-        fetch(files, partial_path)
-    assert partial_path.stat().st_size == 1000
-    fetch(files, partial_path)
-    assert partial_path.read_bytes() == BODY
-    assert files.ranges("/a.bin")[-1] == "bytes=1000-"
 
 
 def test_what_nobody_can_compare_begins_anew(files, partial_path):
@@ -81,29 +78,27 @@ def test_a_whole_part_is_asked_about_and_kept(files, partial_path):
     assert partial_path.read_bytes() == BODY
 
 
-def test_redirects_are_followed(files, partial_path):
-    files.bodies["/real.bin"] = BODY
-    files.specials["/a.bin"] = redirect("/real.bin?signed=1")
+def located(to):
+    """An answer that sends the client to these bytes."""
+    raw = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + to + b"\r\n\r\n"
+    return lambda handler: handler.wfile.write(raw)
+
+
+@pytest.mark.parametrize(("special", "message"), [
+    *((redirect(to), "redirects to no file: (TooManyRedirects|InvalidSchema)")  # in circles, and to no web server
+      for to in ("/a.bin", "ftp://127.0.0.1/a", "file:///etc/passwd")),
+    *((located(to), "redirects to no file: ")  # no UTF-8, half an IPv6 address, a name longer than any
+      for to in (b"/\xff\xfe", b"http://\xff/", b"http://[::1/", b"http://" + b"a" * 300 + b"/")),
+    (endless, "has more than 300,000 bytes; nothing is kept"),
+])  # fmt: skip
+def test_redirects_to_nowhere_and_an_endless_body(files, partial_path, special, message):
+    files.specials["/a.bin"] = special
+    with pytest.raises(UserError, match=message):
+        fetch(files, partial_path, most=300_000)
+    assert not partial_path.exists()
+    files.bodies["/real.bin"], files.specials["/a.bin"] = BODY, redirect("/real.bin?signed=1")
     fetch(files, partial_path)
     assert partial_path.read_bytes() == BODY
-
-
-@pytest.mark.parametrize("to", ["/a.bin", "ftp://127.0.0.1/a", "file:///etc/passwd"])
-def test_redirects_to_nowhere(files, partial_path, to):
-    """In circles, and to what is no web server."""
-    files.specials["/a.bin"] = redirect(to)
-    with pytest.raises(UserError, match="redirects to no file: (TooManyRedirects|InvalidSchema)"):
-        fetch(files, partial_path)
-    assert not partial_path.exists()
-
-
-@pytest.mark.parametrize("to", [b"/\xff\xfe", b"http://\xff/", b"http://[::1/", b"http://" + b"a" * 300 + b"/"])
-def test_a_location_that_is_no_address(files, partial_path, to):
-    """No UTF-8, half an IPv6 address, a name longer than any."""
-    raw = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + to + b"\r\n\r\n"
-    files.specials["/a.bin"] = lambda handler: handler.wfile.write(raw)
-    with pytest.raises(UserError, match="redirects to no file: "):
-        fetch(files, partial_path)
 
 
 def test_a_length_of_thousands_of_digits_is_none(files, partial_path):
@@ -120,19 +115,14 @@ def test_a_length_of_thousands_of_digits_is_none(files, partial_path):
         fetch(files, partial_path)
 
 
-@pytest.mark.parametrize(("code", "message"), [(404, "status 404: it is not there"), (403, "403: not for everybody")])
-def test_a_server_that_says_no_is_asked_once(files, partial_path, code, message):
+@pytest.mark.parametrize(("code", "message", "requests"), [
+    (404, "status 404: it is not there", 1), (403, "403: not for everybody", 1), (503, "status 503", offer_files.ATTEMPTS),
+])  # fmt: skip
+def test_a_server_that_says_no_is_asked_once_and_a_busy_one_again(files, partial_path, code, message, requests):
     files.specials["/a.bin"] = status(code)
     with pytest.raises(UserError, match=message):
         fetch(files, partial_path)
-    assert len(files.requests) == 1
-
-
-def test_a_busy_server_is_asked_again(files, partial_path):
-    files.specials["/a.bin"] = status(503)
-    with pytest.raises(UserError, match="status 503"):
-        fetch(files, partial_path)
-    assert len(files.requests) == offer_files.ATTEMPTS
+    assert len(files.requests) == requests
 
 
 def test_a_web_page_is_no_file(files, partial_path):
@@ -140,13 +130,6 @@ def test_a_web_page_is_no_file(files, partial_path):
     files.bodies["/a.bin"], files.types["/a.bin"] = b"<html>Sign in</html>", "text/html; charset=utf-8"
     with pytest.raises(UserError, match="answers with a web page instead of the file"):
         fetch(files, partial_path)
-    assert not partial_path.exists()
-
-
-def test_an_endless_body_ends_at_the_bound(files, partial_path):
-    files.specials["/a.bin"] = endless
-    with pytest.raises(UserError, match="has more than 300,000 bytes; nothing is kept"):
-        fetch(files, partial_path, most=300_000)
     assert not partial_path.exists()
 
 

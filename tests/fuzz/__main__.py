@@ -59,7 +59,10 @@ def main(argv: list[str]) -> int:
     args = _arguments(argv)
     readers = [r for r in every() if not args.readers or r.name.startswith(tuple(args.readers))]
     names = [reader.name for reader in readers]
-    inputs = [_parsed(args.again)] if args.again else list_inputs(names, args.inputs, args.seed)
+    inputs = list_inputs(names, args.inputs, args.seed)
+    if args.again:
+        name, _, number = args.again.rpartition("/")
+        inputs = [(name, int(number))]
     counts: Counter[str] = Counter()
     defects: dict[str, Input] = {}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, _bounded(folder):
@@ -85,11 +88,6 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--readers", nargs="*", default=[], metavar="PREFIX")
     parser.add_argument("--again", default="", metavar="READER/NUMBER")
     return parser.parse_args(argv)
-
-
-def _parsed(text: str) -> Input:
-    name, _, number = text.rpartition("/")
-    return name, int(number)
 
 
 def list_inputs(names: list[str], inputs: int, seed: int) -> list[Input]:
@@ -164,9 +162,9 @@ def _where(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield
+def _silenced() -> Iterator[io.StringIO]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        yield out
 
 
 @contextlib.contextmanager

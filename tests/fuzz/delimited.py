@@ -3,15 +3,14 @@
 python -m tests.fuzz.delimited --files 200 --seed 0
 """
 
-import argparse
 import random
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 from compclip.base.errors import UserError
 from compclip.data import caption_files, tables
+from tests.fuzz import programs
 
 WORDS = (
     "a dog",
@@ -43,13 +42,8 @@ def _quote(rng: random.Random, separator: str) -> str:
     if separator == ",":
         text = text.replace(",", "")
     odd = {
-        0.80: text,
-        0.86: f'"{text}',
-        0.90: f'{text}"',
-        0.93: f'"{text}" and more',
-        0.96: f'""{text}',
-        2: f'" {text}',
-    }
+        0.80: text, 0.86: f'"{text}', 0.90: f'{text}"', 0.93: f'"{text}" and more', 0.96: f'""{text}', 2: f'" {text}',
+    }  # fmt: skip
     return next(value for limit, value in odd.items() if kind < limit)
 
 
@@ -85,17 +79,5 @@ def try_files(files: int, seed: int, folder: Path) -> list[str]:
     return defects
 
 
-def main(argv: list[str]) -> int:
-    """Try the files, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as folder:
-        defects = try_files(args.files, args.seed, Path(folder))
-    print(f"{args.files} files: {len(defects)} defects", *defects, sep="\n")
-    return 1 if defects else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(programs.try_all(__doc__, 200, try_files))

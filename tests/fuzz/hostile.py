@@ -6,7 +6,6 @@ A file is refused, or read in less than `LONGEST_S` and `MOST_MEMORY` above what
 was not; exit code 1 where there is one.
 """
 
-import argparse
 import gzip
 import io
 import json
@@ -15,7 +14,6 @@ import pickle
 import random
 import resource
 import sys
-import tempfile
 import time
 import zipfile
 from collections import Counter
@@ -31,6 +29,7 @@ from compclip.config.released_lists import Regions
 from compclip.data import caption_files, tables
 from compclip.model import weight_files
 from compclip.prepare import region_lists
+from tests.fuzz import programs
 
 LONGEST_S = 10.0
 MOST_MEMORY = 1 << 30
@@ -71,9 +70,8 @@ def _write_regions(path: Path, rng: random.Random) -> None:
     """Brackets within brackets, huge numbers, and texts without a space."""
     count = rng.randint(1, 100_000)
     bodies = ["[" * count, '[{"a":' * count, f"[{'1' * count}]", "[" + "[]," * count + "[]]", '["' + "(" * count + '"]']
-    rows = [
-        {"image": "a", "box": [0, 0, 1, 1], "caption": [rng.choice(("(", "a dog ", "[")) * count] * rng.randint(1, 20)}
-    ]
+    captions = [rng.choice(("(", "a dog ", "[")) * count] * rng.randint(1, 20)
+    rows = [{"image": "a", "box": [0, 0, 1, 1], "caption": captions}]
     path.write_text(rng.choice([*bodies, json.dumps(rows)]))
 
 
@@ -178,17 +176,5 @@ def try_files(files: int, seed: int, folder: Path) -> list[str]:
     return list(filter(None, tried))
 
 
-def main(argv: list[str]) -> int:
-    """Try the files, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as folder:
-        defects = try_files(args.files, args.seed, Path(folder))
-    print(f"{args.files} files: {len(defects)} defects", *defects, sep="\n")
-    return 1 if defects else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(programs.try_all(__doc__, 500, try_files))

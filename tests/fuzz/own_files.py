@@ -11,7 +11,6 @@ silent where scores or report say something else and nothing refuses, not even `
 import argparse
 import contextlib
 import functools
-import io
 import os
 import random
 import re
@@ -35,7 +34,7 @@ from compclip.runs import key_parts, keys, status
 from compclip.train import __main__ as train_command
 from tests import tiny_project
 from tests.fuzz import mutate
-from tests.fuzz.__main__ import DEADLINE_S, TookTooLong, _deadline, _where
+from tests.fuzz.__main__ import DEADLINE_S, TookTooLong, _deadline, _silenced, _where
 
 KEY = re.compile(rb'"([a-zA-Z]\w*)": ')  # of JSON
 SPEED = re.compile(r"  \S+ samples/s.*|^note: data_wait.*\n", re.MULTILINE)  # of a line of training
@@ -147,12 +146,6 @@ def _copy(project: Path, copy: Path, chosen: Path) -> None:
         is_large = status.st_size > 1 << 20 and status.st_ino != damaged
         first = source if is_large else copies.setdefault(status.st_ino, target)
         os.link(first, target) if first != target else shutil.copy2(source, target)
-
-
-@contextlib.contextmanager
-def _silenced():
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
-        yield out
 
 
 def run(place: Path, command: Command) -> tuple[str, str]:

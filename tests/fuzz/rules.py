@@ -25,16 +25,10 @@ LONGEST_S = 10.0
 Rule = Callable[[Annotation, np.random.Generator], Any]
 # What grows with its length in other ways than prose does; {n} is the number of the repetition.
 UNITS = {
-    "nouns": "a dog",
-    "pairs": "a red dog and a blue cat,",
+    "nouns": "a dog", "pairs": "a red dog and a blue cat,", "list": "dogs, cats, cows and", "different": "word{n} dog",
     "prose": "A small dog runs behind the old man on the left side of the street.",
-    "list": "dogs, cats, cows and",
-    "different": "word{n} dog",
-    "of": "dog of the",
-    "not": "not no without",
-    "brackets": "( [",
-    "numbers": "3 7.5 two",
-}
+    "of": "dog of the", "not": "not no without", "brackets": "( [", "numbers": "3 7.5 two",
+}  # fmt: skip
 
 
 def list_rules() -> dict[str, Rule]:

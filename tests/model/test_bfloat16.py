@@ -20,30 +20,30 @@ FAMILIES = {
 }
 
 
+def make_model(folder, family):
+    """A family's model, which open_clip then knows by this name."""
+    path = folder / f"bfloat16_{family}.json"
+    write_json(path, FAMILIES[family])
+    return backbone.create(str(path), seed=2, tokenizer="clip" if family == "SigLIP" else "")
+
+
 @pytest.fixture(params=FAMILIES)
 def models(request, tmp_path):
     """A family's model in bfloat16, ours and open_clip's own, with the same weights."""
     torch.set_grad_enabled(False)
-    path = tmp_path / f"bfloat16_{request.param}.json"
-    write_json(path, FAMILIES[request.param])
-    ours = backbone.create(str(path), seed=2, tokenizer="clip" if request.param == "SigLIP" else "")
-    theirs = open_clip.create_model(path.stem, precision="bf16")
+    ours = make_model(tmp_path, request.param)
+    theirs = open_clip.create_model(f"bfloat16_{request.param}", precision="bf16")
     theirs.load_state_dict(ours.clip.state_dict())
     towers.cast_weights(ours.clip, "bf16_weights")
     yield ours, theirs
     torch.set_grad_enabled(True)
 
 
-def test_the_same_weights_are_bfloat16(models):
-    """Norms stay in float32, and on open_clip's own towers embeddings, class token and scale."""
-    ours, theirs = ({name: value.dtype for name, value in m.state_dict().items()} for m in (models[0].clip, models[1]))
-    assert ours == theirs
-    assert set(ours.values()) >= {torch.bfloat16, torch.float32}
-
-
-def test_the_towers_compute_the_same_bits(models):
-    """In evaluation mode, the whole context read."""
+def test_the_same_weights_are_bfloat16_and_the_towers_compute_the_same_bits(models):
+    """In evaluation mode, the whole context read; norms stay in float32, of open_clip's towers embeddings and scale too."""
     ours, theirs = (models[0].clip.eval(), models[1].eval())
+    types, their_types = ({name: value.dtype for name, value in m.state_dict().items()} for m in (ours, theirs))
+    assert types == their_types and set(types.values()) >= {torch.bfloat16, torch.float32}
     size, text = models[0].image_size, models[0].tokenize([*TEXTS, "word " * 200])
     image = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     assert torch.equal(towers.encode_images(ours, image)[0], theirs.encode_image(image.bfloat16(), normalize=True))
@@ -53,9 +53,7 @@ def test_the_towers_compute_the_same_bits(models):
 @pytest.mark.parametrize(("family", "adapted"), [("CLIP", False), ("own_text_tower", False), ("SigLIP", True)])
 def test_a_step_runs_through_patches_tokens_and_adapters(tmp_path, family, adapted):
     """Forward with tokens, backward, clipped gradients and a fused step, in two types side by side."""
-    path = tmp_path / f"step_{family}.json"
-    write_json(path, FAMILIES[family])
-    model = backbone.create(str(path), seed=2, tokenizer="clip" if family == "SigLIP" else "")
+    model = make_model(tmp_path, family)
     towers.cast_weights(model.clip, "bf16_weights")
     cfg = Train(lr=1e-3, lora=Lora(rank=2, alpha=2) if adapted else None)
     optimiser.freeze(model.clip, cfg)
@@ -75,8 +73,7 @@ def test_a_step_runs_through_patches_tokens_and_adapters(tmp_path, family, adapt
 
 def test_a_small_step_moves_what_stays_in_float32(tmp_path):
     """1e-5, the rate of C2LIP: in bfloat16 throughout, the scale stood still and five of six embeddings did."""
-    write_json(tmp_path / "small_step.json", TINY)
-    model = backbone.create(str(tmp_path / "small_step.json"), seed=2)
+    model = make_model(tmp_path, "CLIP")
     towers.cast_weights(model.clip, "bf16_weights")
     adamw = optimiser.adamw(model.clip, Train(lr=1e-5, weight_decay=0.0))
     before = {name: p.detach().clone() for name, p in model.clip.named_parameters()}

@@ -58,12 +58,6 @@ def refusal_of(ref: object, **kwargs: str) -> str:
     return str(error.value)
 
 
-def test_no_tag_is_no_random_weights():
-    """Random weights are asked for by their name."""
-    assert "checkpoint 'ViT-B-32::': no weights after '::'; give one of openai, " in refusal_of("ViT-B-32::")
-    assert "random" in refusal_of("ViT-B-32::") and "no weights after" in refusal_of("::")
-
-
 @pytest.mark.parametrize("dtype,kind", [(torch.int8, "int8"), (torch.complex64, "complex64")])
 def test_weights_are_floats(folder, dtype, kind):
     """The tensor is named, in a folder and in a file."""
@@ -129,13 +123,15 @@ def test_a_config_by_path_is_checked_too(tmp_path, text):
 
 
 def test_what_is_no_checkpoint_is_not_read_through(tmp_path):
-    """A whole disk, a device or a pipe is no checkpoint."""
+    """A whole disk, a device or a pipe is no checkpoint; random weights are asked for by their name."""
     os.mkfifo(tmp_path / "pipe")
     for ref in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(UserError, match=f"checkpoint '{ref}': no weights file"):
             backbone.identify_checkpoint(str(ref))
     assert backbone.identify_checkpoint("ViT-B-32::openai") == "ViT-B-32::openai"
     assert "no such weights file" in refusal_of(tmp_path / "pipe", model="ViT-B-32")
+    assert "checkpoint 'ViT-B-32::': no weights after '::'; give one of openai, " in refusal_of("ViT-B-32::")
+    assert "random" in refusal_of("ViT-B-32::") and "no weights after" in refusal_of("::")
 
 
 @settings(max_examples=25)

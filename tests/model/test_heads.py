@@ -40,19 +40,14 @@ def test_a_saved_head_is_read_as_it_was(kind, tmp_path):
     assert heads.load_head(tmp_path / "elsewhere") is None
 
 
-def test_a_map_of_texts():
+def test_a_map_of_texts_moves_towards_the_identity():
+    """At 0 it is the identity, at 1 what it was, and half-way between in between; attention has no such start."""
     head = heads.TextMap(2)
-    with torch.no_grad():
-        head.weight.copy_(torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
+    head.weight.data.copy_(torch.tensor([[0.0, 1.0], [2.0, 0.0]]))
     mapped = head.map_texts(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
-    expected = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8 / 2.08**0.5, 1.2 / 2.08**0.5]])
-    torch.testing.assert_close(mapped, expected)
+    torch.testing.assert_close(mapped, torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8 / 2.08**0.5, 1.2 / 2.08**0.5]]))
     image = torch.tensor([[0.6, 0.8]])
     assert head.map_images(image) is image
-
-
-def test_a_map_moves_towards_the_identity():
-    """At 0 it is the identity, at 1 what it was, and half-way between in between; attention has no such start."""
     weight = torch.tensor([[3.0, 1.0], [0.0, -1.0]])
     for alpha, expected in ((0.0, [[1.0, 0.0], [0.0, 1.0]]), (0.5, [[2.0, 0.5], [0.0, 0.0]]), (1.0, weight.tolist())):
         head = heads.TextMap(2)
@@ -97,15 +92,12 @@ def test_a_mixture_by_hand():
     torch.testing.assert_close(head.score(tokens, text), expected.diagonal()[None])
 
 
-def test_sparsemax_by_hand():
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_sparsemax_by_hand(bad):
+    """A diverged row gives NaN, so that the run ends with its own line; the other row is what it is alone."""
     rows = torch.tensor([[2.0, 0.0, 0.0], [0.5, 0.5, 0.0], [1.0, 0.5, -3.0], [0.0, 0.0, 0.0]])
     expected = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.75, 0.25, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     torch.testing.assert_close(heads.sparsemax(rows), expected)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_diverged_row_is_none_of_sparsemax_s_errors(bad):
-    """It gives NaN, so that the run ends with its own line; the other row is what it is alone."""
     shares = heads.sparsemax(torch.tensor([[0.0, bad, 0.5], [0.5, 0.5, 0.0]]))
     assert shares[0].isnan().any() and torch.equal(shares[1], torch.tensor([0.5, 0.5, 0.0]))
 
@@ -121,18 +113,15 @@ def test_padding_asks_for_no_code():
     torch.testing.assert_close(mapped, head.map_texts(text, tokens[:, :2], token_mask[:, :2]))
 
 
-@pytest.mark.parametrize(
-    "config, message",
-    [
-        ({"kind": "text_mapp", "options": {"width": WIDTH}}, "did you mean 'text_map'"),
-        ({"kind": "text_map", "options": {"width": "8"}}, "must be whole numbers by name"),
-        ({"kind": "text_map", "options": {"width": 10**12}}, "must be whole numbers by name"),
-        ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
-        ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
-        ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
-        ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("config, message", [
+    ({"kind": "text_mapp", "options": {"width": WIDTH}}, "did you mean 'text_map'"),
+    ({"kind": "text_map", "options": {"width": "8"}}, "must be whole numbers by name"),
+    ({"kind": "text_map", "options": {"width": 10**12}}, "must be whole numbers by name"),
+    ({"kind": "text_map", "options": {"depth": 8}}, "options: .*depth"),
+    ({"kind": "text_pooling", "options": {"width": WIDTH, "heads": 3}}, "heads=3: must divide"),
+    ({"kind": "text_map", "options": {"width": 9}}, "weights of another head"),
+    ({"kind": "codebook", "options": {"width": WIDTH, "codes": 1000000, "code_width": 1000000}}, "of another head"),
+])  # fmt: skip
 def test_a_head_that_is_none_is_refused(config, message, tmp_path):
     make_head("text_map").save(tmp_path)
     (tmp_path / heads.CONFIG).write_text(json.dumps(config))

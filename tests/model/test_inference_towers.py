@@ -64,19 +64,6 @@ def test_products_in_bfloat16_are_those_of_the_towers(tmp_path):
     torch.testing.assert_close(text_TD, expected_TD, rtol=0, atol=1e-2)
 
 
-def test_an_adapter_is_not_left_out(tmp_path):
-    """A model that is scored while it trains has its adapters apart from the weights."""
-    model = make_model(tmp_path, {})
-    lora.inject(model.clip, Lora(rank=2, targets=["attention", "mlp"]), ("image", "text"))
-    for factor in lora.adapter_parameters(model.clip).values():
-        factor.data.normal_()
-    assert not inference_towers.shares_prefixes(model.clip)
-    image_B3HW = torch.randn(2, 3, 32, 32)
-    with torch.inference_mode():
-        expected_ID, _ = towers.encode_images(model.clip, image_B3HW)
-        assert torch.equal(inference_towers.encode_images(model.clip, image_B3HW), expected_ID)
-
-
 def test_what_texts_begin_with_is_computed_once():
     """Two texts that part at their fourth token, and one that stands alone: 5 + 2 + 3 tokens and not 5 + 5 + 3."""
     text_BL = torch.tensor([[7, 1, 2, 3, 9, 0], [7, 1, 2, 4, 9, 0], [8, 0, 9, 0, 0, 0]])
@@ -102,7 +89,16 @@ def test_every_text_is_found_in_its_beginnings(rows):
     assert sorted(beginning_of_node) == list(range(len(tree.token_N)))
 
 
-def test_batches_fit_a_core_and_are_never_more_than_asked_for(tmp_path):
+def test_an_adapter_is_not_left_out_and_batches_fit_a_core(tmp_path):
+    """A model that is scored while it trains has its adapters apart from the weights; no batch is more than asked for."""
     clip = make_model(tmp_path, {}).clip
     assert inference_towers.image_batch_size(clip, 256) == 256 and inference_towers.text_batch_size(clip, 5) == 5
     assert inference_towers.image_batch_size(clip, 10**9) == inference_towers.CACHE_BYTES // (4 * 128 * 5)
+    lora.inject(clip, Lora(rank=2, targets=["attention", "mlp"]), ("image", "text"))
+    for factor in lora.adapter_parameters(clip).values():
+        factor.data.normal_()
+    assert not inference_towers.shares_prefixes(clip)
+    image_B3HW = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        expected_ID, _ = towers.encode_images(clip, image_B3HW)
+        assert torch.equal(inference_towers.encode_images(clip, image_B3HW), expected_ID)

@@ -73,13 +73,17 @@ CFG = Train(lr=1e-2, lora=Lora())
 
 
 def test_an_untrained_adapter_changes_nothing(model, inputs):
-    """Every output is the pretrained model's, though each first factor is drawn."""
-    before = outputs(model.clip, inputs)
-    lora.inject(model.clip, Lora(), BOTH)
+    """Every output is the pretrained model's, though each first factor is drawn, by the seed and no global generator."""
+    other, before = copy.deepcopy(model.clip), outputs(model.clip, inputs)
+    factors, draws = [], []
+    for seed, global_seed, clip in ((0, 1, model.clip), (0, 2, copy.deepcopy(other)), (5, 1, other)):
+        torch.manual_seed(global_seed)
+        lora.inject(clip, Lora(), BOTH, seed)
+        factors.append({name: p.detach() for name, p in lora.adapter_parameters(clip).items()})
+        draws.append(torch.rand(1))
     torch.testing.assert_close(before, outputs(model.clip, inputs), rtol=0, atol=1e-6)
-    factors = lora.adapter_parameters(model.clip)
-    assert all(p.count_nonzero() == p.numel() for n, p in factors.items() if "lora_A" in n)
-    assert not any(p.count_nonzero() for n, p in factors.items() if "lora_B" in n)
+    assert all(p.count_nonzero() == p.numel() * ("lora_A" in n) for n, p in factors[0].items())
+    assert same_bits(*factors[:2]) and not same_bits(factors[0], factors[2]) and draws[0] == draws[2]
 
 
 def test_what_is_adapted_and_how_many_numbers(model):
@@ -92,6 +96,16 @@ def test_what_is_adapted_and_how_many_numbers(model):
     trained = {n for n, p in model.clip.named_parameters() if p.requires_grad}
     assert trained == set(lora.adapter_parameters(model.clip))
     assert len(trained) == 2 * (4 * 4 + 1)
+
+
+def test_an_added_bias_is_trained_and_a_backbones_own_is_not(model):
+    """The bias that a sigmoid loss gives a softmax model is no part of the backbone."""
+    other = copy.deepcopy(model)
+    model.add_bias(-10.0)
+    other.clip.logit_bias = nn.Parameter(torch.tensor(-10.0))
+    for m in (model, other):
+        optimiser.freeze(m.clip, CFG)
+    assert model.clip.logit_bias.requires_grad and not other.clip.logit_bias.requires_grad
 
 
 def test_the_released_parametrisation_of_the_patch_convolution():
@@ -235,29 +249,3 @@ def test_eva_s_trunk():
     fused = _timm_clip("eva_giant_patch14_clip_224", TIMM["EVA02"][1] | {"img_size": 28})
     with pytest.raises(UserError, match="visual.trunk.blocks.0.attn is attention that cannot be adapted"):
         lora.inject(fused, Lora(), ("image",))
-
-
-def test_the_start_depends_on_the_seed_alone(model):
-    """The same seed gives the same factors whatever was drawn before, and draws nothing from the global generator."""
-
-    def start(seed, global_seed):
-        clip = copy.deepcopy(model.clip)
-        torch.manual_seed(global_seed)
-        lora.inject(clip, Lora(), BOTH, seed)
-        return {n: p.detach() for n, p in lora.adapter_parameters(clip).items()}, torch.rand(1)
-
-    (first, a), (again, _), (other, b) = start(0, 1), start(0, 2), start(5, 1)
-    assert same_bits(first, again)
-    assert not same_bits(first, other)
-    assert a == b
-
-
-def test_an_added_bias_is_trained_and_a_backbones_own_is_not(model):
-    """The bias that a sigmoid loss gives a softmax model is no part of the backbone."""
-    other = copy.deepcopy(model)
-    model.add_bias(-10.0)
-    other.clip.logit_bias = nn.Parameter(torch.tensor(-10.0))
-    for m in (model, other):
-        optimiser.freeze(m.clip, CFG)
-    assert model.clip.logit_bias.requires_grad
-    assert not other.clip.logit_bias.requires_grad

@@ -51,9 +51,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_towers_equal_open_clip_exactly(tmp_path, family):
-    """Pooled at the last position or at an end token of their own, or a module of its own: the projection of the
-    pooled token is the embedding.
-    """
+    """Pooled at the last position, an end token of their own, or by a module: the projected token is the embedding."""
     is_module, text_cfg = family in ("EVA02 and PE", "SigLIP 2"), FAMILIES[family]
     more = {} if is_module else {"vocab_size": 1000, "hf_tokenizer_name": "none/here"}
     cfg = {"custom_text": is_module, "text_cfg": TINY["text_cfg"] | more | text_cfg}
@@ -68,9 +66,7 @@ def test_other_towers_equal_open_clip_exactly(tmp_path, family):
 
 
 def test_tokens_pool_to_the_embeddings(model):
-    """The end token's projection is the text embedding; patches are open_clip's last block through ln_post and the
-    projection, the class token left out, and do not change the picture's embedding.
-    """
+    """End tokens give texts; patches are the last block's through ln_post and the projection, without the class token."""
     image, text = torch.randn(2, 3, 32, 32), model.tokenize(TEXTS)
     visual, captured = model.clip.visual, {}
     with visual.transformer.register_forward_hook(lambda _m, _i, out: captured.update(out=out)):
@@ -80,6 +76,8 @@ def test_tokens_pool_to_the_embeddings(model):
     torch.testing.assert_close(patches, visual.ln_post(captured["out"])[:, 1:] @ visual.proj)
     vectors, tokens = towers.encode_texts(model.clip, text, tokens=True)
     torch.testing.assert_close(F.normalize(tokens[torch.arange(3), text.argmax(-1)], dim=-1), vectors)
+    own = towers.mask_own_tokens(model.tokenize(["a star", ""]), 5)  # of an empty caption the end token alone
+    assert torch.equal(own, torch.tensor([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], dtype=torch.bool))
 
 
 def test_the_one_patch_of_a_mean_is_the_embedding(tmp_path):
@@ -129,13 +127,6 @@ def _timm_clip(name=TIMM["SigLIP"][0], options=TIMM["SigLIP"][1]):
     clip.visual = Visual()
     clip.encode_image = lambda x, normalize: F.normalize(clip.visual(x), dim=-1)
     return clip
-
-
-def test_own_tokens(model):
-    """A caption's own tokens and its end token; an empty caption keeps its end token alone."""
-    text = model.tokenize(["a star", ""])
-    expected = torch.tensor([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], dtype=torch.bool)
-    assert torch.equal(towers.mask_own_tokens(text, 5), expected)
 
 
 @pytest.mark.parametrize("change,message", [({"embed_dim": 8}, "embed_dim"), ({"quick_gelu": True}, "quick_gelu")])

@@ -169,46 +169,38 @@ def write_archive(path: Path, program: bytes, storage: bytes = bytes(8)) -> Path
     return path
 
 
-def test_an_archive_by_hand_is_read(tmp_path):
-    """What the hostile ones below are variations of."""
-    path = write_archive(tmp_path / "a.pt", module(tensor(pile(number(2)), pile(number(1)))))
-    assert weight_files.read_weights(path)["weight"].tolist() == [0.0, 0.0]
-
-
 LOOP = b"\x80\x02c__torch__.tests\nM\n)\x81q\x00}(" + text("m") + b"h\x00ub."
 # Each module holds the one before twice: 2 ** 60 ways through them.
 DOUBLE = b"c__torch__.tests\nM\n)\x81}(" + text("m") + b"h%c" + text("n") + b"h%cubq%c"
 
 
-@pytest.mark.parametrize(
-    "program,message",
-    [
-        (module(tensor(pile(number(1 << 30), number(1 << 30)), pile(number(0), number(0)))), "larger than its bytes"),
-        (module(tensor(pile(number(3)), pile(number(1)))), "larger than its bytes"),
-        (module(tensor(pile(number(2)), pile(number(1)), offset=1)), "larger than its bytes"),
-        (module(tensor(pile(number(2)), pile(number(-1)))), "no proper shape"),
-        (module(tensor(pile(number(2)), pile())), "no proper shape"),
-        (module(tensor(pile(*[number(1)] * 99), pile(*[number(1)] * 99))), "no proper shape"),
-        (module(tensor(b"N", b"N")), "no proper shape"),
-        (module(tensor(pile(number(2)), pile(number(1)), key=text("../1"))), "no item named"),
-        (module(tensor(pile(number(2)), pile(number(1)), key=b")")), "no known type"),
-        (LOOP, "without end"),
-        (b"\x80\x02c__torch__.tests\nM\n)\x81q\x00"
-         + b"".join(DOUBLE % (i, i, i + 1) for i in range(60)) + b".", "without end"),
-        (b"\x80\x02cos\nsystem\n" + text("true") + b"\x85R.", None),
-        (b"\x80\x02" + text("a") + b"N\x85R.", "misuse the instruction REDUCE"),
-        (b"\x80\x02}" + text("a") + b"a.", "misuse the instruction APPEND"),
-        (b"\x80\x02(S'true'\nios\nsystem\n.", "instruction STRING"),
-        (b"\x80\x02r\xff\xff\xff\xff.", "list index"),
-        (b"\x80\x02X\xff\xff\xff\x7f", "only 0 remain"),
-        (b"", "exhausted"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("program,message", [
+    (module(tensor(pile(number(2)), pile(number(1)))), {"weight": [0.0, 0.0]}),  # which the others are variations of
+    (module(tensor(pile(number(1 << 30), number(1 << 30)), pile(number(0), number(0)))), "larger than its bytes"),
+    (module(tensor(pile(number(3)), pile(number(1)))), "larger than its bytes"),
+    (module(tensor(pile(number(2)), pile(number(1)), offset=1)), "larger than its bytes"),
+    (module(tensor(pile(number(2)), pile(number(-1)))), "no proper shape"),
+    (module(tensor(pile(number(2)), pile())), "no proper shape"),
+    (module(tensor(pile(*[number(1)] * 99), pile(*[number(1)] * 99))), "no proper shape"),
+    (module(tensor(b"N", b"N")), "no proper shape"),
+    (module(tensor(pile(number(2)), pile(number(1)), key=text("../1"))), "no item named"),
+    (module(tensor(pile(number(2)), pile(number(1)), key=b")")), "no known type"),
+    (LOOP, "without end"),
+    (b"\x80\x02c__torch__.tests\nM\n)\x81q\x00"
+     + b"".join(DOUBLE % (i, i, i + 1) for i in range(60)) + b".", "without end"),
+    (b"\x80\x02cos\nsystem\n" + text("true") + b"\x85R.", {}),
+    (b"\x80\x02" + text("a") + b"N\x85R.", "misuse the instruction REDUCE"),
+    (b"\x80\x02}" + text("a") + b"a.", "misuse the instruction APPEND"),
+    (b"\x80\x02(S'true'\nios\nsystem\n.", "instruction STRING"),
+    (b"\x80\x02r\xff\xff\xff\xff.", "list index"),
+    (b"\x80\x02X\xff\xff\xff\x7f", "only 0 remain"),
+    (b"", "exhausted"),
+])  # fmt: skip
 def test_what_a_hostile_archive_is_told(tmp_path, program, message):
     """Tensors larger than the file, modules without end, and instructions that no weights need: a line, at once."""
     path = write_archive(tmp_path / "a.pt", program)
-    if message is None:
-        assert weight_files.read_weights(path) == {}
+    if isinstance(message, dict):
+        assert {name: tensor.tolist() for name, tensor in weight_files.read_weights(path).items()} == message
         return
     with pytest.raises(UserError, match=f"a.pt: not a readable weights file.*{message}.*fetch it again"):
         weight_files.read_weights(path)

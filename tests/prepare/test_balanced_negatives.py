@@ -121,10 +121,7 @@ def test_folds_hold_out_a_pictures_own_captions(samples, tmp_path):
     language = balanced_negatives.count_language((str(tmp_path / SAMPLES / "00000.arrow"),))
     zebra_counts = [language.models[fold][2].words["zebra"] for fold in range(FOLDS)]
     assert zebra_counts[balanced_negatives.fold_of(odd)] == 0 and sum(zebra_counts) == FOLDS - 1
-
-
-def test_language_is_counted_of_a_bounded_number(tmp_path):
-    shards = tuple(Shard(shard_writer.shard_name(i), 1, 1, 0, "") for i in range(1000))
+    shards = tuple(Shard(shard_writer.shard_name(i), 1, 1, 0, "") for i in range(1000))  # few of many are counted
     assert len(balanced_negatives.language_files(tmp_path, Manifest(shards))) <= balanced_negatives.LANGUAGE_SHARDS
 
 

@@ -37,9 +37,8 @@ def test_relatives_are_of_the_vocabulary():
     """With their weights; one of several words only if all of these are in it."""
     words, weights = relative_words.find_relatives("dog", "NOUN", "NN")
     bounded = relative_words.find_relatives("dog", "NOUN", "NN", frozenset({"cat", "fox", "sea"}))
-    assert dict(zip(*bounded, strict=True)) == {
-        word: weight for word, weight in zip(words, weights, strict=True) if word in ("cat", "fox")
-    }
+    weight_of = dict(zip(words, weights, strict=True))
+    assert dict(zip(*bounded, strict=True)) == {w: weight_of[w] for w in ("cat", "fox") if w in weight_of}
 
 
 def test_annotations_are_of_the_vocabulary():
@@ -63,10 +62,8 @@ def test_a_data_set_s_own_captions_bound_its_replacements(tmp_path):
         save_samples(path, [Sample(id=name, image=f"{name}.png", captions=(caption,), width=1, height=1)])
         shards.append(describe_shard(path, name, 1, 1))
     manifests = Manifest(tuple(shards)), Manifest(())
-    bounded, unbounded = (
-        annotate_shards.annotation_tasks(tmp_path, *manifests, "code", cfg)
-        for cfg in (data, replace(data, replacement_captions=0))
-    )
+    both = (data, replace(data, replacement_captions=0))
+    bounded, unbounded = (annotate_shards.annotation_tasks(tmp_path, *manifests, "code", cfg) for cfg in both)
     assert bounded[0].key != unbounded[0].key
     replacements = []
     for task in bounded:

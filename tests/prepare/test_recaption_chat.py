@@ -18,9 +18,7 @@ PROMPT = "describe this"
 @pytest.fixture(scope="module", params=["llava", "qwen"])
 def model(request, tmp_path_factory):
     """The folder of a model; pictures of Qwen's kind take more tokens the larger they are."""
-    transformers = pytest.importorskip(
-        "transformers", reason="the captioner hf is optional: pip install compclip[captioners]"
-    )
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
     return getattr(tiny_chat, request.param)(tmp_path_factory.mktemp(request.param), transformers)
 
 
@@ -90,20 +88,15 @@ def test_an_answer_that_ends_is_not_cut_short(samples, model, tmp_path):
 
 
 @pytest.mark.parametrize("template", ["{% for", "{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}", "none"])
-def test_a_template_of_another_kind_is_one_line(samples, model, tmp_path, template):
-    """Damaged, unwilling, reaching out of its sandbox, or without a place for the picture."""
+def test_a_template_of_another_kind_is_one_line(samples, model, tmp_path, monkeypatch, template):
+    """Damaged, unwilling, reaching out of its sandbox, or without a place for the picture; and one without end."""
     folder = shutil.copytree(model, tmp_path / "m")
     (folder / "chat_template.jinja").write_text(template)
     with pytest.raises(UserError, match="options.model=.*: cannot caption: ") as caught:
         captioned(hf, samples[:1], config(folder))
     assert "\n" not in str(caught.value)
-
-
-def test_a_template_without_end(samples, model, tmp_path, monkeypatch):
-    """Loops within loops, each within the sandbox's bound: one line."""
     monkeypatch.setattr(hf, "TEMPLATE_S", 0.0, raising=False)
-    folder = shutil.copytree(model, tmp_path / "m")
-    loops = "{% for a in range(30000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}"
+    loops = "{% for a in range(30000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}"  # each within the bound
     (folder / "chat_template.jinja").write_text(loops)
     with pytest.raises(UserError, match=r"^options.model=\S+: the chat template .* is not through after 0 s; take the"):
         captioned(hf, samples[:1], config(folder))

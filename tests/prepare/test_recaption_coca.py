@@ -90,6 +90,9 @@ def test_what_cannot_be_is_one_line(samples, folder, tmp_path):
     write_json(tmp_path / "odd.json", COCA | {"multimodal_cfg": WORDS | {"width": 32}})
     with pytest.raises(UserError, match="odd.json: cannot caption: RuntimeError: "):
         captioned(captioner, samples, config(folder, model=str(tmp_path / "odd.json"), weights="random"))
+    write_json(tmp_path / "huge.json", COCA | {"multimodal_cfg": WORDS | {"layers": 200, "width": 16384}})
+    with pytest.raises(UserError, match="another architecture: holds .* describes"):  # before it is built
+        captioner.load_captioner(str(tmp_path / "huge.json"), str(folder / clip_model.WEIGHTS))
 
 
 def test_a_captioner_is_no_backbone(folder):
@@ -97,10 +100,3 @@ def test_a_captioner_is_no_backbone(folder):
     for opened in (lambda: backbone.load(folder), lambda: backbone.create("coca_ViT-B-32", "random")):
         with pytest.raises(UserError, match="a CoCa model is no backbone; .* captioner: coca"):
             opened()
-
-
-def test_a_decoder_too_large_is_refused_before_it_is_built(folder, tmp_path):
-    """By what its file holds."""
-    write_json(tmp_path / "huge.json", COCA | {"multimodal_cfg": WORDS | {"layers": 200, "width": 16384}})
-    with pytest.raises(UserError, match="another architecture: holds .* describes"):
-        captioner.load_captioner(str(tmp_path / "huge.json"), str(folder / clip_model.WEIGHTS))

@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import json
-import os
 import shutil
 
 import pytest
@@ -14,14 +13,13 @@ from compclip.base.errors import UserError
 from compclip.prepare.captioners import hf
 from tests import tiny_blip
 from tests.captioned import captioned, noise_pictures
+from tests.model.test_weight_archives import Runs
 
 
 @pytest.fixture(scope="module")
 def blip(tmp_path_factory):
     """A folder with config, random weights, tokenizer and image processor."""
-    transformers = pytest.importorskip(
-        "transformers", reason="the captioner hf is optional: pip install compclip[captioners]"
-    )
+    transformers = pytest.importorskip("transformers", reason="optional: pip install compclip[captioners]")
     return tiny_blip.blip(tmp_path_factory.mktemp("blip"), transformers)
 
 
@@ -58,7 +56,9 @@ def test_captions_are_greedy(samples, blip):
 
 
 def test_a_prompt_is_continued(samples, blip):
-    """Every caption begins with the prompt's words."""
+    """Every caption begins with the prompt's words; more tokens than the model has places for is one line."""
+    with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower batch_size=16 or max_new_tokens"):
+        captioned(hf, samples[:1], hf.Config(str(blip), device="cpu"))
     output = captions(samples, blip, prompt="a picture of")
     assert all(texts[0].startswith("a picture of ") for texts in output.values())
 
@@ -82,16 +82,6 @@ def test_what_is_missing_is_one_line(tmp_path, blip, monkeypatch):
         captioned(hf, [], hf.Config(model=str(blip)))
 
 
-class Runs:
-    """A pickle that would make a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
-
-
 def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
     """A module that its configs name, a pickle for weights, an adapter: one line, nothing run, and nobody asked."""
     ran = tmp_path / "ran"
@@ -107,7 +97,7 @@ def test_nothing_of_a_models_folder_is_run(tmp_path, blip):
             hf.load_model(str(folder), "cpu")
     folder = shutil.copytree(blip, tmp_path / "pickle")
     (folder / "model.safetensors").unlink()
-    torch.save({"a": Runs(str(ran))}, folder / "pytorch_model.bin")
+    torch.save({"a": Runs(f"mkdir {ran}")}, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match="pickle: transformers cannot open it: "):
         hf.load_model(str(folder), "cpu")
     (folder / "adapter_config.json").write_text("{}")
@@ -123,8 +113,3 @@ def test_damaged_weights_are_one_line(tmp_path, blip, damage):
     (folder / "model.safetensors").write_bytes(damage((blip / "model.safetensors").read_bytes()))
     with pytest.raises(UserError, match="m: transformers cannot open it: "):
         hf.load_model(str(folder), "cpu")
-
-
-def test_more_tokens_than_the_model_has_places_for_is_one_line(blip, samples):
-    with pytest.raises(UserError, match="cannot caption: IndexError: .*; lower batch_size=16 or max_new_tokens"):
-        captioned(hf, samples[:1], hf.Config(str(blip), device="cpu"))

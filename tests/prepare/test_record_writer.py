@@ -9,7 +9,7 @@ from compclip.prepare.record_writer import RecordPicture, StoredRecord
 
 
 def test_slices_by_hand():
-    """An edit of one word, and the same words in another order."""
+    """An edit, the same words in another order; of nine lengths four classes, of few different ones a class each."""
     slices = record_writer.list_text_slices(
         [("a cup above a hat", "a cup below a hat"), ("a red cup", "a cup red"), ("A cup", "A cup and a hat")]
     )
@@ -21,6 +21,12 @@ def test_slices_by_hand():
     assert slices["only in the other text: hat"] == [2]
     lengths = {name: members for name, members in slices.items() if name.startswith("length")}
     assert sorted(sum(lengths.values(), [])) == [0, 1, 2]
+    slices = record_writer.list_text_slices([(" ".join("a" * n),) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)])
+    lengths = {name: members for name, members in slices.items() if name.startswith("length")}
+    assert list(lengths) == [f"length: {words} words" for words in ("1 to 3", "4 to 5", "6 to 7", "8 to 9")]
+    assert sum(lengths.values(), []) == list(range(9))
+    few = record_writer.list_text_slices([("a b",), ("a",), ("a b c d",), ("a",)])
+    assert few["length: 1 words"] == [1, 3] and few["length: 4 words"] == [2]
 
 
 def test_groups_and_sizes_of_pictures(tmp_path):
@@ -35,13 +41,3 @@ def test_groups_and_sizes_of_pictures(tmp_path):
     slices = record_writer.list_size_slices(record_writer.read_sizes(records))
     assert slices["picture: wide"] == [0] and slices["picture: square"] == [1]
     assert slices["picture: 3 thousand pixels"] == [0] and slices["picture: 2 thousand pixels"] == [1]
-
-
-def test_classes_of_length():
-    """Of nine lengths four classes, in which each record stands once; of few different ones a class each."""
-    slices = record_writer.list_text_slices([(" ".join("a" * n),) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)])
-    lengths = {name: members for name, members in slices.items() if name.startswith("length")}
-    assert list(lengths) == [f"length: {words} words" for words in ("1 to 3", "4 to 5", "6 to 7", "8 to 9")]
-    assert sum(lengths.values(), []) == list(range(9))
-    few = record_writer.list_text_slices([("a b",), ("a",), ("a b c d",), ("a",)])
-    assert few["length: 1 words"] == [1, 3] and few["length: 4 words"] == [2]

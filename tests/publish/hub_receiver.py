@@ -55,9 +55,8 @@ class Hub:
             return 200, [{"type": "file", "path": p, "size": len(body), "oid": "0" * 40} for p, body in files]
         if "/preupload/" in path:
             files = [file | {"shouldIgnore": False, "oid": None} for file in value[0]["files"]]
-            return 200, {
-                "files": [f | {"uploadMode": "lfs" if f["path"].endswith(LARGE) else "regular"} for f in files]
-            }
+            modes = [{"uploadMode": "lfs" if file["path"].endswith(LARGE) else "regular"} for file in files]
+            return 200, {"files": [file | mode for file, mode in zip(files, modes, strict=True)]}
         if path.endswith("/objects/batch"):
             actions = [{"upload": {"href": f"{self.url}/upload/{item['oid']}"}} for item in value[0]["objects"]]
             objects = [item | {"actions": of_one} for item, of_one in zip(value[0]["objects"], actions, strict=True)]

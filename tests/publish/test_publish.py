@@ -138,6 +138,8 @@ def test_numbers_have_seeds_and_intervals(project):
     assert table.startswith("| sugarcrepe | swap ↑ | 70.0 | ") and "| 2 | 80.0 ± 14.1 | +35.0 [" in table
     brittleness = next(n for n in model_card.collect_numbers(source) if n.column.metric == "brittleness")
     assert (brittleness.interval.low, brittleness.interval.high) == (0, 1)  # of four items, cut at both ends
+    change(fake_runs.trained(project, "negclip-vit-scenes-1"), "lr: 1e-06", "lr: 1e-05")  # another recipe is no seed
+    assert [run.cell.seed for run in model_card.find_source_run(CELL, project).seeds] == [0]
 
 
 def test_a_part_of_a_benchmark_is_marked(project):
@@ -152,12 +154,6 @@ def test_a_part_of_a_benchmark_is_marked(project):
     assert {result.dataset_name for result in card.data.eval_results} == {"hard_positives"}
 
 
-def test_another_recipe_is_no_seed(project):
-    """A run of the same name in all but the seed whose parameters differ stands for something else."""
-    change(fake_runs.trained(project, "negclip-vit-scenes-1"), "lr: 1e-06", "lr: 1e-05")
-    assert [run.cell.seed for run in model_card.find_source_run(CELL, project).seeds] == [0]
-
-
 def test_the_card_says_what_the_files_say(project):
     """Shared pictures by benchmark, licences of the catalogue, the recipe, the run's key and versions."""
     card = publish_card(project)
@@ -169,14 +165,12 @@ def test_the_card_says_what_the_files_say(project):
     assert recipe["train"]["lr"] == 1e-6 and recipe["cell"]["method"] == "negclip"
     assert f"- run_key: `key-{CELL}`" in card and "- torch: `2.0`" in card and "0123456789abcdef" in card
     (project / "data/overlaps/scenes.json").unlink()
-    assert "Nobody compared the training pictures" in publish_card(project)
-
-
-def test_a_run_without_results_says_so(project):
-    """No number is invented."""
     shutil.rmtree(project / "results")
+    change(fake_runs.trained(project, CELL), "method: {weight: 0.5}", 'method: {weight: "```\\n# Mine\\n"}')
     card = publish_card(project)
-    assert "This run was not scored." in card and "model-index" not in card
+    assert "Nobody compared the training pictures" in card
+    assert "This run was not scored." in card and "model-index" not in card  # no number is invented
+    assert card.count("```") == 4  # hostile names stay text: a code block does not end early
 
 
 def test_secrets_and_places_stay_at_home(project, monkeypatch):
@@ -188,12 +182,6 @@ def test_secrets_and_places_stay_at_home(project, monkeypatch):
     for text in (secret, TOKEN, "/home/somebody", str(project)):
         assert text.encode() not in everything
     assert "images: .../coco" in (project / "out/README.md").read_text()
-
-
-def test_hostile_names_stay_text(project):
-    """A code block does not end early, and a table has its columns."""
-    change(fake_runs.trained(project, CELL), "method: {weight: 0.5}", 'method: {weight: "```\\n# Mine\\n"}')
-    assert publish_card(project).count("```") == 4
 
 
 @pytest.mark.parametrize("text,shortened", [
@@ -309,6 +297,15 @@ def test_a_publication_follows_an_earlier_one(project, hub):
     assert not any(name.endswith("model.safetensors") for name in hub.files["me/tiny"].keys() - OPEN_CLIP)
 
 
+def test_a_repository_of_others_is_left_alone(project, hub):
+    """Before anything is read or sent."""
+    hub.files["me/theirs"] = {"README.md": b"mine"}
+    assert "theirs: is not empty, and no earlier publication; give another name" in refused(
+        CELL, "--to", "hf:me/theirs"
+    )
+    assert hub.files["me/theirs"] == {"README.md": b"mine"} and hub.commits == []
+
+
 def test_a_head_comes_back_from_the_hub(project, hub, tmp_path, monkeypatch):
     """With its weights; of a repository without a head there is none, and one that is not available is no model without it."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
@@ -330,25 +327,14 @@ def test_a_head_comes_back_from_the_hub(project, hub, tmp_path, monkeypatch):
         backbone.load("hf-hub:me/pooling")
 
 
-def test_a_repository_of_others_is_left_alone(project, hub):
-    """Before anything is read or sent."""
-    hub.files["me/theirs"] = {"README.md": b"mine"}
-    error_line = refused(CELL, "--to", "hf:me/theirs")
-    assert "me/theirs: is not empty, and no earlier publication; give another name" in error_line
-    assert hub.files["me/theirs"] == {"README.md": b"mine"} and hub.commits == []
-
-
 def test_a_wrong_token_is_a_line_without_it(project, hub, monkeypatch):
-    """And no repository."""
+    """And no repository; a hub that does not answer is a line too."""
     wrong = "hf_" + "b2" * 16
     monkeypatch.setenv("HF_TOKEN", wrong)
     error_line = refused(CELL, "--to", "hf:me/tiny")
     assert "me/tiny: not allowed; set HF_TOKEN to a token that may write there" in error_line
     assert wrong not in error_line
     assert hub.creations == {}
-
-
-def test_a_hub_that_does_not_answer_is_a_line(project, hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the hub library's attempts
     assert "http://127.0.0.1:9/me/tiny: " in refused(CELL, "--to", "hf:me/tiny")

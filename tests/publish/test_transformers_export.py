@@ -159,15 +159,10 @@ def test_what_clip_model_cannot_express_is_named(tmp_path, section, change, mess
     assert "CLIPModel cannot express" in transformers_export.list_losses(model, obstacle)[0]
 
 
-def test_another_tokenizer_is_named(tmp_path):
-    """CLIP's layout alone is no CLIP."""
+def test_another_tokenizer_and_a_bias_are_named(tmp_path):
+    """CLIP's layout alone is no CLIP; a model of a sigmoid loss has the same embeddings, and other logits."""
     write_json(tmp_path / "siglip.json", SIGLIP)
-    model = backbone.create(str(tmp_path / "siglip.json"), tokenizer="clip")
-    assert transformers_export.find_obstacle(model)
-
-
-def test_a_bias_is_spoken_of(tmp_path):
-    """A model of a sigmoid loss has the same embeddings, and other logits."""
+    assert transformers_export.find_obstacle(backbone.create(str(tmp_path / "siglip.json"), tokenizer="clip"))
     model = make_model(tmp_path, TINY | {"init_logit_bias": -10.0})
     assert "CLIPModel has no logit_bias=" in " ".join(transformers_export.list_losses(model, ""))
     assert json.dumps(transformers_export.make_clip_config(model.model_cfg))

@@ -18,7 +18,8 @@ from compclip.text.spacy_parser import annotate
 FOLDER = Path(__file__).parent / "judged"
 FURTHER_CAPTIONS = {"positive_swap": ("conjunctions.txt",), "wordnet": ("senses.txt",)}
 TEXTS, DRAWS = 200, 6  # of a rule, and of a caption at most
-RULES: dict[str, Callable[[Annotation, np.random.Generator], str | None]] = {
+Rule = Callable[[Annotation, np.random.Generator], str | None]
+RULES: dict[str, Rule] = {
     "atoms": swap.atoms,
     "crepe": negate.crepe,
     "conclip": negate.conclip,
@@ -34,9 +35,7 @@ def captions(name: str) -> list[str]:
     return [line for file in files for line in (FOLDER / file).read_text(encoding="utf-8").splitlines()]
 
 
-def draw(
-    rule: Callable[[Annotation, np.random.Generator], str | None], annotations: list[Annotation]
-) -> Iterator[tuple]:
+def draw(rule: Rule, annotations: list[Annotation]) -> Iterator[tuple]:
     """The first 200 different texts of a rule: number of the caption, of the draw, text."""
     drawn: dict[str, tuple[int, int, str]] = {}
     for number in range(DRAWS):

@@ -9,33 +9,10 @@ from typing import Any
 
 from compclip.text.annotation import Annotation
 
-TOKENS = [
-    "starts",
-    "ends",
-    "pos",
-    "tag",
-    "dep",
-    "heads",
-    "word",
-    "chars",
-    "tokens",
-    "words",
-    "lower_words",
-    "dependents",
-]
-OTHERS = [
-    "lemma",
-    "sentences",
-    "chunks",
-    "verbs",
-    "candidates",
-    "masked",
-    "relatives",
-    "written_swap",
-    "written_replace",
-    "stored",
-    "concepts",
-]
+TOKENS = ["starts", "ends", "pos", "tag", "dep", "heads", "word", "chars", "tokens", "words", "lower_words",
+          "dependents"]  # fmt: skip
+OTHERS = ["lemma", "sentences", "chunks", "verbs", "candidates", "masked", "relatives", "written_swap",
+          "written_replace", "stored", "concepts"]  # fmt: skip
 OF_ATTRIBUTE = dict.fromkeys(TOKENS, "tokens") | dict(zip(OTHERS, OTHERS, strict=True))
 OF_ATTRIBUTE |= {"begins_sentence": "sentences", "lower_lemmas": "lemma", "chunk_at": "chunks", "read_as": "lemma"}
 

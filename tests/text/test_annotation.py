@@ -22,11 +22,15 @@ def test_a_sentence_is_what_annotating_it_alone_would_give(annotated):
 
 @given(annotations())
 def test_sentences_hold_their_own_tokens(value: Annotation):
+    """And phrases differ and are not empty."""
     for index, (begin, end) in enumerate(value.sentences):
         sentence = value.sentence(index)
         inside = [value.word(t) for t in range(len(value)) if begin <= value.starts[t] < end]
         assert [sentence.word(t) for t in range(len(sentence))] == inside
         assert sentence.text == value.text[begin:end]
+    result = noun_phrases(value)
+    assert all(result)
+    assert len({" ".join(p.casefold().split()) for p in result}) == len(result)
 
 
 def noun_phrases(annotation) -> list[str]:
@@ -38,20 +42,9 @@ def test_noun_phrases_without_determiner_and_pronouns(annotated):
     assert noun_phrases(chase) == ["small brown dog", "big black cat"]
     assert noun_phrases(annotated["He stops and she runs."]) == []
     assert noun_phrases(annotated["running quickly"]) == []
-
-
-def test_a_phrase_counts_once_where_it_stood_first(annotated):
-    text = "A mug of red tea and a green apple. It is next to the mug of red tea."
+    text = (
+        "A mug of red tea and a green apple. It is next to the mug of red tea."  # each counts once, where it is first
+    )
     assert annotated[text].concepts() == [(2, 5, "mug"), (9, 16, "red tea"), (23, 34, "green apple")]
-
-
-def test_spans_hold_their_phrase(annotated):
     for text in SENTENCES:
         assert all(text[a:b] == phrase for a, b, phrase in annotated[text].concepts())
-
-
-@given(annotations())
-def test_phrases_differ_and_are_not_empty(annotation):
-    result = noun_phrases(annotation)
-    assert all(result)
-    assert len({" ".join(p.casefold().split()) for p in result}) == len(result)

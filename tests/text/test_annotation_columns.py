@@ -62,11 +62,8 @@ def test_rows_of_anything(values):
     assert through_file(columns(values)) == empty
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-
-
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.lists(TEXT, max_size=3), max_size=5), st.lists(TEXT, max_size=3))
+@given(st.lists(st.lists(ODD.filter(bool), max_size=3), max_size=5), st.lists(ODD.filter(bool), max_size=3))
 def test_stored_texts_stand_beside_captions(negatives, dense):
     """Whatever the texts are; kinds without texts are left out of a row."""
     values = [Annotation("") for _ in negatives]
@@ -76,10 +73,16 @@ def test_stored_texts_stand_beside_captions(negatives, dense):
         assert row.stored == {kind: texts for kind, texts in kinds.items() if texts}
 
 
-def test_a_shard_without_relatives_has_no_column_of_them(annotated):
+def test_columns_of_sentences(annotated):
+    """Captions of samples are lists, nouns those of first sentences; without relatives there is no column of them."""
+    values = list(annotated.values())
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, len(values)], pa.int32()), columns(values))
+    assert all_of(AnnotationRows(lists.values)) == values
+    array = columns([annotated["Two dogs and three cats sleep."], annotated[""]])
+    rows = AnnotationRows(array)
+    assert array.field("nouns").to_pylist() == [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]
     value = annotated["The dog chases the cat."]
-    table = (("fox", "sea lion"), (3, 1))
-    weighed = replace(value, relatives=(((), ()), table, *[((), ())] * 4))
+    weighed = replace(value, relatives=(((), ()), (("fox", "sea lion"), (3, 1)), *[((), ())] * 4))
     assert "relatives" not in pa.RecordBatch.from_struct_array(columns([value])).schema.names
     assert columns([weighed]).field("relatives").to_pylist() == [[{"token": 1, "words": "fox\t3\tsea lion\t1"}]]
 
@@ -95,17 +98,3 @@ def test_numbers_are_as_wide_as_they_must_be():
     tags = (("DET", "NOUN"),) * 4
     short = Annotation("a dog", (0, 2), (1, 5), *tags, (1, 1), ((0, 5),), ((0, 2),), (), ((), ("cat",)))
     assert through_file(columns([short, long, short])) == [short, long, short]
-
-
-def test_the_captions_of_samples_can_be_lists(annotated):
-    """As a shard has them: a row a sample, its captions within."""
-    values = list(annotated.values())
-    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, len(values)], pa.int32()), columns(values))
-    assert all_of(AnnotationRows(lists.values)) == values
-
-
-def test_a_column_has_the_nouns_of_first_sentences(annotated):
-    array = columns([annotated["Two dogs and three cats sleep."], annotated[""]])
-    assert array.field("nouns").to_pylist() == [["dogs", "cats"], []]
-    rows = AnnotationRows(array)
-    assert [rows.nouns(i) for i in range(2)] == [["dogs", "cats"], []]

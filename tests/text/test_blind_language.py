@@ -15,11 +15,9 @@ def counts():
     return blind_language.count_captions(CAPTIONS)
 
 
-def test_words_are_lower_cased_and_punctuation_is_left_out():
+def test_words_and_lengths():
+    """Words are lower-cased and punctuation is left out; the shorter text is preferred."""
     assert blind_language.split_words("The dog's ball, 2 RED_balls.") == ["the", "dog's", "ball", "2", "red", "balls"]
-
-
-def test_the_shorter_text_is_preferred():
     score = blind_language.score_by_length
     assert score("a dog ") == score("a cat") == -5 > score("the dog")
 
@@ -39,9 +37,9 @@ def test_pairs_by_hand(counts):
     # `dog` has followers runs and sleeps, once each; `runs` is behind dog and cat.
     assert model.probability("dog", "runs") == pytest.approx((1 - 0.75 + 0.75 * 2 * 3 / 17) / 2)
     assert model.probability("zebra", "runs") == pytest.approx(3 / 17)
-    assert model("a dog") == pytest.approx(
-        sum(math.log(model.probability(*pair)) for pair in [("<s>", "a"), ("a", "dog"), ("dog", "</s>")])
-    )
+    pairs = [("<s>", "a"), ("a", "dog"), ("dog", "</s>")]
+    assert model("a dog") == pytest.approx(sum(math.log(model.probability(*pair)) for pair in pairs))
+    assert model("a dog runs") > model("dog a runs") and model("a dog runs") > model("a dog zebra")
 
 
 @pytest.mark.parametrize("first", ["<s>", "dog", "runs", "zebra"])
@@ -50,8 +48,3 @@ def test_probabilities_add_up_to_one(counts, first):
     model = BigramModel(counts)
     second_words = {second for _, second in counts.pairs}
     assert sum(model.probability(first, word) for word in [*second_words, "unknown"]) == pytest.approx(1)
-
-
-def test_the_order_of_words_counts(counts):
-    model = BigramModel(counts)
-    assert model("a dog runs") > model("dog a runs") and model("a dog runs") > model("a dog zebra")

@@ -56,15 +56,12 @@ def test_a_huge_text_is_cut_and_counted(text, length):
 
 
 def test_sources_are_cleaned_where_they_enter():
+    """Official texts stay, and those that spell a mark are counted: a model may read nothing behind it."""
     counts = Counter()
     samples = [Sample("1", "1.jpg", ("a &amp; b", "<end_of_text>", "\u200b", "plain"))]
     (sample,) = sample_cleaning.clean_captions(samples, counts)
     assert sample.captions == ("a & b", "end of text", "plain")
     assert (counts["cleaned_captions"], counts["special_tokens"], counts["empty_captions"]) == (2, 1, 1)
-
-
-def test_official_texts_stay_and_are_counted():
-    """Those that spell a mark: a model may read nothing behind it."""
     record = Record("1", "all", ("1.jpg",), ("a <end_of_text> dog", "a &lt;end_of_text&gt; cat", "a &amp; b"))
     asked = Benchmark((record,), (), lambda records, embeddings: {}, kind=COMPOSITION)
     benchmark = benchmark_module._repair_texts(asked)

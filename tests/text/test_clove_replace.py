@@ -46,16 +46,13 @@ def test_parts_of_anything_are_words_of_it(annotation):
         assert word_edits.is_bounded(annotation.text, *annotation.chars(element.span))
 
 
-@pytest.mark.parametrize(
-    ("word", "pos", "tag", "relative"),
-    [
-        ("women", "NOUN", "NNS", "men"),  # an antonym, inflected
-        ("red", "ADJ", "JJ", "blue"),  # by the nouns of both
-        ("riding", "VERB", "VBG", "walking"),
-        ("couch", "NOUN", "NN", "bench"),  # a cousin: under seat, as sofa's kind is
-        ("quickly", "ADV", "RB", "slowly"),
-    ],
-)
+@pytest.mark.parametrize(("word", "pos", "tag", "relative"), [
+    ("women", "NOUN", "NNS", "men"),  # an antonym, inflected
+    ("red", "ADJ", "JJ", "blue"),  # by the nouns of both
+    ("riding", "VERB", "VBG", "walking"),
+    ("couch", "NOUN", "NN", "bench"),  # a cousin: under seat, as sofa's kind is
+    ("quickly", "ADV", "RB", "slowly"),
+])  # fmt: skip
 def test_weighted_words(word, pos, tag, relative):
     words, weights = relative_words.find_relatives(word, pos, tag)
     assert relative in words and word not in words and len(set(words)) == len(words) == len(weights)
@@ -126,11 +123,6 @@ def of_insults(senses: list[Synset], pos: str) -> set[str]:
     return {n for s, n in pairs if wordnet.is_offensive(s) or wordnet.UNFIT & set(n.split("_"))}
 
 
-def test_synonyms_and_insults_are_none():
-    assert not {"sofa", "lounge"} & set(relative_words.find_relatives("couch", "NOUN", "NN")[0])
-    assert not {name for name, _ in relative_words.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
-
-
 def test_rare_words_keep_their_weight():
     """Forty-eight common words; of a hundred others with a weight of 2 the 16 that stand for them have 200 together."""
     result = [(f"w{i}", 1000 - i) for i in range(relative_words.COMMON)] + [(f"r{i}", 2) for i in range(100)]
@@ -146,32 +138,19 @@ def test_rare_words_keep_their_weight():
     ("word", "pos"), [("three", "NUM"), ("the", "DET"), ("he", "PRON"), ("zzzz", "NOUN"), ("3d", "NOUN")]
 )
 def test_words_without_relatives(word, pos):
+    """Nor are synonyms and insults any."""
     assert relative_words.find_relatives(word, pos, "NN") == NONE
-
-
-def test_other_prepositions():
-    words, weights = scene_graph.other_prepositions("In")
-    assert "in" not in words and len(words) == len(scene_graph.COUNTS) - 1
-    assert weights[words.index("on")] == scene_graph.COUNTS["on"] > 1000
-    assert weights[words.index("via")] == 1  # met in no caption
-    assert scene_graph.other_prepositions("on  top of")[0].count("on top of") == 0
-
-
-def chasing(annotated, *tables) -> Annotation:
-    """The dog and the cat with words for dog, chases and cat."""
-    dog, chases, cat = tables
-    return replace(annotated["The dog chases the cat."], relatives=(NONE, dog, chases, NONE, cat, NONE))
+    assert not {"sofa", "lounge"} & set(relative_words.find_relatives("couch", "NOUN", "NN")[0])
+    assert not {name for name, _ in relative_words.relative_lemmas("woman", "n")} & {"whore", "bitch", "slut"}
 
 
 def test_all_words_and_no_other(annotated):
-    a = chasing(annotated, (("fox", "sea lion"), (3, 1)), (("sees",), (9,)), NONE)
+    """An element with two words is drawn twice as often; of its words nine in ten of one draw, one in ten of the other."""
+    chase = annotated["The dog chases the cat."]
+    a = replace(chase, relatives=(NONE, (("fox", "sea lion"), (3, 1)), (("sees",), (9,)), NONE, NONE, NONE))
     expected = {"The fox chases the cat.", "The sea lion chases the cat.", "The dog sees the cat."}
     assert outcomes(replacing.clove, a) == expected
-
-
-def test_an_element_counts_twice_where_it_has_two_words(annotated):
-    """Two of three draws are the dog's; of the first of them nine in ten are the fox, of the second one in ten."""
-    a = chasing(annotated, (("fox", "hen"), (9, 1)), (("sees",), (1,)), NONE)
+    a = replace(chase, relatives=(NONE, (("fox", "hen"), (9, 1)), (("sees",), (1,)), NONE, NONE, NONE))
     output = [replacing.clove(a, np.random.default_rng(seed)) for seed in range(900)]
     assert 550 < sum("dog" not in text for text in output) < 650
     assert 240 < sum("fox" in text for text in output) < 360
@@ -183,14 +162,18 @@ def test_prepositions_are_replaced_whole(annotated):
     output = outcomes(replacing.clove, a)
     assert {"A cow in an old hill.", "A cow in front of an old hill."} <= output
     assert all(m.startswith("A cow ") and m.endswith(" an old hill.") and m != text for m in output)
+    words, weights = scene_graph.other_prepositions("In")
+    assert "in" not in words and len(words) == len(scene_graph.COUNTS) - 1
+    assert weights[words.index("on")] == scene_graph.COUNTS["on"] > 1000
+    assert weights[words.index("via")] == 1  # met in no caption
+    assert scene_graph.other_prepositions("on  top of")[0].count("on top of") == 0
 
 
 def test_words_are_written_as_those_that_they_replace(annotated):
     a = annotated["The dog chases the cat."]
-    shouted = replace(a, text=a.text.replace("dog", "DOG"), relatives=(NONE, (("fox",), (1,)), *[NONE] * 4))
-    assert outcomes(replacing.clove, shouted, tries=5) == {"The FOX chases the cat."}
-    named = replace(a, text=a.text.replace("dog", "Dog"), relatives=(NONE, (("sea lion",), (1,)), *[NONE] * 4))
-    assert outcomes(replacing.clove, named, tries=5) == {"The Sea lion chases the cat."}
+    for word, other, expected in (("DOG", "fox", "FOX"), ("Dog", "sea lion", "Sea lion")):
+        shown = replace(a, text=a.text.replace("dog", word), relatives=(NONE, ((other,), (1,)), *[NONE] * 4))
+        assert outcomes(replacing.clove, shown, tries=5) == {f"The {expected} chases the cat."}
 
 
 def test_data_without_relatives_are_an_error(annotated):

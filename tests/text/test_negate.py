@@ -34,25 +34,19 @@ def test_what_can_be_denied(annotated, text):
     assert outcomes(negate.crepe, annotated[text]) == CREPE[text]
 
 
-def test_kinds_have_the_same_chance(annotated):
-    """One predicate, two things: half of the denials are the predicate's."""
-    a = annotated["A man is sitting on a bench near a white van."]
-    output = [negate.crepe(a, np.random.default_rng(seed)) for seed in range(400)]
-    assert 150 < sum(" is not " in text for text in output) < 250
-
-
-def test_as_released_any_thing_has_no(annotated):
-    a = annotated["A man is sitting on a bench near a white van."]
-    things = {"A man is sitting on no bench near a white van.", "A man is sitting on a bench near no white van."}
-    assert outcomes(negate.conclip_released, a) == things
-    assert outcomes(negate.crepe_released, a) == things | {"A man is not sitting on a bench near a white van."}
-
-
 def test_conclip_denies_a_thing(annotated):
+    """As released any thing; of one predicate and two things half of the denials are the predicate's."""
     bathroom = "A bathroom with a sink, toilet and shower."
     assert outcomes(negate.conclip, annotated[bathroom]) == {bathroom.replace("with", "without")}
     assert outcomes(negate.conclip, annotated["The sky is blue."]) == {None}
     assert outcomes(negate.conclip, annotated["A boy eats an apple."]) == {"A boy eats no apple."}
+    a = annotated["A man is sitting on a bench near a white van."]
+    things = {"A man is sitting on no bench near a white van.", "A man is sitting on a bench near no white van."}
+    assert outcomes(negate.conclip_released, a) == things
+    assert outcomes(negate.crepe_released, a) == things | {"A man is not sitting on a bench near a white van."}
+    a = annotated["A man is sitting on a bench near a white van."]
+    output = [negate.crepe(a, np.random.default_rng(seed)) for seed in range(400)]
+    assert 150 < sum(" is not " in text for text in output) < 250
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_a_rule_that_does_not_say_what_it_reads_reads_all():
 
 
 def test_a_step_that_reads_what_no_other_step_read_is_refused():
-    """Turns and stages are looked at beforehand; what a later step alone asks for is in no key."""
+    """Turns and stages are looked at beforehand; what trains nothing reads nothing."""
     method = load_method("finetune")
     cfg = method.Config()
     late = Views(caption="first")
@@ -216,8 +216,5 @@ def test_a_step_that_reads_what_no_other_step_read_is_refused():
     with pytest.raises(UserError, match="step 100: its views read sentences"):
         check_columns(late, list_columns(method, cfg), 100)
     assert check_columns(late, frozenset({EVERY}), 100) is late
-
-
-def test_a_method_that_trains_nothing_reads_nothing():
     method = load_method("pretrained")
     assert list_columns(method, method.Config()) == frozenset()

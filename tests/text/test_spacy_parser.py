@@ -19,6 +19,7 @@ from tests.text.conftest import SENTENCES, outcomes
 
 
 def test_tokens_and_spans_of_a_sentence(annotated):
+    """Sentences are ours, and bind the parser."""
     a = annotated["A small brown dog is chasing a big black cat."]
     assert " ".join(a.word(t) for t in range(len(a))) == "A small brown dog is chasing a big black cat ."
     assert a.pos[:6] == ("DET", "ADJ", "ADJ", "NOUN", "AUX", "VERB")
@@ -27,9 +28,6 @@ def test_tokens_and_spans_of_a_sentence(annotated):
     assert a.verbs == ((4, 6),)
     assert a.sentences == ((0, len(a.text)),)
     assert a.heads[0] == 3 and a.heads[5] == 5
-
-
-def test_sentences_are_ours_and_bind_the_parser():
     text = "The cup is 3.5 cm tall. Mr. Brown drinks tea."
     (a,) = annotate([text], replacements=False)
     assert [text[slice(*s)] for s in a.sentences] == ["The cup is 3.5 cm tall.", "Mr. Brown drinks tea."]
@@ -51,9 +49,6 @@ def test_an_article_binds_its_noun(annotated):
     a = annotated["A boy eats an apple."]
     assert a.candidates[1] and all(w[0] not in "aeiou" for w in a.candidates[1])
     assert all(w[0] in "aeiou" for w in a.candidates[4])
-
-
-def test_an_old_person_is_not_an_young_one():
     first, second = annotate(["The old man sleeps.", "An old man sleeps."])
     assert first.candidates[1] == ("young",) and second.candidates[1] == ()
 
@@ -66,16 +61,9 @@ ODD = (
 def alone(text: str) -> Annotation:
     """A caption parsed by itself, told token by token by spaCy's objects."""
     document = next(stage._load_model().pipe([stage._make_document(text, 0, sentences.split(text))], batch_size=1))
-    tokens = {
-        "starts": [t.idx for t in document],
-        "ends": [t.idx + len(t) for t in document],
-        "pos": [t.pos_ for t in document],
-        "tag": [t.tag_ for t in document],
-        "lemma": [t.lemma_ for t in document],
-        "dep": [t.dep_ for t in document],
-        "heads": [t.head.i for t in document],
-        "chunks": [(c.start, c.end) for c in document.noun_chunks],
-    }
+    tokens = {name: [getattr(token, f"{name}_") for token in document] for name in ("pos", "tag", "lemma", "dep")}
+    tokens |= {"starts": [t.idx for t in document], "ends": [t.idx + len(t) for t in document]}
+    tokens |= {"heads": [t.head.i for t in document], "chunks": [(c.start, c.end) for c in document.noun_chunks]}
     return Annotation(text, **{name: tuple(values) for name, values in tokens.items()})
 
 
@@ -131,9 +119,7 @@ def test_odd_captions_survive_all_rules():
 def test_long_captions_are_parsed_in_pieces_and_counted(monkeypatch):
     sizes = []
     original = stage._make_document
-    monkeypatch.setattr(
-        stage, "_make_document", lambda text, *arguments: sizes.append(len(text)) or original(text, *arguments)
-    )
+    monkeypatch.setattr(stage, "_make_document", lambda text, *rest: sizes.append(len(text)) or original(text, *rest))
     monkeypatch.setattr(stage, "PIECE", 300)
     text = "The red dog sees a big cat. " * 30 + "dog " * 150
     a, short = annotate([text, "A dog."], replacements=False)

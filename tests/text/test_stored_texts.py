@@ -20,16 +20,12 @@ MADE = st.text(st.sampled_from("abAB "), min_size=1, max_size=3)
 
 
 def test_one_of_the_stored_texts():
-    """Never the caption itself, in whatever case; None where nothing of the kind is stored."""
+    """Never the caption itself, in whatever case; None where nothing is stored. A picture's first negative is no other."""
     assert outcomes(stored_texts.paraphrase, DOG) == {"The hound.", "A mutt."}
-    assert outcomes(stored_texts.paraphrase, Annotation("A dog.")) == {None}
-
-
-def test_the_first_negative_is_never_another_one():
-    """It belongs to a picture: where it is the caption there is none, and not the second one."""
     assert outcomes(stored_texts.first_negative, DOG, tries=20) == {None}
     assert outcomes(stored_texts.first_negative, replace(DOG, stored={"negative": ("No.", "x")}), tries=20) == {"No."}
-    assert outcomes(stored_texts.first_negative, Annotation("A dog."), tries=5) == {None}
+    for rule in (stored_texts.paraphrase, stored_texts.first_negative):
+        assert outcomes(rule, Annotation("A dog."), tries=5) == {None}
 
 
 def test_sentences_keep_what_is_stored(annotated):
@@ -53,17 +49,13 @@ def dog(annotated) -> Annotation:
 
 
 def test_a_word_gives_way_to_one_of_its_predictions(dog):
-    """Each word with the same chance, whatever the number of its predictions."""
+    """Each word with the same chance, whatever the number of its predictions; a rule can be sent to another process."""
     expected = {f"The {words} cat." for words in ("cat chases the", "dog sees the")}
     expected |= {"The dog chases the dog.", "The dog chases the bird."}
     assert outcomes(masked_words.any_word, dog) == expected
     drawn = [masked_words.any_word(dog, np.random.default_rng(seed)) for seed in range(600)]
     assert 150 < drawn.count("The dog sees the cat.") < 250
     assert outcomes(masked_words.any_word, Annotation("A dog.")) == {None}
-
-
-def test_words_of_a_part_of_speech(dog):
-    """The rule can be sent to another process, as views are."""
     assert outcomes(masked_words.of_pos("VERB"), dog) == {"The dog sees the cat."}
     assert outcomes(masked_words.of_pos("NOUN", "VERB"), dog) == outcomes(masked_words.any_word, dog)
     assert outcomes(masked_words.of_pos("ADJ"), dog) == {None}
@@ -82,11 +74,5 @@ def test_one_place_changes_and_the_text_with_it(a, data):
     a = replace(a, masked=tuple(words))
     output = masked_words.any_word(a, np.random.default_rng(0))
     if output is not None:
-        assert any(
-            output[: len(before)] == before and output[len(before) :].endswith(after) for before, after in sides(a)
-        )
-
-
-def sides(a: Annotation) -> list[tuple[str, str]]:
-    """What stands before and behind each token."""
-    return [(a.text[:start], a.text[end:]) for start, end in zip(a.starts, a.ends, strict=True)]
+        sides = [(a.text[:start], a.text[end:]) for start, end in zip(a.starts, a.ends, strict=True)]
+        assert any(output.startswith(before) and output[len(before) :].endswith(after) for before, after in sides)

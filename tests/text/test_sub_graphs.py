@@ -23,28 +23,23 @@ def negatives_of(a, kind: str, positive: str) -> set[str]:
     return {foil for true_ones, foils in draws if true_ones == [positive] for foil in foils}
 
 
-@pytest.mark.parametrize(
-    ("text", "objects", "relations"),
-    [
-        (CHASE, ["brown dog", "black cat"], ["brown dog chases black cat", "dog chases cat"]),
-        (
-            "A small brown dog is chasing a big black cat.",
-            ["small dog", "brown dog", "big cat", "black cat", "small brown dog", "big black cat"],
-            ["small brown dog chasing big black cat", "dog chasing cat"],
-        ),
-        ("A cow on top of an old hill.", ["old hill"], ["cow on top of old hill", "cow on top of hill"]),
-        ("A sitting man in a white shirt.", ["sitting man", "white shirt"],
-         ["sitting man in white shirt", "man in shirt"]),
-        ("The man's dog sees the woman's cat.", [], ["dog sees cat"]),
-        ("Two giraffes near trees and bushes.", [], ["giraffes near trees"]),
-        ("The sky is blue.", ["blue sky"], []),
-        ("An upright sign is 3 feet long.", ["upright sign"], []),  # not "long sign"
-        ("A long road near a wall painted by a man.", ["long road"], ["long road near wall", "road near wall"]),
-        ("A mug of red tea and a green apple. It is next to the mug of red tea.", ["red tea", "green apple"],
-         ["mug of red tea", "mug of tea"]),  # "it" is no object
-        ("He stops and she runs.", [], []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "objects", "relations"), [
+    (CHASE, ["brown dog", "black cat"], ["brown dog chases black cat", "dog chases cat"]),
+    ("A small brown dog is chasing a big black cat.",
+     ["small dog", "brown dog", "big cat", "black cat", "small brown dog", "big black cat"],
+     ["small brown dog chasing big black cat", "dog chasing cat"]),
+    ("A cow on top of an old hill.", ["old hill"], ["cow on top of old hill", "cow on top of hill"]),
+    ("A sitting man in a white shirt.", ["sitting man", "white shirt"],
+     ["sitting man in white shirt", "man in shirt"]),
+    ("The man's dog sees the woman's cat.", [], ["dog sees cat"]),
+    ("Two giraffes near trees and bushes.", [], ["giraffes near trees"]),
+    ("The sky is blue.", ["blue sky"], []),
+    ("An upright sign is 3 feet long.", ["upright sign"], []),  # not "long sign"
+    ("A long road near a wall painted by a man.", ["long road"], ["long road near wall", "road near wall"]),
+    ("A mug of red tea and a green apple. It is next to the mug of red tea.", ["red tea", "green apple"],
+     ["mug of red tea", "mug of tea"]),  # "it" is no object
+    ("He stops and she runs.", [], []),
+])  # fmt: skip
 def test_the_sub_graphs_of_a_sentence(annotated, text, objects, relations):
     assert graph_texts(annotated[text], OBJECT) == objects
     assert graph_texts(annotated[text], RELATION) == relations
@@ -52,7 +47,7 @@ def test_the_sub_graphs_of_a_sentence(annotated, text, objects, relations):
 
 
 def test_several_things_are_several_others(annotated):
-    """No "shortses", no "rices"; a mass stands for one thing alone."""
+    """No "shortses", no "rices"; a mass stands for one thing alone. Sets of one's own are cleaned."""
     sets = WordSets(("shorts", "rice", "people", "bus"), ("shiny",), ("above",))
     a = annotated["Two giraffes near trees and bushes."]
     shares = tuple(float(kind == RELATION) for kind in sub_graphs.KINDS)
@@ -61,6 +56,9 @@ def test_several_things_are_several_others(annotated):
     subjects = {foil.removesuffix(" near trees") for foil in foils if foil.endswith(" near trees")}
     assert subjects - {"giraffes"} == {"shorts", "people", "buses"}
     assert agreement.pluralise("shirt") == "shirts" and agreement.pluralise("person") == "people"
+    sets = sub_graphs.parse_sets({"objects": ["Hot  dog", "hot dog", "cup"]})
+    assert sets.objects == ("hot dog", "cup") and sets.relations == sub_graphs.default_sets().relations
+    assert len(set(sets.relations)) == len(sets.relations) and "during" not in sets.relations
 
 
 @pytest.mark.parametrize(("text", "texts"), [
@@ -74,19 +72,9 @@ def test_what_is_denied_is_no_sub_graph(annotated, text, texts):
     assert {graph for kind in sub_graphs.KINDS for graph in graph_texts(annotated[text], kind)} == texts
 
 
-def test_attributes_belong_to_their_entities(annotated):
-    a = annotated["A blue and white clock shows the time."]
-    attributes = scene_graph.read_attributes(a)
-    assert {a.word(e): [a.word(t) for t in tokens] for e, tokens in attributes.items()} == {"clock": ["blue", "white"]}
-    assert scene_graph.read_attributes(annotated["Two dogs and three cats sleep."]) == {}
-
-
-def test_negatives_of_an_object_have_another_attribute(annotated):
-    assert negatives_of(annotated[CHASE], OBJECT, "brown dog") == {"wooden dog", "shiny dog"}
-
-
 def test_negatives_of_a_relation(annotated):
-    """The objects exchanged, one of them or the relation replaced, or a graph of other things joined."""
+    """The objects exchanged, one of them or the relation replaced, or a graph of other things joined; of an object its attribute."""
+    assert negatives_of(annotated[CHASE], OBJECT, "brown dog") == {"wooden dog", "shiny dog"}
     negatives = negatives_of(annotated[CHASE], RELATION, "dog chases cat")
     joined = {text for text in negatives if text.startswith("dog chases cat ")}
     assert negatives - joined == {"cat chases dog", "pizza chases cat", "kite chases cat", "dog chases pizza",
@@ -98,13 +86,17 @@ def test_negatives_of_a_relation(annotated):
 
 
 def test_negatives_of_attributes(annotated):
-    """The attributes exchanged, or one of them replaced; the objects keep their places."""
+    """The attributes exchanged, or one of them replaced; the objects keep their places, and each has its own attributes."""
     assert negatives_of(annotated[CHASE], ATTRIBUTE, "brown dog chases black cat") == {
         "black dog chases brown cat", "wooden dog chases black cat", "shiny dog chases black cat",
         "brown dog chases wooden cat", "brown dog chases shiny cat",
     }  # fmt: skip
     alone = negatives_of(annotated["A woman rides a red bike."], ATTRIBUTE, "woman rides red bike")
     assert alone == {"woman rides wooden bike", "woman rides shiny bike"}
+    a = annotated["A blue and white clock shows the time."]
+    attributes = scene_graph.read_attributes(a)
+    assert {a.word(e): [a.word(t) for t in tokens] for e, tokens in attributes.items()} == {"clock": ["blue", "white"]}
+    assert scene_graph.read_attributes(annotated["Two dogs and three cats sleep."]) == {}
 
 
 def test_a_noun_keeps_its_number_and_no_word_of_the_caption_is_drawn(annotated):
@@ -148,9 +140,3 @@ def test_kinds_are_drawn_by_their_shares(annotated):
     assert 0.17 < of_objects < 0.23  # five deviations: 0.045
     assert sub_graphs.draw(SETS, (0.0, 0.0, 1.0), 3, 6, annotated["The dog chases the cat."],
                            np.random.default_rng(0)) == ([], [])  # fmt: skip
-
-
-def test_sets_of_ones_own():
-    sets = sub_graphs.parse_sets({"objects": ["Hot  dog", "hot dog", "cup"]})
-    assert sets.objects == ("hot dog", "cup") and sets.relations == sub_graphs.default_sets().relations
-    assert len(set(sets.relations)) == len(sets.relations) and "during" not in sets.relations

@@ -32,13 +32,10 @@ def workspace(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
 
 
-@pytest.mark.parametrize(
-    ("options", "arithmetic", "workspace_size"),
-    [
-        ({"matmul": "high", "deterministic": True}, ["high", True, True], ":4096:8"),
-        ({}, ["highest", False, False], None),
-    ],
-)
+@pytest.mark.parametrize(("options", "arithmetic", "workspace_size"), [
+    ({"matmul": "high", "deterministic": True}, ["high", True, True], ":4096:8"),
+    ({}, ["highest", False, False], None),
+])  # fmt: skip
 def test_arithmetic_is_set_for_a_run_alone(workspace, options, arithmetic, workspace_size):
     """By default nothing is rounded, convolutions neither, which torch would round to TF32."""
     before = fine_tuning.describe_arithmetic()

@@ -145,10 +145,9 @@ def test_an_exception_leaves_what_was_handed_over_on_disk(here, tmp_path, monkey
     assert saved_steps(tmp_path) == [2]
 
 
-DUE = [(10, 0, [3, 6, 9, 10]), (10, 2, [2, 4, 6, 8, 10]), (10, 5, [3, 5, 8, 10]), (0, 0, [10]), (0, 4, [4, 8, 10])]
-
-
-@pytest.mark.parametrize(("every_min", "every_steps", "expected"), DUE)
+@pytest.mark.parametrize(("every_min", "every_steps", "expected"), [
+    (10, 0, [3, 6, 9, 10]), (10, 2, [2, 4, 6, 8, 10]), (10, 5, [3, 5, 8, 10]), (0, 0, [10]), (0, 4, [4, 8, 10]),
+])  # fmt: skip
 def test_saves_by_time_and_by_steps(here, tmp_path, monkeypatch, every_min, every_steps, expected):
     """Steps of four minutes; whichever comes first, and the time runs from the last save."""
     clock, saved = [1000.0], []

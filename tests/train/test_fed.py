@@ -72,15 +72,11 @@ def test_pixels_are_those_of_the_transform(model, mode):
     torch.testing.assert_close(fitting_model.pixels(pictures, picture_views.IMAGENET), by_imagenet)
 
 
-def normalised(batch: Batch) -> torch.Tensor:
-    """What the image tower is given of a batch."""
-    return normalise_pictures(batch.image_B3HW, batch.statistics_23)
-
-
 def test_a_method_may_ask_for_imagenet_s_statistics(model):
     """CLIC's released code, for composites."""
     rows = [View(picture(16, 16), "a dog")]
-    plain, other = (normalised(collate(rows, Views(statistics=name), model)) for name in ("", "imagenet"))
+    batches = [collate(rows, Views(statistics=name), model) for name in ("", "imagenet")]
+    plain, other = (normalise_pictures(batch.image_B3HW, batch.statistics_23) for batch in batches)
     assert torch.equal(plain, model.pixels([rows[0].image])) and not torch.allclose(plain, other, atol=1e-3)
     assert torch.equal(other, model.pixels([rows[0].image], picture_views.IMAGENET))
 

@@ -73,16 +73,13 @@ def test_killed_and_resumed_ends_with_the_same_bits(here, monkeypatch, undisturb
     assert resumed == expected
 
 
-@pytest.mark.parametrize(
-    "value,message",
-    [
-        ("{rank: 0}", r"variants.lora.train.lora.rank=0: "),
-        ("{alpha: 0}", r"train.lora.alpha=0: "),
-        ("{targets: [atention]}", r"'atention'.*did you mean 'attention'"),
-        ("{patch: matrx}", r"'matrx'.*did you mean 'matrix'"),
-        ("{targets: []}", r"targets=\[\]: "),
-    ],
-)
+@pytest.mark.parametrize("value,message", [
+    ("{rank: 0}", r"variants.lora.train.lora.rank=0: "),
+    ("{alpha: 0}", r"train.lora.alpha=0: "),
+    ("{targets: [atention]}", r"'atention'.*did you mean 'attention'"),
+    ("{patch: matrx}", r"'matrx'.*did you mean 'matrix'"),
+    ("{targets: []}", r"targets=\[\]: "),
+])  # fmt: skip
 def test_wrong_parameters(here, value, message):
     """Key, value and fix, or the nearest name."""
     with pytest.raises(UserError, match=message):

@@ -70,20 +70,17 @@ def test_factor_and_weights_are_those_of_torch_s_scaler(monkeypatch):
     assert adamw.state[ours.weight]["step"].item() == 8  # a step that is left out is not counted
 
 
-def test_the_factor_stays_a_float32():
+def test_the_factor_stays_a_float32_and_a_loss_that_is_no_number_skips_its_step():
+    """Also where its slopes would be finite: an infinite number is added."""
+    model, scale_extras = Scalars(), Extras(loss_scale=LossScale(CPU))
+    scale_extras.scale_loss(slope_loss(model, [1.0] * 4) + INF).backward()
+    assert model.weight.grad.isnan().all()
     scale = LossScale(CPU)
     scale.factor.fill_(extras.LARGEST)
     scale.steps_in_turn.fill_(extras.GROWTH_INTERVAL - 1)
     adamw = optimiser.adamw(Scalars(), Train())
     assert scale.skip_overflow(adamw, torch.tensor(2.0)).item() == 2.0
     assert (scale.factor.item(), scale.steps_in_turn.item()) == (extras.LARGEST, 0)
-
-
-def test_a_loss_that_is_no_number_skips_its_step():
-    """Also where its slopes would be finite: an infinite number is added."""
-    model, scale_extras = Scalars(), Extras(loss_scale=LossScale(CPU))
-    scale_extras.scale_loss(slope_loss(model, [1.0] * 4) + INF).backward()
-    assert model.weight.grad.isnan().all()
 
 
 @pytest.mark.parametrize("micro", [0, 4])

@@ -44,15 +44,11 @@ def message(on_path, folder: Path, body: str) -> str:  # noqa: F811
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    "body, reason",
-    [
-        ('return {"clip": clip, "own": (f.image_BD @ f.text_BD).mean()}', "RuntimeError: mat1 and mat2 shapes"),
-        ('return {"own": losses.clip(f.image_BD, f.text_BD[:, :3], f.scale)}', "RuntimeError: mat1 and mat2 shapes"),
-        ('return {"clip": clip, "own": own_helper.far(f)}', "IndexError: index 999 is out of bounds"),
-    ],
-    ids=["shape", "in_our_losses", "in_a_helper"],
-)
+@pytest.mark.parametrize("body, reason", [
+    ('return {"clip": clip, "own": (f.image_BD @ f.text_BD).mean()}', "RuntimeError: mat1 and mat2 shapes"),
+    ('return {"own": losses.clip(f.image_BD, f.text_BD[:, :3], f.scale)}', "RuntimeError: mat1 and mat2 shapes"),
+    ('return {"clip": clip, "own": own_helper.far(f)}', "IndexError: index 999 is out of bounds"),
+], ids=["shape", "in_our_losses", "in_a_helper"])  # fmt: skip
 def test_the_place_in_the_own_file(here, on_path, tmp_path, body, reason):  # noqa: F811
     """The last line of the method's file that was under way, whoever raised it; the helper has a file of its own."""
     error_line = message(on_path, tmp_path / "site", body)

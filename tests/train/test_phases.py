@@ -13,7 +13,6 @@ from compclip.interface.views import PLAIN, Phase
 from compclip.methods import il_clip
 from compclip.train import extras, optimiser, recorder
 from tests import distributed_check, small_training, tiny_project
-from tests.small_training import Killed, bits, kill_at
 
 STEPS = 6
 CYCLES = "agents: 2, first_agent_step: 2, cycle_steps: 2, still_steps: 1, rising_steps: 2"
@@ -63,9 +62,15 @@ NORMS = {f"{BLOCK}.ln_1", f"{BLOCK}.ln_2", "ln_final"}
 QUERY = {f"heads.text_query.{number}" for number in (0, 1, 3, 4)}  # behind GELU, which has no weights
 
 
-def test_a_drawn_agent_by_name():
-    """Linear maps, norms and the projection of texts; neither embeddings nor attention's inputs, nor pictures."""
+def test_a_drawn_agent_and_a_first_one_by_name():
+    """Linear maps, norms and texts' projection, no embeddings nor pictures; a first agent is the one the run began with."""
     clip, extra_parts = build_model()
+    start, first = snapshot(clip, extra_parts), Phase(restarted=il_clip.AGENT, start="first")
+    keeper = optimiser.PhaseKeeper(clip, extra_parts, [PLAIN, first])
+    shift(clip, extra_parts)
+    keeper.restart(first)
+    stays = changed(start, snapshot(clip, extra_parts))
+    assert stays == {n for n in start if n.startswith(("visual.", "logit_", "heads.code", "heads.image_query"))}
     shift(clip, extra_parts)
     before = snapshot(clip, extra_parts)
     torch.manual_seed(3)
@@ -78,16 +83,6 @@ def test_a_drawn_agent_by_name():
     for name, inputs in (("text_projection", 16), (f"{BLOCK}.mlp.c_proj.weight", 64), ("heads.text_query.4.weight", 4)):
         bound = 1 / math.sqrt(inputs)  # of torch's linear maps
         assert 0.8 * bound < after[name].abs().max() <= bound, name
-
-
-def test_a_first_agent_is_the_one_that_the_run_began_with():
-    clip, extra_parts = build_model()
-    before, first = snapshot(clip, extra_parts), Phase(restarted=il_clip.AGENT, start="first")
-    keeper = optimiser.PhaseKeeper(clip, extra_parts, [PLAIN, first])
-    shift(clip, extra_parts)
-    keeper.restart(first)
-    stays = changed(before, snapshot(clip, extra_parts))
-    assert stays == {n for n in before if n.startswith(("visual.", "logit_", "heads.code", "heads.image_query"))}
 
 
 # --- whole runs ---------------------------------------------------------------------------------------------------
@@ -111,8 +106,8 @@ def test_a_run_killed_in_a_phase_or_between_two_ends_with_the_bits_of_one_that_w
     """At a border (new agents before steps 2 and 4), and between both, behind the step in which codes stand still."""
     uninterrupted = small_training.train(project, name, tmp_path / "whole")
     for done in kills:
-        with pytest.raises(Killed):
-            small_training.train(project, name, tmp_path / str(done), kill_at(done))
+        with pytest.raises(small_training.Killed):
+            small_training.train(project, name, tmp_path / str(done), small_training.kill_at(done))
         small_training.assert_same_bits(small_training.train(project, name, tmp_path / str(done)), uninterrupted)
 
 
@@ -121,7 +116,7 @@ def test_new_agents_and_codes_that_stand_still_in_a_run(project, tmp_path):
     seen: dict[int, dict[str, torch.Tensor]] = {}
 
     def look(step: int, _steps: int, model) -> None:
-        seen[step] = {name: tensor.detach().clone() for name, tensor in bits(model).items()}
+        seen[step] = {name: tensor.detach().clone() for name, tensor in small_training.bits(model).items()}
 
     small_training.train(project, "il_clip.pretrained", tmp_path, look)
     moved = {step for step in range(STEPS - 1) if not torch.equal(seen[step]["head.code"], seen[step + 1]["head.code"])}
@@ -135,20 +130,17 @@ LATE = {"first_agent_step": 5, "cycle_steps": 2, "still_steps": 1}
 STAGE = "1,000 steps end before the stage with negatives/sub_graphs.draw"
 
 
-@pytest.mark.parametrize(
-    ("warn", "name", "options", "steps", "says"),
-    [
-        ("warn_of_phases", "il_clip", LATE, 5, "in none of the 5 steps"),
-        ("warn_of_phases", "il_clip", LATE, 6, ""),
-        ("warn_of_phases", "il_clip", LATE | {"agents": 0}, 5, ""),  # new agents are left out
-        ("warn_of_phases", "negclip", {}, 5, ""),
-        ("warn_of_stages", "mosaiclip", {}, 1000, STAGE),  # MosaiCLIP's second stage is of other rules
-        ("warn_of_stages", "mosaiclip", {}, 1001, ""),
-        ("warn_of_stages", "mosaiclip", {"single_steps": 0}, 5, ""),
-        ("warn_of_stages", "clic", {}, 1, ""),  # composites and single pictures take turns
-        ("warn_of_stages", "clic", {}, 2, ""),
-    ],
-)
+@pytest.mark.parametrize(("warn", "name", "options", "steps", "says"), [
+    ("warn_of_phases", "il_clip", LATE, 5, "in none of the 5 steps"),
+    ("warn_of_phases", "il_clip", LATE, 6, ""),
+    ("warn_of_phases", "il_clip", LATE | {"agents": 0}, 5, ""),  # new agents are left out
+    ("warn_of_phases", "negclip", {}, 5, ""),
+    ("warn_of_stages", "mosaiclip", {}, 1000, STAGE),  # MosaiCLIP's second stage is of other rules
+    ("warn_of_stages", "mosaiclip", {}, 1001, ""),
+    ("warn_of_stages", "mosaiclip", {"single_steps": 0}, 5, ""),
+    ("warn_of_stages", "clic", {}, 1, ""),  # composites and single pictures take turns
+    ("warn_of_stages", "clic", {}, 2, ""),
+])  # fmt: skip
 def test_a_run_that_ends_before_a_phase_or_a_stage_says_so(capsys, warn, name, options, steps, says):
     cell, cfg = SimpleNamespace(method=f"{name}.short"), load_method(name).Config(**options)
     getattr(recorder, warn)(SimpleNamespace(method_name=name, method=cfg, cell=cell), steps, 3)

@@ -39,11 +39,11 @@ def model(tmp_path):
 EVERY_STEP = ("train.checkpoint_every_steps=1", "train.log_every_steps=1")
 
 
-def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeypatch):
-    """Products' weights fit in bfloat16, norms and embeddings do not; in checkpoints too; training moved some of them."""
+def test_weights_in_bfloat16_train_go_on_and_end_in_float32(project, tmp_path, monkeypatch):
+    """Also resumed: products' weights fit in bfloat16, norms and embeddings do not; in checkpoints too; some moved."""
     monkeypatch.chdir(project)
-    overrides = ("train.precision=bf16_weights",)
-    trained_model = small_training.train(project, "fsc_clip", tmp_path / "run", do_nothing, *overrides)
+    overrides = ("train.precision=bf16_weights", *EVERY_STEP)
+    trained_model = small_training.check_killed_run(project, "fsc_clip", tmp_path, *overrides)
     start = backbone.load(project / "models" / "tiny").clip.state_dict()
     moved, wide = 0, ("embedding", ".ln_", "ln_final", "logit_scale")
     for name, value in trained_model.clip.state_dict().items():
@@ -52,18 +52,11 @@ def test_weights_in_bfloat16_train_and_end_in_float32(project, tmp_path, monkeyp
         assert any(fragment in name for fragment in wide) or torch.equal(value, rounded), name
         moved += int(not torch.equal(value, start_rounded))
     assert moved > 10
-    (last,) = sorted((tmp_path / "run").glob("step_*"))[-1:]
+    (last,) = sorted((tmp_path / "a").glob("step_*"))[-1:]
     dtypes = {k: v.dtype for k, v in load_file(last).items() if k.startswith("exp_avg.")}
     for name, dtype in dtypes.items():
         assert dtype == (torch.float32 if any(fragment in name for fragment in wide) else torch.bfloat16), name
     assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
-
-
-def test_a_killed_run_of_bfloat16_weights_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
-    monkeypatch.chdir(project)
-    overrides = ("train.precision=bf16_weights", *EVERY_STEP)
-    trained_model = small_training.check_killed_run(project, "finetune", tmp_path, *overrides)
-    assert {value.dtype for value in trained_model.clip.parameters()} == {torch.float32}
 
 
 def test_a_killed_run_in_float16_goes_on_to_the_same_bits(project, tmp_path, monkeypatch):
@@ -113,6 +106,9 @@ def test_averaged_weights_lie_on_the_line(project, tmp_path, monkeypatch):
 
 def test_fewer_positions_keep_what_fits(model, tmp_path):
     """Embeddings of texts that fit are those of the whole tower; the config and the tokenizer say the new number."""
+    for beyond in (2, 78):
+        with pytest.raises(UserError, match=f"train.context_length={beyond}: must be from 3 to 77"):
+            clip_model.cut_context(model, beyond)
     before = towers.encode_texts(model.clip, model.tokenize(TEXTS), tokens=True)
     length = model.tokenize(TEXTS).argmax(-1).max().item() + 1
     short = clip_model.cut_context(model, length)
@@ -124,12 +120,6 @@ def test_fewer_positions_keep_what_fits(model, tmp_path):
     short.save(tmp_path / "cut")
     again = backbone.load(tmp_path / "cut")
     assert again.clip.positional_embedding.shape[0] == length == again.tokenize(["a"]).shape[1]
-
-
-@pytest.mark.parametrize("length", [2, 78])
-def test_positions_that_a_backbone_has_not(model, length):
-    with pytest.raises(UserError, match=f"train.context_length={length}: must be from 3 to 77"):
-        clip_model.cut_context(model, length)
 
 
 # --- texts to be read ---------------------------------------------------------------------------------------------
@@ -147,8 +137,8 @@ def test_targets_are_the_texts_own_tokens(model):
         assert ids == plain[:end] + [-1] * (len(plain) - end)
 
 
-def test_the_likelihood_is_the_mean_over_tokens_not_over_texts():
-    """Two texts of unlike lengths, by hand from the head's own logits; what is padded counts nowhere."""
+def test_the_likelihood_is_the_mean_over_tokens_of_a_decoder_that_looks_back():
+    """Two texts of unlike lengths, by hand from the head's logits, without padding; a later token changes none before it."""
     torch.manual_seed(0)
     head = decoders.SmallDecoder(WIDTHS).double()
     text, target = torch.randn(2, 8).double(), torch.tensor([[1, 5, 7, 9], [1, 6, -1, -1]])
@@ -157,16 +147,9 @@ def test_the_likelihood_is_the_mean_over_tokens_not_over_texts():
     expected = sum(logits[row, i].log_softmax(0)[token] for row, i, token in places) / 4
     torch.testing.assert_close(decoders.log_likelihood(head, text, target), expected)
     assert decoders.log_likelihood(head, text, torch.full((2, 4), -1)).item() == 0
-
-
-def test_a_decoder_looks_only_back():
-    """Another later token changes no earlier logit; another embedding changes all."""
-    torch.manual_seed(0)
-    head = decoders.SmallDecoder(WIDTHS).double()
-    text, target = torch.randn(1, 8).double(), torch.tensor([[1, 5, 7, 9]])
-    one, other = head(text, target)[0], head(text, torch.tensor([[1, 5, 8, 9]]))[0]
+    one, other = head(text[:1], target[:1])[0], head(text[:1], torch.tensor([[1, 5, 8, 9]]))[0]
     assert torch.equal(one[:, :2], other[:, :2]) and not torch.equal(one[:, 2], other[:, 2])
-    assert not torch.allclose(head(text + 1, target)[0], one)
+    assert not torch.allclose(head(text[:1] + 1, target[:1])[0], one)
 
 
 @pytest.fixture(scope="module")

@@ -87,15 +87,12 @@ def decayed_names(clip: torch.nn.Module, which: str) -> set[str]:
 
 
 def test_what_is_decayed(clip):
-    """Of transformers' rule: class token and scale as well, norms and biases not, nor what is a bias of two dims."""
+    """Of transformers' rule: class token and scale too, norms and biases not, nor a bias of two dims; beside the model also."""
     every = dict(clip.named_parameters())
     matrices = {name for name, p in every.items() if p.ndim >= 2}
     assert decayed_names(clip, "matrices") == matrices
     assert decayed_names(clip, "all") == set(every)
     assert decayed_names(clip, "all_but_norms") == matrices | {"logit_scale", "visual.class_embedding"}
-
-
-def test_parameters_beside_the_model_are_decayed_with_it(clip):
     beside = [("heads.weight", torch.nn.Parameter(torch.ones(2, 2))), ("heads.gain", torch.nn.Parameter(torch.ones(2)))]
     counts = {which: len(optimiser.list_decayed(clip, which, beside)) for which in ("matrices", "all", "all_but_norms")}
     assert counts == {"matrices": 1, "all": 2, "all_but_norms": 1}

@@ -16,7 +16,6 @@ from compclip.train.extras import Extras
 from tests import checkpoint_files, distributed_check
 from tests.train.test_extras import KeepingMethod
 
-KINDS = ("full", "lora", "bfloat16")
 State = tuple[nn.Module, Extras, torch.optim.AdamW]
 
 
@@ -81,7 +80,7 @@ def resumed(kind: str, folder) -> State:
     return state
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["full", "lora", "bfloat16"])
 def test_restored_state_is_where_the_first_step_puts_it(fake_gpu, tmp_path, kind):
     """Weights, buffers, heads, teacher, memory, both moments and the step counts, of each parameter that is trained."""
     undisturbed = build(kind, "cuda")

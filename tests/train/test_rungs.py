@@ -42,8 +42,8 @@ def test_looking_changes_no_bit(here, folder, rungs, workers):
     assert tiny_project.steps(here / "plain" / "metrics.jsonl") == tiny_project.steps(folder.metrics)
 
 
-def test_mode_threads_and_generator_are_put_back(here, rungs):
-    """A look leaves them as they were, whatever they were."""
+def test_a_rung_is_scored_once_and_leaves_no_trace(here, folder, rungs):
+    """Mode, threads and generator are as they were. After a kill what was written whole stays, half a line goes."""
     model = small_training.backbone.load(here / "models" / "tiny")
     model.clip.train()
     torch.manual_seed(5)
@@ -51,12 +51,6 @@ def test_mode_threads_and_generator_are_put_back(here, rungs):
     rungs(4, 10, model)
     assert model.clip.training and torch.get_num_threads() == 1
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_rung_is_scored_once(here, folder, rungs):
-    """Again after a kill, with half a line behind it: what was written whole stays, the rest is written anew."""
-    model = small_training.backbone.load(here / "models" / "tiny")
-    rungs(4, 10, model)
     first = folder.intermediate.read_text()
     with open(folder.intermediate, "a", encoding="utf-8") as file:
         file.write('{"step": 7, "metr')

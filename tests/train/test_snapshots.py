@@ -12,7 +12,6 @@ from compclip.base.files import fingerprint, read_json, write_json
 from compclip.config import check, read
 from compclip.evaluate import __main__ as evaluate_command
 from compclip.evaluate import result_store
-from compclip.evaluate.result_store import ChoiceTerms
 from compclip.launch import run_jobs
 from compclip.runs import jobs, run_store, run_table, status
 from compclip.runs.picture_splits import is_validation
@@ -73,6 +72,8 @@ def test_a_snapshot_is_what_the_end_would_save_and_changes_no_bit(here, tmp_path
 
 def test_a_killed_run_has_the_same_snapshots_and_a_finished_one_gets_them(here):
     """Cut at step 6 and resumed; then removed, and made again beside the finished files, which stay as they are."""
+    steps = [saved_model.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)]
+    assert steps == [1, 4, 5, 9]  # whole ones, and never the end
     run = tiny_project.at(tiny_project.cell("finetune.best"))
     job.complete_run(run)
     expected = snapshots(run)
@@ -190,7 +191,7 @@ def write_results(folder: Path, validation: float, test: float) -> Path:
 
 def test_test_items_have_no_say_in_a_choice(tmp_path):
     """The second is best on validation items, the third on test items and on the whole; of a gap the least is best."""
-    terms = ChoiceTerms(0.2)
+    terms = result_store.ChoiceTerms(0.2)
     shares = {0.2: (0.4, 0.2), 0.6: (0.8, 0.1), END: (0.5, 1.0)}
     results = {share: write_results(tmp_path / str(share), *sides) for share, sides in shares.items()}
     assert result_store.find_best(result_store.choose_values(results, "sugarcrepe/swap", terms)) == 0.6
@@ -201,22 +202,14 @@ def test_test_items_have_no_say_in_a_choice(tmp_path):
             result_store.choose_values(results, name, terms)
 
 
-def test_steps_of_shares_are_never_the_end():
-    """Rounded to whole steps, at least one and before the last."""
-    assert [saved_model.count_steps(share, 10) for share in (0.01, 0.44, 0.46, 0.99)] == [1, 4, 5, 9]
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ("{snapshots: [0.6, 0.4]}", "must rise"),
-        ("{snapshots: [1.0]}", "snapshots"),
-        ("{choose: sugarcrepe/swap}", "has nothing to choose from"),
-        ("{snapshots: [0.5], choose: sugarcrepe/no_such}", "no_such"),
-        ("{snapshots: [0.5], choose: summary/Best}", "summary/Best"),
-        ("{snapshots: [0.5], choose: held_out/swap}", "is the validation set of sugarcrepe"),
-    ],
-)
+@pytest.mark.parametrize(("train", "message"), [
+    ("{snapshots: [0.6, 0.4]}", "must rise"),
+    ("{snapshots: [1.0]}", "snapshots"),
+    ("{choose: sugarcrepe/swap}", "has nothing to choose from"),
+    ("{snapshots: [0.5], choose: sugarcrepe/no_such}", "no_such"),
+    ("{snapshots: [0.5], choose: summary/Best}", "summary/Best"),
+    ("{snapshots: [0.5], choose: held_out/swap}", "is the validation set of sugarcrepe"),
+])  # fmt: skip
 def test_what_cannot_be_chosen_is_refused(here, train, message):
     """Shares that do not rise, the end as a snapshot, columns that are not measured, a validation set as a column."""
     held_out = "benchmarks.held_out={benchmark: sugarcrepe, path: a, images: b}"

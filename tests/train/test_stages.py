@@ -33,12 +33,6 @@ def signals():
         signal.signal(number, handler)
 
 
-@pytest.fixture
-def nothing_trains(monkeypatch) -> None:
-    """A run that would be trained fails the test."""
-    monkeypatch.setattr(train_command, "train_runs", None)
-
-
 def seeds(*numbers: int) -> None:
     """The grid of the current folder has these seeds; the stages before training have run."""
     text = Path("params.yaml").read_text().replace("seeds: [0]", f"seeds: {list(numbers)}")
@@ -105,8 +99,9 @@ def test_cells_side_by_side_of_which_one_fails(here, finished, monkeypatch, caps
     assert read_json(Path("trained/finetune.json")).keys() == {SEEDS[0]}
 
 
-def test_a_place_that_cannot_be_written_leaves_the_others(here_finished, nothing_trains, capsys):
+def test_a_place_that_cannot_be_written_leaves_the_others(here_finished, monkeypatch, capsys):
     """Of two cells of one finished run: the one is named, the other published."""
+    monkeypatch.setattr(train_command, "train_runs", None)
     names = [f"pretrained-tiny-scenes-{seed}" for seed in (0, 1)]
     seeds(0, 1)
     shutil.rmtree("runs")
@@ -212,40 +207,30 @@ def test_a_stage_whose_dvc_is_gone_goes_too(monkeypatch):
     assert gone()
 
 
-def slurm_job(name: str, *states: str):
-    """A cluster's job for a run, and the queue that tells of it: `finish` is called at its end."""
-    folder, answers = planned(name).folder, list(states)
-    write_json(folder.job, record("7_1", module=jobs.TRAINS))
-
-    def find(*_: object) -> cluster.QueuedJob | None:
-        if len(answers) > 1:
-            return queued(answers.pop(0))
-        aside = folder.path / "aside"
-        if aside.exists():
-            aside.rename(folder.final.path)
-        return None
-
-    return find
-
-
 def test_a_live_job_of_a_cluster_is_waited_for(here_finished, monkeypatch, capsys):
     """It takes no place on this machine; what it made is published."""
     tiny_project.plan()
-    name = cell("finetune")
+    name, states = cell("finetune"), ["PENDING", "RUNNING"]
     folder = planned(name).folder
+    write_json(folder.job, record("7_1", module=jobs.TRAINS))
     shutil.rmtree("runs")
-    folder.final.path.rename(folder.path / "aside")
-    queue = type("Queue", (), {"find": staticmethod(slurm_job(name, "PENDING", "RUNNING", ""))})
-    monkeypatch.setattr(cluster, "queue", lambda *_: queue)
+    aside = folder.final.path.rename(folder.path / "aside")
+
+    def find(*_: object) -> cluster.QueuedJob | None:
+        if not states and aside.exists():
+            aside.rename(folder.final.path)
+        return queued(states.pop(0)) if states else None
+
+    monkeypatch.setattr(cluster, "queue", lambda *_: type("Queue", (), {"find": staticmethod(find)}))
     monkeypatch.setattr(local_runs, "list_slots", lambda threads: [])
     assert bring("finetune") == 0
     assert f"{name}: attached to job 7_1\n" in capsys.readouterr().out
     assert (trained(here_finished, name) / "environment.json").is_file()
 
 
-@pytest.mark.usefixtures("nothing_trains")
-def test_published_runs_go_back_into_an_empty_store(here_finished, finished):
+def test_published_runs_go_back_into_an_empty_store(here_finished, finished, monkeypatch):
     """A clone that pulled runs/ has no store: nothing trains again, and the store then has the same files."""
+    monkeypatch.setattr(train_command, "train_runs", None)
     tiny_project.plan()
     shutil.rmtree("store")
     for method in tiny_project.METHODS:

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 
 from compclip.interface.method import load_method
 from compclip.interface.views import Views
@@ -59,32 +58,18 @@ def record_shapes(monkeypatch) -> list[tuple[int, ...]]:
     return shapes
 
 
-def count_positions(monkeypatch, groups: int) -> list[tuple[int, ...]]:
-    """The shapes of the texts that the tower gets."""
-    shapes = record_shapes(monkeypatch)
-    method = load_method("negclip")
-    views = method.views(method.Config(), 0)
-    batch = as_collated(distributed_check.batch(views), views)
-    encode.encode_features(distributed_check.model(bias=False), batch, views, text_groups=groups)
-    return shapes
-
-
-def test_the_tower_gets_fewer_positions(monkeypatch):
-    (block,) = count_positions(monkeypatch, 1)
-    groups = count_positions(monkeypatch, 3)
-    assert len(groups) == 3 and sum(rows for rows, _ in groups) == block[0]
-    assert sum(rows * positions for rows, positions in groups) < block[0] * block[1]
-    assert max(positions for _, positions in groups) < block[1]  # the test's block is not cut to the longest
-
-
-def test_tokens_are_looked_up_once():
-    """The gradient of a look-up is a table of the whole vocabulary."""
-    calls: list[torch.Size] = []
+def test_the_tower_gets_fewer_positions_and_looks_tokens_up_once(monkeypatch):
+    """The gradient of a look-up is a table of the whole vocabulary; the test's block is not cut to the longest text."""
+    shapes, look_ups = record_shapes(monkeypatch), []
     method, clip = load_method("negclip"), distributed_check.model(bias=False)
-    clip.token_embedding.register_forward_hook(lambda _module, _inputs, output: calls.append(output.shape))
+    clip.token_embedding.register_forward_hook(lambda *call: look_ups.append(call[-1].shape))
     views = method.views(method.Config(), 0)
-    encode.encode_features(clip, as_collated(distributed_check.batch(views), views), views, text_groups=3)
-    assert len(calls) == 1
+    for count in (1, 3):
+        encode.encode_features(clip, as_collated(distributed_check.batch(views), views), views, text_groups=count)
+    block, *groups = shapes
+    assert len(look_ups) == 2 and len(groups) == 3 and sum(rows for rows, _ in groups) == block[0]
+    assert sum(rows * positions for rows, positions in groups) < block[0] * block[1]
+    assert max(positions for _, positions in groups) < block[1]
 
 
 @pytest.mark.parametrize("lengths", [[5], [4, 4, 4], [9, 2, 5, 2, 8], [3, 7, 7, 2, 20, 6, 6, 5, 3, 19]])

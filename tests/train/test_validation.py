@@ -1,7 +1,9 @@
 """Validation along training: it changes no bit, costs what was planned, and measures what the evaluation measures."""
 
+import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,11 +45,15 @@ def measured(here, monkeypatch) -> Path:
     return here
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_bits_are_those_of_a_run_without(measured, tmp_path, method):
-    """Weights, generators and modes."""
-    outcome = validated_runs.compare(measured, method, tmp_path)
-    assert outcome == {"different": [], "changes": [False] * STEPS}
+RUNS = [(method, ()) for method in METHODS]
+RUNS += [("finetune", (f"train.precision={name}",)) for name in ("bf16_weights", "fp16_weights")]
+UNCHANGED = {"different": [], "changes": [False] * STEPS}
+
+
+@pytest.mark.parametrize(("method", "overrides"), RUNS)
+def test_the_bits_are_those_of_a_run_without(measured, tmp_path, method, overrides):
+    """Weights, generators and modes; weights of fewer bits too."""
+    assert validated_runs.compare(measured, method, tmp_path, *overrides) == UNCHANGED
 
 
 def test_the_bits_of_two_processes_are_those_without(here, tmp_path):
@@ -68,14 +74,7 @@ def test_batch_norms_keep_their_statistics(measured, tmp_path):
     write_json(measured / "resnet.json", FAMILIES["resnet"])
     backbone.create(str(measured / "resnet.json"), seed=3).save(measured / "models" / "tiny")
     write_checksums(measured / "models" / "tiny")
-    outcome = validated_runs.compare(measured, "finetune", tmp_path)
-    assert outcome == {"different": [], "changes": [False] * STEPS}
-
-
-@pytest.mark.parametrize("precision", ["bf16_weights", "fp16_weights"])
-def test_weights_of_fewer_bits(measured, tmp_path, precision):
-    outcome = validated_runs.compare(measured, "finetune", tmp_path, f"train.precision={precision}")
-    assert outcome == {"different": [], "changes": [False] * STEPS}
+    assert validated_runs.compare(measured, "finetune", tmp_path) == UNCHANGED
 
 
 # --- by its commands
@@ -88,12 +87,9 @@ def weights(run) -> str:
 
 def validated(path: Path) -> dict[int, dict[str, float]]:
     """What a log says of held-out pictures, by step."""
-    by_step = {}
-    for row in tiny_project.steps(path):
-        numbers = {name: value for name, value in row.items() if name.startswith(VALIDATION)}
-        if numbers:
-            by_step[row["step"]] = numbers
-    return by_step
+    rows = tiny_project.steps(path)
+    numbers = {row["step"]: {k: v for k, v in row.items() if k.startswith(VALIDATION)} for row in rows}
+    return {step: named for step, named in numbers.items() if named}
 
 
 def test_it_is_no_part_of_the_key_and_switched_off_by_one_option(measured, capfd, monkeypatch):
@@ -130,10 +126,6 @@ def test_a_resumed_run_is_validated_at_the_same_steps(measured):
 # --- which pictures
 
 
-def held_out_names(held_out: validation.HeldOutPictures) -> set[str]:
-    return {Path(picture.path).name for picture in held_out.pictures}
-
-
 def test_held_out_pictures_are_validation_items(here):
     """Of the share that `evaluate` has, each with a caption of its own."""
     held_out = validation.find_held_out(at(CELL))
@@ -141,7 +133,7 @@ def test_held_out_pictures_are_validation_items(here):
     validation_items = {name for name in names if is_validation(number_picture(name), 0.5)}
     assert held_out.benchmark == "retrieval"
     assert 5 < len(held_out.pictures) == len(set(held_out.captions))
-    assert held_out_names(held_out) <= validation_items < names
+    assert {Path(picture.path).name for picture in held_out.pictures} <= validation_items < names
 
 
 def test_pictures_that_the_data_share_are_not_held_out(here):
@@ -174,15 +166,14 @@ def test_a_picture_that_cannot_be_read_is_left_out(measured):
     assert at(CELL).folder.final.facts()["validation"]["pictures"] == len(held_out.pictures) - 1
 
 
-def test_pictures_of_which_none_can_be_read_end_no_training(measured, capfd):
+def test_what_cannot_be_read_ends_no_training(measured, capfd):
+    """None of the pictures; then a damaged file of the project."""
     for picture in validation.find_held_out(at(CELL)).pictures:
         Path(picture.path).unlink()
     job.complete_run(at(CELL))
     assert validated(at(CELL).folder.final.metrics) == {}
     assert "validation: retrieval: its pictures cannot be read" in capfd.readouterr().err
-
-
-def test_a_damaged_file_of_the_project_ends_no_training(measured, capfd):
+    shutil.rmtree(at(CELL).folder.path)
     (measured / "data/overlaps/scenes.json").write_text("{")
     job.complete_run(at(CELL))
     assert at(CELL).folder.finished
@@ -204,12 +195,9 @@ def test_points_cost_two_percent_of_the_forward_passes(steps, every, trainable, 
     assert all(step % every == 0 or step == steps for step in due)
     assert not due or due[-1] == steps
     assert len(due) == (10 if pictures > validation.LEAST else len(due)) and pictures <= validation.MOST
-
-
-def test_an_adapter_s_step_costs_half():
-    plain, adapted = Train(batch_size=128), Train(batch_size=128, lora=Lora())
-    counts = [validation.plan_points(cfg, 1000, 1, 5000)[0] for cfg in (plain, adapted)]
-    assert counts[1] == pytest.approx(counts[0] / 2, abs=1)
+    if (trainable, processes, steps) == ("all", 1, 1000):  # an adapter's step costs half
+        adapted = validation.plan_points(replace(cfg, lora=Lora()), steps, processes, available=5000)[0]
+        assert adapted == pytest.approx(pictures / 2, abs=1)
 
 
 @pytest.mark.parametrize(("allowed", "expected"), [(9, [2, 4, 6, 8, 10]), (5, [2, 4, 6, 8, 10]), (3, [2, 6, 10]),
@@ -245,21 +233,15 @@ def test_points_that_take_longer_than_planned_are_left_out(monkeypatch, capsys):
 # --- what it measures
 
 
-def test_recalls_are_those_of_the_evaluation(rng):
-    """Ties are wrong; each picture has one text."""
+def test_recalls_and_loss_are_those_of_the_evaluation(rng):
+    """Ties are wrong, each picture has one text; the loss by loops in float64."""
     image_ND, text_ND = rng.integers(-1, 2, (2, 12, 3)).astype(np.float32)
     ranks = metrics.rank_both_ways(metrics.product_blocks(image_ND, text_ND), 12, np.arange(12))
     expected = metrics.recall_at_ranks(ranks.i2t_I3, ranks.t2i_T3, validation.KS)
     numbers = validation.describe_scores(torch.from_numpy(image_ND @ text_ND.T).double(), 10.0)
-    for way in ("i2t", "t2i"):
-        for k in validation.KS:
-            assert numbers[f"{way}_recall_at_{k}"] == expected[f"{way}_r{k}"].mean()
-
-
-def test_loss_is_the_mean_of_both_softmaxes(rng):
-    """By loops in float64."""
-    scores_NN = rng.normal(size=(6, 6))
-    losses = []
+    for way, k in itertools.product(("i2t", "t2i"), validation.KS):
+        assert numbers[f"{way}_recall_at_{k}"] == expected[f"{way}_r{k}"].mean()
+    scores_NN, losses = rng.normal(size=(6, 6)), []
     for n in range(6):
         rows = [np.log(np.exp(7 * line).sum()) - 7 * line[n] for line in (scores_NN[n], scores_NN[:, n])]
         losses.append(np.mean(rows))

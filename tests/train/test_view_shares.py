@@ -58,33 +58,27 @@ def test_each_rule_has_a_share_of_its_own():
     }
 
 
-@pytest.mark.parametrize(
-    ("method", "options", "step", "part_names"),
-    [
-        ("read_clip", {}, 0, {"negatives/swap.negclip", "positives/alternatives", "targets"}),
-        ("dac", {}, 0, {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
-        ("dac", {"negatives": "both"}, 0, {"negatives/svlc.either", "negatives/bag", "positives/bag"}),
-        ("gnm_clip", {}, 0, {"negatives/stored.negative_0", "negatives/stored.negative_1", "negative_images"}),
-        ("gnm_clip", {"draw": "scores"}, 0, {"negatives/variations", "negative_images"}),
-        ("ce_clip", {"words": "masked_released"}, 0, {"negatives/swap.nouns_released", *of_words("masked", "_released")}),
-        ("ce_clip", {"words": "masked"}, 0, {"negatives/swap.nouns", *of_words("masked")}),
-        ("ce_clip", {"words": "wordnet"}, 0, {"negatives/swap.nouns", *of_words("replace")}),
-        ("negclip", {"hard_images": 1}, 0, {"negatives/swap.negclip", "neighbours"}),
-        ("fsc_clip", {"replace": "clove"}, 0, {"negatives/swap.negclip", "negatives/clove.replace", "negatives/shuffle.bigram"}),
-        ("hybrid", {"concepts": "pooled"}, 0, {"concepts"}),
-        ("mosaiclip", {}, 0, {"negatives/swap.negclip", "negatives/sub_graphs.draw_one", "positives/sub_graphs.draw_one"}),
-        ("mosaiclip", {}, 1000, {"negatives/swap.negclip", "negatives/sub_graphs.draw", "positives/sub_graphs.draw"}),
-        ("clip_in", {}, 0, {"negatives/stored.first_negative", "positives/sentences.first_of_several", "negative_images"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("method", "options", "step", "part_names"), [
+    ("read_clip", {}, 0, {"negatives/swap.negclip", "positives/alternatives", "targets"}),
+    ("dac", {}, 0, {"negatives/wordlists.rule", "negatives/bag", "positives/bag"}),
+    ("dac", {"negatives": "both"}, 0, {"negatives/svlc.either", "negatives/bag", "positives/bag"}),
+    ("gnm_clip", {}, 0, {"negatives/stored.negative_0", "negatives/stored.negative_1", "negative_images"}),
+    ("gnm_clip", {"draw": "scores"}, 0, {"negatives/variations", "negative_images"}),
+    ("ce_clip", {"words": "masked_released"}, 0, {"negatives/swap.nouns_released", *of_words("masked", "_released")}),
+    ("ce_clip", {"words": "masked"}, 0, {"negatives/swap.nouns", *of_words("masked")}),
+    ("ce_clip", {"words": "wordnet"}, 0, {"negatives/swap.nouns", *of_words("replace")}),
+    ("negclip", {"hard_images": 1}, 0, {"negatives/swap.negclip", "neighbours"}),
+    ("fsc_clip", {"replace": "clove"}, 0, {"negatives/swap.negclip", "negatives/clove.replace", "negatives/shuffle.bigram"}),
+    ("hybrid", {"concepts": "pooled"}, 0, {"concepts"}),
+    ("mosaiclip", {}, 0, {"negatives/swap.negclip", "negatives/sub_graphs.draw_one", "positives/sub_graphs.draw_one"}),
+    ("mosaiclip", {}, 1000, {"negatives/swap.negclip", "negatives/sub_graphs.draw", "positives/sub_graphs.draw"}),
+    ("clip_in", {}, 0, {"negatives/stored.first_negative", "positives/sentences.first_of_several", "negative_images"}),
+])  # fmt: skip
 def test_parts_are_what_views_ask_for(method, options, step, part_names):
     declared = load_method(method)
     assert names_of_parts(declared.views(declared.Config(**options), step)) == {"captions", *part_names}
-
-
-def test_a_rule_without_a_name_has_one_that_mlflow_takes():
-    parts = names_of_parts(Views(negatives=(lambda a, rng: None,)))
-    assert parts == {"captions", "negatives/test_view_shares._lambda_"}
+    nameless = names_of_parts(Views(negatives=(lambda a, rng: None,)))  # it has a name that MLflow takes
+    assert nameless == {"captions", "negatives/test_view_shares._lambda_"}
 
 
 def test_a_composite_says_what_stood_in():
@@ -106,17 +100,14 @@ def test_replaced_samples_have_a_share_where_there_are_any():
     assert shares_of([replaced, view(), view(), view(), replaced], views, 4)[REPLACED] == 0.25
 
 
-@pytest.mark.parametrize(
-    ("asked_count", "had_count", "epoch_ended", "stops"),
-    [
-        (view_shares.CHECKED, 0, False, True),
-        (view_shares.CHECKED - 1, 0, False, False),  # too few to say
-        (view_shares.CHECKED - 1, 0, True, True),
-        (12, 0, True, True),  # all that a small data set has
-        (10**6, 1, True, False),  # rare, and there
-        (0, 0, True, False),  # of steps to come
-    ],
-)
+@pytest.mark.parametrize(("asked_count", "had_count", "epoch_ended", "stops"), [
+    (view_shares.CHECKED, 0, False, True),
+    (view_shares.CHECKED - 1, 0, False, False),  # too few to say
+    (view_shares.CHECKED - 1, 0, True, True),
+    (12, 0, True, True),  # all that a small data set has
+    (10**6, 1, True, False),  # rare, and there
+    (0, 0, True, False),  # of steps to come
+])  # fmt: skip
 def test_a_part_that_no_sample_had_stops_the_run(asked_count, had_count, epoch_ended, stops, here):
     run = at("finetune-tiny-scenes-0").run
     counts = {"asked": {"positives/x.y": asked_count}, "had": {"positives/x.y": had_count}}

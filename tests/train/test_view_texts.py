@@ -45,9 +45,6 @@ def shared_texts(view) -> set[str]:
 
 
 WITHOUT_MORE = "+".join(name for name in hybrid.NEGATIVES if name not in ("clove", "masked"))
-FALSE = TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2)
-
-
 BOTH_SIDES = {
     "hard_positives": hard_positives.views(hard_positives.Config(), 0),
     "released": Views(negatives=(swap.negclip_released,), positives=(positives.swap,), caption="full"),
@@ -57,7 +54,10 @@ BOTH_SIDES = {
     "caption": Views(negatives=(lambda a, rng: a.text.upper(),), lowercase=True, caption="full"),
     "units": cs_clip.views(cs_clip.Config(), 0),
     "sub_graphs": mosaiclip.views(mosaiclip.Config(single_steps=0), 0),
-    "group": Views(groups=(FALSE,), caption="full"),
+    "group": Views(
+        groups=(TextGroup("g", lambda s, rng: DrawnTexts(["A thing."], [s.caption.text, "a THING."]), 1, 2),),
+        caption="full",
+    ),
     "foils": Views(negatives=(swap.negclip,), groups=(pair("p", lambda a, rng: ("A thing.", a.text)),), caption="full"),
     "composite": Views(composite=Composite(4, composite_captions.compose, "")),
 }

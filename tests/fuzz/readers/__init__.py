@@ -8,7 +8,5 @@ from tests.fuzz.reader import Reader
 
 def every() -> list[Reader]:
     """All readers, by name."""
-    modules = [
-        importlib.import_module(f"{__name__}.{module_info.name}") for module_info in pkgutil.iter_modules(__path__)
-    ]
+    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
     return sorted((reader for module in modules for reader in module.readers()), key=lambda reader: reader.name)

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import transformers
 from PIL import Image
 
 from compclip.base import plugins
@@ -11,8 +12,12 @@ from compclip.base.files import write_json
 from compclip.config.released_lists import MaskedSection
 from compclip.config.sections import Data
 from compclip.data.sample import Sample
+from compclip.evaluate import foreign_models
+from compclip.model import backbone
 from compclip.prepare import mask_filling
+from tests import tiny_chat, tiny_masked
 from tests.fuzz.reader import Reader
+from tests.prepare.test_recaption_coca import COCA
 
 
 def readers() -> Iterator[Reader]:
@@ -26,26 +31,16 @@ def readers() -> Iterator[Reader]:
 
 
 def _chat(folder: Path) -> None:
-    import transformers
-
-    from tests import tiny_chat
-
     tiny_chat.llava(folder / "m", transformers)
     _picture(folder)
 
 
 def _ask_vqa() -> object:
-    from compclip.evaluate import foreign_models
-
     ask, _ = foreign_models.open_scorer("m", "cpu", {"question": "describe this a {}", "answer": "red"})
     return ask([("a.png", "dog"), ("a.png", "red cat")])
 
 
 def _masked(folder: Path) -> None:
-    import transformers
-
-    from tests import tiny_masked
-
     tiny_masked.bert(folder / "m", transformers)
 
 
@@ -54,9 +49,6 @@ def _filled(_: random.Random) -> object:
 
 
 def _coca(folder: Path) -> None:
-    from compclip.model import backbone
-    from tests.prepare.test_recaption_coca import COCA
-
     write_json(folder / "tiny.json", COCA)
     model = backbone.create(str(folder / "tiny.json"), "random", captioner=True)
     model.clip.text_decoder.text_projection.data.normal_()  # which open_clip leaves as the memory was

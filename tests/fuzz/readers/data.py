@@ -1,5 +1,6 @@
 """Files of benchmarks and of captions, and the pictures that they name."""
 
+import functools
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from compclip.base import plugins
 from compclip.base.safe_names import SafeName
 from compclip.config.sections import BenchmarkSection, Data, Scoring
 from compclip.data import images
+from compclip.evaluate import benchmark_module, result_store, score
+from compclip.evaluate.benchmark import parse_reference
 from compclip.prepare import shard_stages, shard_writer
 from tests.benchmarks.official_files import OFFICIAL
 from tests.data import tar_files
@@ -28,46 +31,45 @@ def readers() -> Iterator[Reader]:
 def _benchmarks() -> Iterator[Reader]:
     for name, (files, split) in OFFICIAL.items():
         yield Reader(f"benchmark:{name}", _with_own_pictures(name, files, split), _scorer(name, split), ("files/**/*",))
-    for name, make_files in formats.BENCHMARKS.items():
-        make = _with_own_pictures(name, make_files(), "")
-        yield Reader(f"benchmark:{name}", make, _scorer(name), ("files/**/*",))
+    for name, files in formats.BENCHMARKS.items():
+        yield Reader(f"benchmark:{name}", _with_own_pictures(name, files, ""), _scorer(name), ("files/**/*",))
     for name, (module, files, split) in formats.LAYOUTS.items():
         yield Reader(f"benchmark:{name}", _with_pictures(files), _scorer(module, split), ("files/**/*",))
-    yield Reader("benchmark:zeroshot_tars", _tars, _scorer("zeroshot", images="files"), ("files/*.tar",))
-    yield Reader("benchmark:retrieval_tars", _captioned, _scorer("retrieval", images="files"), ("files/*.tar",))
+    captions = "\n".join(formats.TWO)
+    for name, make in (("zeroshot", _tars("cls", "0", "1")), ("retrieval", _tars("txt", captions, captions))):
+        yield Reader(f"benchmark:{name}_tars", make, _scorer(name, images="files"), ("files/*.tar",))
     yield Reader("benchmark:zeroshot_parquet", _tables, _scorer("zeroshot"), ("files/*.parquet",))
     yield Reader("benchmark:winoground_parquet", _pairs, _scorer("winoground"), ("files/*.parquet",))
     yield Reader("benchmark:winoground_arrow", _stream, _scorer("winoground"), ("files/*.arrow",))
 
 
-def _tars(folder: Path) -> None:
-    formats.write(folder / "files", formats._zeroshot())
-    picture = tar_files.picture(8, 6)
-    members = [m for n in range(2) for m in ((f"s{n}.jpg", picture), (f"s{n}.cls", str(n).encode()))]
-    tar_files.write(folder / "files/0.tar", members)
+def _tars(ending: str, *contents: str) -> Make:
+    """Two pictures, each with a file beside it."""
 
+    def make(folder: Path) -> None:
+        formats.write(folder / "files", formats.ZEROSHOT if ending == "cls" else {})
+        members = []
+        for n, content in enumerate(contents):
+            members += [(f"s{n}.jpg", tar_files.picture(8, 6)), (f"s{n}.{ending}", content.encode())]
+        tar_files.write(folder / "files/0.tar", members)
 
-def _captioned(folder: Path) -> None:
-    picture = tar_files.picture(8, 6)
-    members = [m for n in range(2) for m in ((f"s{n}.jpg", picture), (f"s{n}.txt", "\n".join(formats.TWO).encode()))]
-    tar_files.write(folder / "files/0.tar", members)
+    return make
 
 
 def _tables(folder: Path) -> None:
-    formats.write(folder / "files", formats._zeroshot())
+    formats.write(folder / "files", formats.ZEROSHOT)
     _table(folder / "files/test.parquet", [{"image": _inside(), "label": n} for n in range(2)])
 
 
 def _pairs(folder: Path) -> None:
-    rows = formats._winoground()["examples.jsonl"]
-    _table(folder / "files/test.parquet", [{**row, "image_0": _inside(), "image_1": _inside()} for row in rows])
+    rows = [{**row, "image_0": _inside(), "image_1": _inside()} for row in formats.WINOGROUND]
+    _table(folder / "files/test.parquet", rows)
 
 
 def _stream(folder: Path) -> None:
     _pairs(folder)
-    table = folder / "files/test.parquet"
-    contents = pa.parquet.read_table(table)
-    table.unlink()
+    contents = parquet.read_table(folder / "files/test.parquet")
+    (folder / "files/test.parquet").unlink()
     with pa.ipc.new_stream(folder / "files/test.arrow", contents.schema) as stream:
         stream.write_table(contents)
 
@@ -81,10 +83,10 @@ def _inside() -> dict[str, object]:
     return {"bytes": tar_files.picture(8, 6), "path": "a.jpg"}
 
 
-def _with_pictures(files: Callable[[], formats.Files], more: tuple[str, ...] = ()) -> Make:
+def _with_pictures(files: formats.Files) -> Make:
     def make(folder: Path) -> None:
-        formats.write(folder / "files", files())
-        formats.pictures(folder / "pictures", (*formats.PICTURES, *more))
+        formats.write(folder / "files", files)
+        formats.pictures(folder / "pictures")
 
     return make
 
@@ -93,8 +95,6 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
     """A benchmark's files, and a picture wherever it names one."""
 
     def make(folder: Path) -> None:
-        from compclip.evaluate.benchmark import parse_reference
-
         formats.write(folder / "files", files)
         formats.pictures(folder / "pictures", (*formats.PICTURES, "red_cup/a.png", "table/b.jpg"))
         benchmark = plugins.load_plugin(plugins.BENCHMARKS, name).load(folder / "files", folder / "pictures", split)
@@ -106,8 +106,6 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
 
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def score_benchmark(_: random.Random) -> object:
-        from compclip.evaluate import benchmark_module, result_store, score
-
         section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
         result_store.write_census(name, section)
         return score.score_model(tiny(), {name: benchmark_module.load_benchmark(name, section)}, Scoring(8, 1))
@@ -135,18 +133,15 @@ def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
 
 def _pictures() -> Iterator[Reader]:
     for suffix in ("png", "jpg", "webp", "gif", "tif", "bmp", "ppm"):
-        yield Reader(f"picture:{suffix}", _one_picture(f"a.{suffix}"), lambda _, s=suffix: _decoded(f"a.{s}"))
+        name = f"a.{suffix}"
+        make = functools.partial(formats.pictures, names=(name,))
+        yield Reader(f"picture:{suffix}", make, lambda _, name=name: _decoded(name))
     yield Reader("picture:dds", _dds, lambda _: _no_format("a.dds"))
 
 
-def _one_picture(name: str) -> Make:
-    return lambda folder: formats.pictures(folder, (name,))
-
-
 def _dds(folder: Path) -> None:
-    header = struct.pack(
-        "<4s7I44x8I20x", b"DDS ", 124, 0x1007, 8, 8, 32, 0, 0, 32, 0x41, 0, 32, 0xFF, 0xFF00, 0xFF0000, 0
-    )
+    numbers = (124, 0x1007, 8, 8, 32, 0, 0, 32, 0x41, 0, 32, 0xFF, 0xFF00, 0xFF0000, 0)
+    header = struct.pack("<4s7I44x8I20x", b"DDS ", *numbers)
     (folder / "a.dds").write_bytes(header + bytes(256))
 
 

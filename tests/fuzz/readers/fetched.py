@@ -1,10 +1,9 @@
-"""What `compclip fetch` reads: catalogues, a server's answers, archives."""
+"""What comes over a network: catalogues, a server's answers, archives; an endpoint's answers."""
 
 import contextlib
-import io
+import gzip
 import random
 import socket
-import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -14,16 +13,21 @@ from compclip.fetch import __main__ as command
 from compclip.fetch import catalogue, offer_files
 from compclip.fetch.archives import unpack
 from compclip.fetch.catalogue import OfferFile
+from compclip.llm import chat_client
+from tests.data import tar_files
+from tests.fuzz import formats
 from tests.fuzz.reader import Reader
 
 NAMES = ("top/a.json", "top/b/c.json", "top/d.txt")
 
 
 def readers() -> Iterator[Reader]:
-    """A catalogue, a server's answer, a zip and a tar."""
+    """A catalogue, a server's answer, a zip and a tar; one body of an endpoint's answer."""
     yield Reader("fetch:catalogue", _catalogue, _listing)
     yield Reader("fetch:answer", _answer, _answered)
     yield Reader("fetch:archive", _archives, _unpacked)
+    answer = {"choices": [{"message": {"content": "a cup"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}
+    yield Reader("endpoint", lambda folder: formats.write(folder, {"answer.json": answer}), _parsed)
 
 
 def _catalogue(folder: Path) -> None:
@@ -70,13 +74,18 @@ def _archives(folder: Path) -> None:
     with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in NAMES:
             archive.writestr(name, "[1]")
-    with tarfile.open(folder / "a.tar.gz", "w:gz") as tar:
-        for name in NAMES:
-            info = tarfile.TarInfo(name)
-            info.size = 3
-            tar.addfile(info, io.BytesIO(b"[1]"))
+    with gzip.open(folder / "a.tar.gz", "wb") as file:
+        file.write(tar_files.write(folder / "a.tar", [(name, b"[1]") for name in NAMES]).read_bytes())
+    (folder / "a.tar").unlink()
 
 
 def _unpacked(rng: random.Random) -> object:
     rule = rng.choice((OfferFile(), OfferFile(unpack=True, members=["*.json"], strip=1, into="in")))
     return unpack(Path(rng.choice(("a.zip", "a.tar.gz"))), Path("data/x"), rule, Path("data/.new"))
+
+
+def _parsed(_: random.Random) -> None:
+    """An answer with no more to it than its bytes; the server's other ways are tried over HTTP in their own tests."""
+    path = Path("answer.json")
+    with contextlib.suppress(chat_client._QuestionFailed):
+        chat_client._parse(path.read_bytes() if path.is_file() else b"", 0)

@@ -8,12 +8,13 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
 from compclip.config.sections import Lora
+from compclip.model import backbone, lora, transformers_files
 from tests.fuzz.reader import Reader
 from tests.fuzz.tiny import tiny, tiny_folder
 
@@ -25,14 +26,12 @@ def readers() -> Iterator[Reader]:
     yield Reader("weights:pt", _pickled, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
     yield Reader("weights:beside", _beside, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
     yield Reader("weights:loralib", _loralib, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
-    yield Reader(
-        "weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*", "theirs/*")
-    )
+    yield Reader("weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*",) * 2)
     yield Reader("weights:authors", _authors, lambda _: _opened("weights.pt", "quick.json"), ("weights.pt",))
     yield Reader("weights:index", _indexed, lambda _: _opened("model"), ("model/*.index.json", "model/part.*"))
     yield Reader("weights:arrays", _arrays, lambda _: _opened("weights.npz", "tiny.json", "gelu"), ("weights.npz",))
     yield Reader("weights:archive", _archive, lambda _: _opened("weights.pt", "tiny.json"), ("weights.pt",))
-    yield Reader("model", _checkpoint, lambda _: _created("tiny.json"), ("tiny.json",))
+    yield Reader("model", _checkpoint, lambda _: backbone.create("tiny.json"), ("tiny.json",))
     yield Reader("adapter", _adapter, _adapted, ("adapter/*",))
     yield Reader("tokenizer", _tokenizer, lambda _: _opened("model"), ("model/tok*", "model/open_clip_config.json"))
 
@@ -43,16 +42,8 @@ def _checkpoint(folder: Path) -> None:
 
 
 def _opened(ref: str, model: str = "", activation: str = "") -> None:
-    from compclip.model import backbone
-
     opened = backbone.load(ref, model, activation=activation)
     opened.tokenize(["a red cup"])
-
-
-def _created(model: str) -> None:
-    from compclip.model import backbone
-
-    backbone.create(model)
 
 
 def _pickled(folder: Path) -> None:
@@ -93,44 +84,13 @@ def _loralib(folder: Path) -> None:
 
 def _transformers(folder: Path) -> None:
     """The tiny model under transformers' names."""
-    from safetensors.torch import save_file
-
     _checkpoint(folder)
     (folder / "theirs").mkdir()
     acts = {"hidden_act": "gelu"}
     config = {"model_type": "clip", "text_config": acts, "vision_config": acts}
     (folder / "theirs" / "config.json").write_text(json.dumps(config))
-    tensors = {}
-    for name, tensor in tiny().clip.state_dict().items():
-        hub_name = functools.reduce(lambda n, pair: n.replace(*pair), _THEIRS, name)
-        if ".in_proj_" in hub_name:
-            stem, _, end = hub_name.partition("in_proj_")
-            tensors |= {f"{stem}{k}_proj.{end}": t.clone() for k, t in zip("qkv", tensor.chunk(3), strict=True)}
-        else:
-            tensors[hub_name] = (tensor.T if hub_name.endswith("_projection.weight") else tensor).contiguous()
-    save_file(tensors, folder / "theirs" / "model.safetensors")
-
-
-# open_clip's names, in the order in which they are exchanged for transformers'.
-_THEIRS = (
-    ("visual.transformer.resblocks", "vision_model.encoder.layers"),
-    ("transformer.resblocks", "text_model.encoder.layers"),
-    ("visual.proj", "visual_projection.weight"),
-    ("text_projection", "text_projection.weight"),
-    ("visual.positional_embedding", "vision_model.embeddings.position_embedding.weight"),
-    ("visual.class_embedding", "vision_model.embeddings.class_embedding"),
-    ("visual.conv1", "vision_model.embeddings.patch_embedding"),
-    ("visual.ln_pre", "vision_model.pre_layrnorm"),
-    ("visual.ln_post", "vision_model.post_layernorm"),
-    ("positional_embedding", "text_model.embeddings.position_embedding.weight"),
-    ("token_embedding", "text_model.embeddings.token_embedding"),
-    ("ln_final", "text_model.final_layer_norm"),
-    ("ln_1", "layer_norm1"),
-    ("ln_2", "layer_norm2"),
-    (".attn.", ".self_attn."),
-    ("c_fc", "fc1"),
-    ("c_proj", "fc2"),
-)
+    state = transformers_files.rename_to_transformers(tiny().clip.state_dict())
+    save_file(state, folder / "theirs" / "model.safetensors")
 
 
 def _authors(folder: Path) -> None:
@@ -139,10 +99,8 @@ def _authors(folder: Path) -> None:
     config = json.loads((folder / "tiny.json").read_text())
     (folder / "quick.json").write_text(json.dumps(config | {"quick_gelu": True}))
     state = {name: tensor for name, tensor in tiny().clip.state_dict().items() if name != "visual.proj"}
-    (width, text_width), dim = (
-        (state[name].shape[0] for name in ("visual.ln_post.weight", "ln_final.weight")),
-        config["embed_dim"],
-    )
+    width, text_width = (state[name].shape[0] for name in ("visual.ln_post.weight", "ln_final.weight"))
+    dim = config["embed_dim"]
     state["visual.class_embedding"] = torch.zeros(2, width)
     state["visual.positional_embedding"] = torch.zeros(1 + len(state["visual.positional_embedding"]), width)
     state |= {name: torch.zeros(2, width, dim) for name in ("k_proj", "v_proj")}
@@ -173,15 +131,7 @@ def _archive(folder: Path) -> None:
     script.save(str(folder / "weights.pt"))
 
 
-def _fresh() -> Any:
-    from compclip.model import backbone
-
-    return backbone.load("model").clip
-
-
 def _adapter(folder: Path) -> None:
-    from compclip.model import backbone, lora
-
     _checkpoint(folder)
     clip = backbone.load(folder / "model").clip
     lora.inject(clip, Lora(patch="matrix"), ("image", "text"))
@@ -189,9 +139,7 @@ def _adapter(folder: Path) -> None:
 
 
 def _adapted(_: random.Random) -> None:
-    from compclip.model import lora
-
-    lora.load_adapter(_fresh(), "adapter")
+    lora.load_adapter(backbone.load("model").clip, "adapter")
 
 
 def _tokenizer(folder: Path) -> None:
