@@ -67,7 +67,7 @@ def describe_sending(profile: Profile, params: Params, root: Path = Path(".")) -
         todo = list_stale(runs, params, root)
     except UserError as error:
         yield f"What the store has is not known yet ({error}); by what runs/ has:"
-        runs = [_name_unprepared(run, root) for run in grid.resolve_all(params)]
+        runs = [name_unprepared(run, root) for run in grid.resolve_all(params)]
         todo = [run for run in runs if not forecast.is_trained(run.run)]
     to_send = [run for run in todo if not jobs.find_worker(run.folder)]
     yield describe_counts(runs, todo, to_send)
@@ -96,7 +96,7 @@ def describe_counts(runs: Sequence[StoredRun], todo: Sequence[StoredRun], to_sen
     return f"{format_count(len(runs), 'run')}: {counts}"
 
 
-def _name_unprepared(run: grid.Run, root: Path) -> StoredRun:
+def name_unprepared(run: grid.Run, root: Path) -> StoredRun:
     """Return a run whose key is not known yet, as one that the store has nothing of."""
     folder = RunFolder(run_store.store_folder(root) / "unknown")
     return StoredRun(run.cell, "-", run.plain, "", folder, root)

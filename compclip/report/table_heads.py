@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compclip.base.files import read_mapping
+from compclip.base.files import read_mapping, understand
 from compclip.base.messages import format_count
 from compclip.config.cell import PRETRAINED
 from compclip.model import model_config
@@ -250,7 +250,8 @@ def read_overlaps(root: Path, data: Iterable[str]) -> dict[str, SharedPictures]:
     for name in dict.fromkeys(data):
         path = root / OVERLAPS / f"{name}.json"
         if path.is_file():
-            overlaps[name] = {b: counts for b, counts in read_mapping(path).items() if counts.get(PICTURES)}
+            with understand(path, f"`compclip repro -f annotate@{name}` makes it again"):
+                overlaps[name] = {b: counts for b, counts in read_mapping(path).items() if counts.get(PICTURES)}
     return overlaps
 
 

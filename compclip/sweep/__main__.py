@@ -1,7 +1,7 @@
 """Search a method's parameters by a declared study.
 
     compclip sweep --study NAME --on slurm/a100.yaml -j 8
-                                    each trial a job of a cluster
+                                    each trial a job of a cluster; with --dry-run, what a trial costs
     compclip sweep --study NAME --confirm FILE --seeds 5
                                     write a grid of the study's front
     compclip sweep --study NAME --verdict FILE
@@ -40,7 +40,7 @@ from compclip.base.safe_names import SafeName
 from compclip.base.urls import check_url, mask_message, mask_url, warn_of_password
 from compclip.base.yaml_text import dump_yaml
 from compclip.config import plan, read
-from compclip.config.grid import first_views, list_cells
+from compclip.config.grid import Run, first_views, list_cells
 from compclip.config.sections import Params
 from compclip.evaluate import result_store
 from compclip.fetch import missing_inputs
@@ -109,9 +109,7 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         params = fixed_params(study, Path(args.params), args.overrides, root)
         loaded = read.load_params(params)
         studies.check_study(study, loaded, args.params)
-        first = studies.trial_overrides(study, studies.corner_values(study), loaded.methods)
-        trial = studies.trial_run(study, read.load_params(params, first))
-        grid_check.require_towers([trial], root, profile.processes)
+        grid_check.require_towers([corner_trial(study, params)], root, profile.processes)
         make_inputs(study, loaded, root)
         opened = open_study(study, storage_url(args.storage, study.name, root), base_key(study, params))
         driver = StudyDriver(study, opened, make_sender(profile), params, root, args.jobs or profile.jobs)
@@ -121,6 +119,34 @@ def run_study(study: Study, args: argparse.Namespace) -> None:
         print(f"studies/{study.name}/index.html: {study_results.format_counts(driver.document())}", flush=True)
         record_in_mlflow(study.name, args.params)
         print(*findings.describe(driver.document()), sep="\n", flush=True)
+
+
+def corner_trial(study: Study, params: str | Path, overrides: Sequence[str] = ()) -> Run:
+    """Return the run of the paper's values, or of the lowest ones."""
+    methods = read.load_params(params, overrides).methods
+    corner = studies.trial_overrides(study, studies.corner_values(study), methods)
+    return studies.trial_run(study, read.load_params(params, (*overrides, *corner)))
+
+
+def describe_study(study: Study, args: argparse.Namespace) -> None:
+    """Print what a study would try and what a trial costs. Makes nothing; raises UserError where inputs are missing."""
+    from compclip.launch import run_jobs  # loads submitit
+
+    root = Path(".")
+    profile = profiles.load_profile(args.on) if args.on else Profile(executor="local")
+    overrides = (*study.overrides, *args.overrides)
+    loaded = read.load_params(args.params, overrides)
+    studies.check_study(study, loaded, args.params)
+    trial = corner_trial(study, args.params, overrides)
+    grid_check.require_towers([trial], root, profile.processes)
+    path = root / "studies" / study.name / "trials.json"
+    tried = read_mapping(path)["trials"] if path.is_file() else []
+    over = sum(trial["state"] not in ("running", "waiting") for trial in tried)
+    target = args.trials or study.trials
+    counts = f"{over} over, {max(0, target - over)} to try, {args.jobs or profile.jobs} at a time"
+    print(f"{study.name}: {format_count(target, 'trial')} of {study.method}: {counts}; one of them:")
+    print(*run_jobs.describe_costs(profile, [run_jobs.name_unprepared(trial, root)], root), sep="\n")
+    missing_inputs.require_inputs(loaded, root)
 
 
 def make_inputs(study: Study, params: Params, root: Path) -> None:
@@ -216,7 +242,7 @@ def main(argv: list[str]) -> int:
         (confirm_grid if args.confirm else confirm_verdict)(study, args)
         return 0
     try:
-        run_study(study, args)
+        (describe_study if args.dry_run else run_study)(study, args)
     except KeyboardInterrupt:
         print("stopped; jobs that run go on, and the same command goes on with them", file=sys.stderr)
         return 130
@@ -243,6 +269,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--trials", type=positive_int, default=0, help="how many in total; default: as declared")
     parser.add_argument("--storage", default="", help=f"database URL; default: {STORAGE}, or SQLite in .work/studies")
     parser.add_argument("--retry-failed", action="store_true", help="try failed trials once more")
+    parser.add_argument("--dry-run", action="store_true", help="do nothing, say what would be tried and what it costs")
     parser.add_argument("--confirm", default="", metavar="FILE", help="write the grid that confirms the study's front")
     parser.add_argument("--seeds", type=positive_int, default=5, help="with --confirm: how many new seeds")
     parser.add_argument("--verdict", default="", metavar="FILE", help="judge the front by that grid's runs")

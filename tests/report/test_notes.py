@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.base.files import write_json
 from compclip.base.safe_names import SafeName
 from compclip.config import drawn_scenes, read
@@ -42,6 +43,12 @@ def test_pictures_that_training_and_benchmarks_share_are_noted_and_marked(tmp_pa
     assert f"† {TOLD}." in (tmp_path / "out" / "report.md").read_text().replace("\\", "")
     caption = table_formats.format_latex(report.tables.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
     assert caption.endswith(f"{TOLD}.}}")
+
+
+def test_a_damaged_file_of_shared_pictures_is_named(tmp_path):
+    write_json(tmp_path / table_heads.OVERLAPS / "scenes.json", {**SHARED, "retrieval": 1312})
+    with pytest.raises(UserError, match="overlaps/scenes.json: damaged .*`compclip repro -f annotate@scenes`"):
+        table_heads.read_overlaps(tmp_path, ["scenes"])
 
 
 def test_nothing_is_said_where_nothing_is_shared_or_trained(tmp_path):

@@ -15,6 +15,7 @@ from compclip.base.files import fingerprint, write_json
 from compclip.config import read
 from compclip.runs import cluster, jobs, run_store
 from compclip.runs.run_folder import SUMMARY
+from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_declaration
 from compclip.train import __main__ as train_command
 from tests import tiny_project
@@ -92,6 +93,18 @@ def tracked(experiment: str = "compclip: tiny on scenes") -> list:
         assert not client.search_registered_models()
         mlflow_experiment = client.get_experiment_by_name(experiment)
         return list(client.search_runs([mlflow_experiment.experiment_id]))
+
+
+def test_a_dry_run_says_what_would_be_tried_and_makes_nothing(here, capsys):
+    """Trials that are over are counted."""
+    write_json(Path("studies/s/trials.json"), {"trials": [{"state": "complete"}, {"state": "running"}]})
+    Path("nodes.yaml").write_text("{executor: slurm}")
+    before = sorted(here.rglob("*"))
+    assert sweep_command.main(["--study", "s", "--on", "nodes.yaml", "-j", "2", "--dry-run"]) == 0
+    output = capsys.readouterr().out
+    assert "s: 3 trials of fsc_clip: 1 over, 2 to try, 2 at a time; one of them:\n" in output
+    assert "no estimate for 1 run: no finished run of fsc_clip" in output
+    assert sorted(here.rglob("*")) == before
 
 
 @pytest.mark.usefixtures("forked_commands")
