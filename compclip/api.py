@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from compclip.base.errors import UserError, unknown
 from compclip.config import columns, project_files, read
+from compclip.config.sections import BenchmarkSection
 
 if TYPE_CHECKING:
-    from compclip.config.sections import BenchmarkSection
     from compclip.evaluate.benchmark_module import LoadedBenchmarks
 
 Place = str | Path
@@ -54,7 +54,8 @@ def evaluate(
     `model`: a checkpoint (a folder, or `MODEL::TAG`); an open_clip module, with its `preprocess` and `tokenizer`; or an
     object that encodes pictures and texts, or scores pairs of them (`compclip.evaluate.models`). A module is set to
     evaluation and back. `files` and `images` say where a benchmark's files and pictures lie, by its name (`images` may
-    be one folder for all); by default params.yaml's places, or those to which `compclip fetch` brings them.
+    be one folder for all); by default params.yaml's places, or those to which `compclip fetch` brings them. A benchmark
+    that params.yaml does not have, as one of your own, needs `files`.
 
     Raises UserError for an unknown benchmark, files that are missing or damaged, and a model that cannot be scored.
     """
@@ -63,7 +64,7 @@ def evaluate(
     params = read.load_params(project_files.find_params())
     names = columns.expand_groups(benchmarks, params.benchmarks)
     for name in names:
-        if name not in params.benchmarks:
+        if name not in {**params.benchmarks, **(files or {})}:
             raise unknown("benchmark", name, params.benchmarks)
     sections = {**params.benchmarks, **_locate_files(names, params.benchmarks, files or {}, images)}
     loaded = benchmark_module.load_benchmarks(sections, names, replace(params.evaluate.scoring, batch_size=batch_size))
@@ -83,9 +84,10 @@ def _locate_files(
     for name in [*files, *folders]:
         if name not in names:
             raise UserError(f"files, images: {name!r} is not among the benchmarks {list(names)}; correct the name")
-        path = files.get(name, sections[name].path)
-        pictures = folders.get(name, sections[name].images)
-        relocated[name] = replace(sections[name], path=str(path), images=str(pictures))
+        section = sections.get(name, BenchmarkSection())
+        path = files.get(name, section.path)
+        pictures = folders.get(name, section.images)
+        relocated[name] = replace(section, path=str(path), images=str(pictures))
     return relocated
 
 

@@ -55,6 +55,13 @@ def test_a_model_that_knows_is_right(model, sugarcrepe_files):
     assert result.document["checkpoint"] == {"model": type(model).__name__}
 
 
+def test_a_benchmark_that_no_section_names_is_scored_on_its_files(root, sugarcrepe_files):  # noqa: F811
+    """A test set of one's own."""
+    (root / "mine.csv").write_text("image,caption,negative\nred.png,a red wall,a blue wall\n")
+    result = api.evaluate(ColourModel(), ["pairs"], files={"pairs": root / "mine.csv"}, images=root / "images")
+    assert result["pairs"].metrics["accuracy"] == 1.0
+
+
 def test_the_same_numbers_by_every_way_in(checkpoint, root, sugarcrepe_files, tmp_path):  # noqa: F811
     """A checkpoint, the module of a training loop, and the command."""
     module, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{checkpoint}")

@@ -62,7 +62,7 @@ def test_evaluation_counts_the_photographs_that_are_not_there(project, monkeypat
     output = capsys.readouterr()
     assert "missing_image" in output.err
     assert re.search(r"valse +plurals +[\d.]+ +\[[\d., ]+\] +‡ 20 of 851\n", output.out)
-    assert re.search(r"retrieval_coco +i2t_recall_at_1 +[\d.]+ +\[[\d., ]+\] +154\n", output.out)
+    assert re.search(r"retrieval_coco +i2t_recall_at_1 +[\d.]+ +\[[\d., ]+\] +154 of 154\n", output.out)
     retrieval = json.loads((project / "results" / "retrieval_coco.json").read_text())
     assert retrieval["counts"]["scored"] == 154
     valse = json.loads((project / "results" / "valse.json").read_text())
