@@ -103,6 +103,7 @@ def test_the_command_loses_its_terminal_and_is_typed_again(here, serial, monkeyp
     words = ["--on", str(profile())]
     driver, terminal = pty.fork()
     if not driver:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
         os._exit(repro.main(words))
     wait_for(at(NAME).folder.log.exists)  # its job is at its imports: the driver has long to follow it
     os.close(terminal)
