@@ -23,12 +23,8 @@ from compclip.runs.run_folder import RunFolder, Trained
 
 PUBLISHED = Path("experiments/published")
 CONFIG = "open_clip_config.json"
-TOWER_SIZES = (
-    "patch_size",
-    "width",
-    "layers",
-    "timm_model_name",
-)  # of a picture tower, by which an architecture is known
+# Of a picture tower: an architecture is known by them.
+TOWER_SIZES = ("patch_size", "width", "layers", "timm_model_name")
 # What papers call a backbone of open_clip's, where it is not its name in other letters.
 NAMES = {
     "vit_b_16_siglip": ("ViT-B-16-SigLIP",),
@@ -96,8 +92,8 @@ def _choose(numbers: Sequence[PublishedNumber], released: str, sign: int) -> Com
     pretrained = tuple(n for n in numbers if n.method == PRETRAINED)
     tuned = [n for n in numbers if n.method not in ("", PRETRAINED)]
     best = max(tuned, key=lambda n: sign * float(n.value), default=None)
-    own = published_numbers.select_matching(released, numbers) if released else []
-    return ComparableNumbers(pretrained, (best,) if best else (), tuple(own))
+    authors_numbers = published_numbers.select_matching(released, numbers) if released else []
+    return ComparableNumbers(pretrained, (best,) if best else (), tuple(authors_numbers))
 
 
 def find_backbone(ref: str, model: str) -> str:
@@ -119,8 +115,8 @@ def _read_architecture(folder: Path) -> str:
 
 def _recognise(config: Mapping[str, Any]) -> str:
     """Return the first architecture with the same picture tower and width of the common space."""
-    wanted = _tower(config)
-    return next((name for name in _list_architectures() if _tower(open_clip.get_model_config(name)) == wanted), "")
+    tower_sizes = _tower(config)
+    return next((name for name in _list_architectures() if _tower(open_clip.get_model_config(name)) == tower_sizes), "")
 
 
 def _tower(config: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -45,9 +45,14 @@ def test_what_a_sample_is_known_by():
         (sample("x.tar", id="x/1", length=9, url="http://[cocodataset.org"), ImageIdentity(-1, 0, "")),
     ):
         assert benchmark_overlap.identify_sample(given_sample) == expected
-    known = benchmark_overlap.BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
+    benchmark_images = benchmark_overlap.BenchmarkImages(frozenset({7}), frozenset({5}), frozenset({"ab"}))
     identities = ((7, 5, "ab"), (7, 5, ""), (7, 0, "cd"), (-1, 0, ""))  # the first criterion that holds
-    assert [known.criterion(ImageIdentity(*identity)) for identity in identities] == ["sha256", "bytes", "coco_id", ""]
+    assert [benchmark_images.criterion(ImageIdentity(*identity)) for identity in identities] == [
+        "sha256",
+        "bytes",
+        "coco_id",
+        "",
+    ]
 
 
 def put_picture(path: Path, colour: int) -> None:

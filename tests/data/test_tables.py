@@ -210,8 +210,8 @@ def test_files_folders_and_patterns(tmp_path):
     for name in ("b/2.csv", "b/1.csv", "c/3.CSV.GZ", "c/notes.md", "d/x.csv", "d/y.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(json.dumps({}))
-    listed = tables.list_tables([str(tmp_path / name) for name in ("b/2.csv", "?/1.*", "c")])
-    assert listed == [tmp_path / name for name in ("b/2.csv", "b/1.csv", "c/3.CSV.GZ")]
+    table_paths = tables.list_tables([str(tmp_path / name) for name in ("b/2.csv", "?/1.*", "c")])
+    assert table_paths == [tmp_path / name for name in ("b/2.csv", "b/1.csv", "c/3.CSV.GZ")]
     for name, line in {"none.csv": "none.csv: no", "c/notes.md": "notes.md: no", "d": "several formats"}.items():
         with pytest.raises(UserError, match=line):
             tables.list_tables(str(tmp_path / name))

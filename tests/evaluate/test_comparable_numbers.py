@@ -38,12 +38,18 @@ def printed(backbone: str, metric: str) -> list[tuple[str, float]]:
 
 def test_numbers_of_the_backbone_alone():
     """The pretrained model's and the highest of the tuned ones, by hand from the tables."""
-    found = comparable_numbers.find_comparable("ViT-B-32::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
+    comparable = comparable_numbers.find_comparable("ViT-B-32::openai", "", {"sugarcrepe": make_document()})[
+        "sugarcrepe"
+    ]
     rows = printed("ViT-B/32", "swap_obj")
-    assert {float(n.value) for n in found["swap_obj"].pretrained} == {v for method, v in rows if method == "pretrained"}
-    assert float(found["swap_obj"].best[0].value) == max(v for method, v in rows if method not in ("", "pretrained"))
+    assert {float(n.value) for n in comparable["swap_obj"].pretrained} == {
+        v for method, v in rows if method == "pretrained"
+    }
+    assert float(comparable["swap_obj"].best[0].value) == max(
+        v for method, v in rows if method not in ("", "pretrained")
+    )
     large = comparable_numbers.find_comparable("ViT-L-14::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
-    assert {n.backbone for beside in large.values() for n in (*beside.pretrained, *beside.best)} == {"ViT-L/14"}
+    assert {n.backbone for column in large.values() for n in (*column.pretrained, *column.best)} == {"ViT-L/14"}
 
 
 @pytest.mark.parametrize(
@@ -57,10 +63,10 @@ def test_where_nothing_compares(ref, fingerprint):
 @pytest.mark.parametrize(("model", "backbone"), [
     ("ViT-B-32-quickgelu", "vit_b_32"), ("ViT-L-14", "vit_l_14"), ("ViT-B-16-SigLIP", "vit_b_16_siglip"), ("RN50", ""),
 ])  # fmt: skip
-@pytest.mark.parametrize("place", [".", "checkpoint", "final/checkpoint"])
-def test_a_folder_is_known_by_its_towers(model, backbone, place, tmp_path):
+@pytest.mark.parametrize("subfolder", [".", "checkpoint", "final/checkpoint"])
+def test_a_folder_is_known_by_its_towers(model, backbone, subfolder, tmp_path):
     """open_clip's folder, a published run's and one of the store."""
-    folder = tmp_path / place
+    folder = tmp_path / subfolder
     folder.mkdir(parents=True, exist_ok=True)
     config = {"model_cfg": open_clip.get_model_config(model), "preprocess_cfg": {}}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
@@ -70,9 +76,9 @@ def test_a_folder_is_known_by_its_towers(model, backbone, place, tmp_path):
 def test_a_released_file_has_its_authors_numbers():
     """By the place where `compclip fetch` puts it."""
     ref = "models/released/negclip/negclip.pth"
-    (own,) = {n.method for b in comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()})["sugarcrepe"].values()
+    (authors_method,) = {n.method for b in comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()})["sugarcrepe"].values()
               for n in b.released}  # fmt: skip
-    assert own == "negclip" or own == "released.negclip"
+    assert authors_method in ("negclip", "released.negclip")
     assert "its authors'" in scoring_options.metric_table(
         {"sugarcrepe": make_document()},
         comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()}),

@@ -76,8 +76,8 @@ def test_tokens_pool_to_the_embeddings(model):
     torch.testing.assert_close(patches, visual.ln_post(captured["out"])[:, 1:] @ visual.proj)
     vectors, tokens = towers.encode_texts(model.clip, text, tokens=True)
     torch.testing.assert_close(F.normalize(tokens[torch.arange(3), text.argmax(-1)], dim=-1), vectors)
-    own = towers.mask_own_tokens(model.tokenize(["a star", ""]), 5)  # of an empty caption the end token alone
-    assert torch.equal(own, torch.tensor([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], dtype=torch.bool))
+    token_mask = towers.mask_own_tokens(model.tokenize(["a star", ""]), 5)  # of an empty caption the end token alone
+    assert torch.equal(token_mask, torch.tensor([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0]], dtype=torch.bool))
 
 
 def test_the_one_patch_of_a_mean_is_the_embedding(tmp_path):

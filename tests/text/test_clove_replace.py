@@ -171,8 +171,8 @@ def test_prepositions_are_replaced_whole(annotated):
 
 def test_words_are_written_as_those_that_they_replace(annotated):
     a = annotated["The dog chases the cat."]
-    for word, other, expected in (("DOG", "fox", "FOX"), ("Dog", "sea lion", "Sea lion")):
-        shown = replace(a, text=a.text.replace("dog", word), relatives=(NONE, ((other,), (1,)), *[NONE] * 4))
+    for word, relative, expected in (("DOG", "fox", "FOX"), ("Dog", "sea lion", "Sea lion")):
+        shown = replace(a, text=a.text.replace("dog", word), relatives=(NONE, ((relative,), (1,)), *[NONE] * 4))
         assert outcomes(replacing.clove, shown, tries=5) == {f"The {expected} chases the cat."}
 
 

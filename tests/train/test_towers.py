@@ -159,11 +159,11 @@ def test_text_layers_are_the_towers_layers(family):
     clip = build(family).clip
     optimiser.freeze(clip, towers.make_run("finetune", trainable="text", text_layers=1).train)
     frozen = {name for name, p in clip.named_parameters() if not p.requires_grad and not name.startswith("visual.")}
-    places = [f".{layers}.1." for layers in ("resblocks", "layer", "block", "layers")]
+    second_layers = [f".{layers}.1." for layers in ("resblocks", "layer", "block", "layers")]
     of_text = [
         name for name, _ in clip.named_parameters() if not name.startswith("visual.") and ".block.0." not in f".{name}"
     ]
-    of_second = {name for name in of_text if any(place in f".{name}" for place in places)}
+    of_second = {name for name in of_text if any(layer in f".{name}" for layer in second_layers)}
     assert frozen and frozen == of_second
 
 

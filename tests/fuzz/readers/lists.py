@@ -49,9 +49,9 @@ def readers() -> Iterator[Reader]:
     yield Reader("texts:folder", _list_files(DENSE), _beside("x", "key", "caption"), ("x/*",))
     yield Reader("texts:variations", _list_files({"v.jsonl": VARIATIONS}), _varied)
     yield Reader("list:rewrites", _with_pictures(formats.COCO | {"s.jsonl": HP}), _rewritten, ("files/*",))
-    beside = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
+    options = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
     with_negatives = _with_pictures(CAPTIONS | {"n.jsonl": NEGATIVES})
-    yield Reader("negative_images", with_negatives, _recaptioned(negative_images=beside), ("files/n.jsonl",))
+    yield Reader("negative_images", with_negatives, _recaptioned(negative_images=options), ("files/n.jsonl",))
     for suffix in ("json", "jsonl", "parquet"):
         options = {"file": f"files/r.{suffix}", "on": "key", "column": "regions", "negatives": "negatives"}
         yield Reader(f"regions:{suffix}", _write_regions(suffix), _recaptioned(regions=options), (f"files/r.{suffix}",))
@@ -78,8 +78,8 @@ def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.R
 
 
 def _varied(_: random.Random) -> object:
-    listed = caption_join.open_list(Texts("v.jsonl", "key", column=["v"]), Path("index"))
-    variations = listed.find([row["key"] for row in ROWS])
+    texts = caption_join.open_list(Texts("v.jsonl", "key", column=["v"]), Path("index"))
+    variations = texts.find([row["key"] for row in ROWS])
     return [stored_lists.pack_variation(record) for records in variations for record in records or ()]
 
 
