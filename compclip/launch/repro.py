@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -49,6 +50,8 @@ BUSY = "process {} brings this project up to date already (`compclip repro`, lau
 # What DVC says where another one, started by hand, holds its lock, or writes what this one needs.
 LOCKED = ("Unable to acquire lock", "is busy, it is being blocked by")
 STAGES_FILES = (Path("dvc.yaml"), Path("experiments/scenes/dvc.yaml"))
+DVC_LOCK = Path(".dvc/tmp/lock")
+BUSY_FILES = Path(".dvc/tmp/rwlock")  # DVC's list of who reads and writes what
 BEGIN = re.compile(r"Running stage '(?:.*:)?(.+)'")
 UNCHANGED = re.compile(r"Stage '(?:.*:)?(.+)' (didn't change|is cached)")
 LOCK_FILE = ("Updating lock file", "Generating lock file")  # what dvc prints after a stage
@@ -290,6 +293,37 @@ class StageLines:
         self.name = ""
 
 
+def remove_cut_files(root: Path) -> None:
+    """Move away the lock files that a killed dvc left half-written: it writes them in place, and refuses such ones.
+
+    Nothing made is lost: DVC finds cached outputs by its list of runs, and trained models have keys. A file that ends
+    with a whole line is left, as a merge conflict does, and so is everything while another dvc is at work.
+    """
+    if not (root / DVC_LOCK).is_file():
+        return
+    with open(root / DVC_LOCK, encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        for path in (BUSY_FILES, *(file.with_suffix(".lock") for file in STAGES_FILES)):
+            if (root / path).is_file() and _is_cut(root / path):
+                aside = LOG.parent / f"{path.name}.cut"
+                (root / path).replace(root / aside)
+                print(f"note: {path}: half-written by a dvc that was killed; moved to {aside}", file=sys.stderr)
+
+
+def _is_cut(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.name != BUSY_FILES.name:
+        return not text.endswith("\n")
+    try:
+        json.loads(text)
+    except ValueError:
+        return True
+    return False
+
+
 def run_dvc(
     words: Sequence[str], lines: StageLines, root: Path = Path("."), environment: Mapping[str, str] | None = None
 ) -> int:
@@ -299,6 +333,7 @@ def run_dvc(
     """
     log_path = root / LOG
     log_path.parent.mkdir(exist_ok=True)
+    remove_cut_files(root)
     command = [sys.executable, "-m", "dvc", "repro", *words]
     environment = environment_variables.with_own_python(environment or os.environ)
     is_over = threading.Event()

@@ -1,7 +1,9 @@
 """`compclip repro`: a line a stage, errors as they come, the rest in a log; the order of things with `--on`."""
 
 import os
+import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -236,3 +238,42 @@ def test_a_stage_that_failed_while_others_go_on(capsys):
     assert [line.split(" s  ")[1] for line in capsys.readouterr().out.splitlines()] == [
         "failed; what needs it is left out", "b: 1 cell"
     ]  # fmt: skip
+
+
+@pytest.fixture
+def dvc_project(tmp_path, monkeypatch) -> Path:
+    """A project of one stage that DVC has brought up to date."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dvc.yaml").write_text(
+        "stages: {copy: {cmd: echo x >> runs; cp notes copy, deps: [notes], outs: [copy]}}\n"
+    )
+    (tmp_path / "notes").write_text("two shards\n")
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], check=True)
+    assert repro.run_dvc([], repro.StageLines(1)) == 0
+    return tmp_path
+
+
+CUT = {"dvc.lock": "schema: '2.0'\nstages:\n  copy:\n    cm", ".dvc/tmp/rwlock": ""}
+
+
+def test_files_that_a_killed_dvc_has_cut_stop_nobody(dvc_project, capsys):
+    """Without its lock file DVC finds by its list of runs what the stage made: it does not run again."""
+    for path, text in CUT.items():
+        (dvc_project / path).write_text(text)
+    assert repro.run_dvc([], repro.StageLines(1)) == 0
+    err = capsys.readouterr().err
+    for path, text in CUT.items():
+        assert f"note: {path}: half-written" in err
+        assert (dvc_project / f".work/{Path(path).name}.cut").read_text() == text
+    assert (dvc_project / "runs").read_text() == "x\n"
+    assert (dvc_project / "dvc.lock").read_text().endswith("size: 11\n")
+
+
+@pytest.mark.parametrize("conflict", [True, False])
+def test_lock_files_that_others_have_in_hand_stay(dvc_project, conflict):
+    """A merge conflict, and a file that another dvc is about to finish."""
+    text = "<<<<<<< ours\nstages: {}\n>>>>>>> theirs\n" if conflict else CUT["dvc.lock"]
+    (dvc_project / "dvc.lock").write_text(text)
+    with nullcontext() if conflict else hold_exclusively(dvc_project / repro.DVC_LOCK, ""):
+        repro.remove_cut_files(dvc_project)
+    assert (dvc_project / "dvc.lock").read_text() == text
