@@ -91,11 +91,11 @@ def encode(clip) -> list[list]:
     """Vectors of pictures and of texts."""
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(1)
-        text_BL = torch.randint(3, towers.WORDS - 2, (64, 8))
+        text_BL = torch.randint(3, towers.WORDS - 2, (16, 8))
         text_BL[:, -1] = towers.WORDS - 1
         if not hasattr(getattr(clip, "text", None), "pooler"):  # open_clip's own have so many positions
             text_BL = functional.pad(text_BL, (0, clip.context_length - 8))
-        return [clip.encode_image(torch.randn(64, 3, 64, 64)).tolist(), clip.encode_text(text_BL).tolist()]
+        return [clip.encode_image(torch.randn(16, 3, 64, 64)).tolist(), clip.encode_text(text_BL).tolist()]
 
 
 def list_decayed_before(clip, which: str) -> frozenset[str]:
