@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shlex
@@ -17,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from compclip.base.errors import UserError, one_line
-from compclip.base.files import hold_exclusively
+from compclip.base.files import hold_exclusively, temporary_path
 from compclip.base.urls import check_url, mask_message, mask_url
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ SETTINGS = {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what it logs of errors are tracebacks, with addresses in them
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
+# MLflow keeps what it opened by its address: a file that was moved away, and made anew, would be written nowhere.
+SQLITE_SETTINGS = {"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}
 PROJECT = "mlflow.compclip.project"  # the tag that tells our runs and experiments from what others log
 LATER = "nothing is lost: start it and run `compclip track` again"
 
@@ -136,10 +139,11 @@ def _create_database(file: Path) -> None:
     """
     if file.exists() and file.stat().st_size:
         return
-    database = file.with_name(f".{file.name}.new")
-    for path in (file, database):
-        for suffix in ("", *JOURNALS):  # SQLite would play those of an older database into this one
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    for path in file.parent.glob(f".{glob.escape(file.name)}.*.new*"):
+        path.unlink()
+    for suffix in ("", *JOURNALS):  # SQLite would play those of an older database into this one
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    database = temporary_path(file, "new")  # a name that MLflow has not opened before
     _connect(f"sqlite:///{database}")
     os.replace(database, file)
 
@@ -167,7 +171,7 @@ def require_server(uri: str, timeout_s: float = 10) -> None:
 
 @contextmanager
 def _convert_errors(uri: str) -> Iterator[None]:
-    os.environ |= SETTINGS | dict(os.environ)  # before the import
+    os.environ |= SETTINGS | (SQLITE_SETTINGS if sqlite_file(uri) else {}) | dict(os.environ)  # before the import
     from mlflow.exceptions import MlflowException
     from requests import RequestException
     from sqlalchemy.exc import SQLAlchemyError

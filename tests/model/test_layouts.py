@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from compclip.base.errors import UserError
 from compclip.base.files import read_json, write_json
-from compclip.model import backbone, weight_files
+from compclip.model import backbone, pickle_bounds, weight_files
 from compclip.model.clip_model import ClipModel
 from tests.model.test_backbone import SIGLIP
 from tests.model.test_towers import TEXTS, TINY
@@ -180,10 +180,11 @@ def test_arrays_of_numpy(tiny, source, tmp_path, monkeypatch, save):
 
 
 @pytest.mark.parametrize("program", [
-    b"\x80\x02}r\xff\xff\xff\x3f.", b"(dp999999999\n.", b"\x80\x02}q\x00(" + b"}" * (1 << 22) + b"t.",
+    b"\x80\x02}r\xff\xff\xff\x3f.", b"(dp999999999\n.", b"\x80\x02}q\x00(" + b"}" * (1 << 18) + b"t.",
 ], ids=["binary", "text", "objects"])  # fmt: skip
-def test_a_small_pickle_takes_no_memory(tmp_path, program):
+def test_a_small_pickle_takes_no_memory(tmp_path, monkeypatch, program):
     """Python's reader makes a table up to the largest index of a memo, before anything is known of the content."""
+    monkeypatch.setattr(pickle_bounds, "MAX_INSTRUCTIONS", 1 << 18)
     (tmp_path / "x.pt").write_bytes(program)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(UserError, match="x.pt: not a readable weights file.*(memo of|instructions)"):

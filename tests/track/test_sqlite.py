@@ -24,11 +24,21 @@ def run(file, script):
 def test_what_lies_beside_a_new_database_goes(tmp_path, runs, uri, file):
     """SQLite would take an old journal for the new one's; the rest a killed process left."""
     file.unlink()
-    left_files = [file.with_name(name + suffix) for name in ("mlflow.db", ".mlflow.db.new") for suffix in JOURNALS]
+    left_files = [
+        file.with_name(name + suffix) for name in ("mlflow.db", ".mlflow.db.0a1b00002a00.new") for suffix in JOURNALS
+    ]
     for path in left_files:
         path.write_bytes(b"x")
     assert update(tmp_path, uri)["added"] == 4
     assert not any(path.exists() for path in left_files)
+
+
+def test_a_database_that_was_moved_away_is_made_anew_by_the_same_process(tmp_path, runs, uri, file):
+    """A follower lives for days, and MLflow keeps what it has opened by its address."""
+    for _ in range(2):
+        assert update(tmp_path, uri)["added"] == 4
+        assert sum(row[0] == "runs" for row in rows(file)) == 4
+        file.rename(tmp_path / "away.db")
 
 
 THEIRS = (
