@@ -26,9 +26,14 @@ SMALLEST = {  # run here: its words
 }
 ELSEWHERE = {  # run by another test
     "perf.completion_table": "tests/pipeline/test_commands.py compares what it would write",
+    "perf.faults.delimited_files": "tests/pipeline/test_fuzz_programs.py: 60 files",
     "perf.faults.first_hour": "tests/perf/test_first_hour.py plays a page of its own",
+    "perf.faults.hostile_files": "tests/pipeline/test_fuzz_programs.py: two of each kind",
     "perf.faults.interrupted": "tests/pipeline/test_kills.py: four kills",
     "perf.faults.kills": "tests/pipeline/test_kills.py: five kills, long",
+    "perf.faults.long_captions": "tests/pipeline/test_fuzz_programs.py: to 1,000 words",
+    "perf.faults.made_inputs": "tests/pipeline/test_fuzz.py: 200 inputs",
+    "perf.faults.own_files": "tests/pipeline/test_fuzz.py: four edits",
     "perf.faults.seeded_faults": "tests/perf/test_seeded_faults.py: each fault has its line",
     "perf.speed.architectures": "tests/pipeline/test_architectures.py, long",
     "perf.speed.throughput": "tests/train/test_perf_training.py, long",

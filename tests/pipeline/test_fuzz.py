@@ -1,4 +1,4 @@
-"""Made inputs against every reader; `python -m tests.fuzz` tries as many as there is time for."""
+"""Made inputs against every reader; `python -m perf.faults.made_inputs` tries as many as there is time for."""
 
 import random
 import shutil
@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from compclip.base.errors import UserError
-from tests.fuzz import __main__ as fuzz
-from tests.fuzz import own_files
-from tests.fuzz.reader import Reader
+from perf.faults import made_inputs, own_files
+from perf.faults.fuzz.reader import Reader
 
 
 def test_no_input_traces_back_hangs_or_leaves_its_folder(capsys):
     """Every reader takes its valid files, and two hundred others end as they should."""
     patiently = ["--deadline", "600"]  # other tests may have the cores
-    assert fuzz.main(["--inputs", "200", "--seed", "0", *patiently]) == 0, capsys.readouterr().out
+    assert made_inputs.main(["--inputs", "200", "--seed", "0", *patiently]) == 0, capsys.readouterr().out
 
 
 def _fails(_: random.Random) -> None:
@@ -36,7 +35,7 @@ WAYS = {
 def test_each_kind_of_end_is_told_apart(tmp_path):
     """What the command counts, of readers that do what none may."""
     readers = [Reader(name, lambda folder: None, action, ()) for name, action in WAYS.items()]
-    tries = fuzz.Tries(tmp_path, readers, deadline_s=0.2)
+    tries = made_inputs.Tries(tmp_path, readers, deadline_s=0.2)
     assert [tries.one(kind, 1).kind for kind in WAYS] == list(WAYS)
     assert tries.one("refused", 2).message == "a: b; repair it"
 

@@ -1,8 +1,11 @@
 """Every text rule over captions of 10 to 2,500 words: no traceback, and time that a loader can spare.
 
-    python -m tests.fuzz.rules --words 10 100 1000 2500 --draws 2
+    python -m perf.faults.long_captions --words 10 100 1000 2500 --draws 2
 
-Prints each pair of a rule and a caption that took longer than `LONGEST_S` or ended in an error; exit code 1 where there is one.
+Prints each pair of a rule and a caption that took longer than `LONGEST_S` or ended in an error; exit code 1 where there
+is one.
+
+Takes half a minute; needs nothing.
 """
 
 import argparse

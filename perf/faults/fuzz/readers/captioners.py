@@ -15,8 +15,8 @@ from compclip.data.sample import Sample
 from compclip.evaluate import foreign_models
 from compclip.model import backbone
 from compclip.prepare import mask_filling
+from perf.faults.fuzz.reader import Reader
 from tests import tiny_chat, tiny_masked
-from tests.fuzz.reader import Reader
 from tests.prepare.test_recaption_coca import COCA
 
 

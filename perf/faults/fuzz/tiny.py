@@ -23,6 +23,8 @@ def tiny_folder() -> Path:
     from tests.tiny_project import TINY
 
     folder = Path(tempfile.mkdtemp(prefix="fuzz-model-"))
-    (folder / "tiny.json").write_text(json.dumps(TINY | {"text_cfg": TINY["text_cfg"] | {"context_length": 16}}))
+    tiny: dict[str, Any] = json.loads(json.dumps(TINY))
+    tiny["text_cfg"]["context_length"] = 16
+    (folder / "tiny.json").write_text(json.dumps(tiny))
     backbone.create(str(folder / "tiny.json")).save(folder / "model")
     return folder / "model"

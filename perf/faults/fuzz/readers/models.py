@@ -8,6 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from safetensors.torch import save_file
 
 from compclip.config.sections import Lora
 from compclip.model import backbone, lora, transformers_files
-from tests.fuzz.reader import Reader
-from tests.fuzz.tiny import tiny, tiny_folder
+from perf.faults.fuzz.reader import Reader
+from perf.faults.fuzz.tiny import tiny, tiny_folder
 
 
 def readers() -> Iterator[Reader]:
@@ -121,7 +122,7 @@ def _archive(folder: Path) -> None:
     _checkpoint(folder)
     config = json.loads((folder / "tiny.json").read_text())
     (folder / "tiny.json").write_text(json.dumps(config | {"quick_gelu": True}))  # as OpenAI's archives are
-    holder = Holder()
+    holder: torch.nn.Module = Holder()
     for path, value in tiny().clip.state_dict().items():
         *module_path, name = path.split(".")
         functools.reduce(find_child, module_path, holder).register_buffer(name, value)
@@ -149,7 +150,7 @@ def _tokenizer(folder: Path) -> None:
     content["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "bert-base-uncased"
     config.write_text(json.dumps(content))
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "cup"]
-    coder = {
+    coder: dict[str, Any] = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
         "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "[UNK]"},

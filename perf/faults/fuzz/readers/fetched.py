@@ -14,9 +14,9 @@ from compclip.fetch import catalogue, offer_files
 from compclip.fetch.archives import unpack
 from compclip.fetch.catalogue import OfferFile
 from compclip.llm import chat_client
+from perf.faults.fuzz import formats
+from perf.faults.fuzz.reader import Reader
 from tests.data import tar_files
-from tests.fuzz import formats
-from tests.fuzz.reader import Reader
 
 NAMES = ("top/a.json", "top/b/c.json", "top/d.txt")
 

@@ -16,11 +16,11 @@ from compclip.data import images
 from compclip.evaluate import benchmark_module, result_store, score
 from compclip.evaluate.benchmark import parse_reference
 from compclip.prepare import shard_stages, shard_writer
+from perf.faults.fuzz import formats
+from perf.faults.fuzz.reader import Make, Reader
+from perf.faults.fuzz.tiny import tiny
 from tests.benchmarks.official_files import OFFICIAL
 from tests.data import tar_files
-from tests.fuzz import formats
-from tests.fuzz.reader import Make, Reader
-from tests.fuzz.tiny import tiny
 
 
 def readers() -> Iterator[Reader]:
@@ -31,10 +31,10 @@ def readers() -> Iterator[Reader]:
 def _benchmarks() -> Iterator[Reader]:
     for name, (files, split) in OFFICIAL.items():
         yield Reader(f"benchmark:{name}", _with_own_pictures(name, files, split), _scorer(name, split), ("files/**/*",))
-    for name, files in formats.BENCHMARKS.items():
-        yield Reader(f"benchmark:{name}", _with_own_pictures(name, files, ""), _scorer(name), ("files/**/*",))
-    for name, (module, files, split) in formats.LAYOUTS.items():
-        yield Reader(f"benchmark:{name}", _with_pictures(files), _scorer(module, split), ("files/**/*",))
+    for name, contents in formats.BENCHMARKS.items():
+        yield Reader(f"benchmark:{name}", _with_own_pictures(name, contents, ""), _scorer(name), ("files/**/*",))
+    for name, (module, contents, split) in formats.LAYOUTS.items():
+        yield Reader(f"benchmark:{name}", write_with_pictures(contents), _scorer(module, split), ("files/**/*",))
     captions = "\n".join(formats.TWO)
     for name, make in (("zeroshot", _tars("cls", "0", "1")), ("retrieval", _tars("txt", captions, captions))):
         yield Reader(f"benchmark:{name}_tars", make, _scorer(name, images="files"), ("files/*.tar",))
@@ -83,7 +83,7 @@ def _inside() -> dict[str, object]:
     return {"bytes": tar_files.picture(8, 6), "path": "a.jpg"}
 
 
-def _with_pictures(files: formats.Files) -> Make:
+def write_with_pictures(files: formats.Files) -> Make:
     def make(folder: Path) -> None:
         formats.write(folder / "files", files)
         formats.pictures(folder / "pictures")
@@ -107,7 +107,7 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
 def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[random.Random], object]:
     def score_benchmark(_: random.Random) -> object:
         section = BenchmarkSection(benchmark=name, path="files", images=images, split=split)
-        result_store.write_census(name, section)
+        result_store.write_census(SafeName(name, "benchmark"), section)
         return score.score_model(tiny(), {name: benchmark_module.load_benchmark(name, section)}, Scoring(8, 1))
 
     return score_benchmark
@@ -115,7 +115,7 @@ def _scorer(name: str, split: str = "", images: str = "pictures") -> Callable[[r
 
 def _sources() -> Iterator[Reader]:
     for name, (path, files) in formats.SOURCES.items():
-        yield Reader(f"source:{name}", _with_pictures(files), _recaptioned(name, path), ("files/**/*",))
+        yield Reader(f"source:{name}", write_with_pictures(files), _recaptioned(name, path), ("files/**/*",))
 
 
 def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
@@ -135,7 +135,7 @@ def _pictures() -> Iterator[Reader]:
     for suffix in ("png", "jpg", "webp", "gif", "tif", "bmp", "ppm"):
         name = f"a.{suffix}"
         make = functools.partial(formats.pictures, names=(name,))
-        yield Reader(f"picture:{suffix}", make, lambda _, name=name: _decoded(name))
+        yield Reader(f"picture:{suffix}", make, functools.partial(_decoded, name))
     yield Reader("picture:dds", _dds, lambda _: _no_format("a.dds"))
 
 
@@ -145,7 +145,7 @@ def _dds(folder: Path) -> None:
     (folder / "a.dds").write_bytes(header + bytes(256))
 
 
-def _decoded(name: str) -> None:
+def _decoded(name: str, _: random.Random) -> None:
     images.read_size(name)
     assert images.load_image(name).mode == "RGB"
 

@@ -1,4 +1,4 @@
-"""What a reader is tried with: files that it takes, and what is done with them."""
+"""What `perf.faults.made_inputs` tries a reader with: files that it takes, and what is done with them."""
 
 import random
 from collections.abc import Callable

@@ -1,9 +1,11 @@
 """Small files made to take time and memory: each is read in a process of its own, which is measured.
 
-    python -m tests.fuzz.hostile --files 500 --seed 0
+    python -m perf.faults.hostile_files --files 500 --seed 0
 
-A file is refused, or read in less than `LONGEST_S` and `MOST_MEMORY` above what the process had before. Prints each that
-was not; exit code 1 where there is one.
+A file is refused, or read in less than `LONGEST_S` and `MOST_MEMORY` above what the process had before. Prints each
+that was not; exit code 1 where there is one.
+
+Takes 5 minutes; needs idle cores.
 """
 
 import gzip
@@ -29,7 +31,7 @@ from compclip.config.released_lists import Regions
 from compclip.data import caption_files, tables
 from compclip.model import weight_files
 from compclip.prepare import region_lists
-from tests.fuzz import programs
+from perf.faults.fuzz import file_programs
 
 LONGEST_S = 10.0
 MOST_MEMORY = 1 << 30
@@ -53,7 +55,8 @@ def _write_pickle(path: Path, rng: random.Random) -> None:
     if rng.random() < 0.4:
         path.write_bytes(program)
     elif rng.random() < 0.5:
-        path.write_bytes(b"".join(pickle.dumps(v, 2) for v in (0x1950A86A20F9469CFC6C, 1001, {})) + program)
+        start = [pickle.dumps(0x1950A86A20F9469CFC6C, 2), pickle.dumps(1001, 2), pickle.dumps({}, 2)]
+        path.write_bytes(b"".join([*start, program]))
     else:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
             file.writestr("x/data.pkl", program)
@@ -177,4 +180,4 @@ def try_files(files: int, seed: int, folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(programs.try_all(__doc__, 500, try_files))
+    sys.exit(file_programs.try_all(__doc__, 500, try_files))

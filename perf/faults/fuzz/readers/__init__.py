@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from tests.fuzz.reader import Reader
+from perf.faults.fuzz.reader import Reader
 
 
 def every() -> list[Reader]:

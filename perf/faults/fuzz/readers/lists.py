@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,18 +13,18 @@ from compclip.base.safe_names import SafeName
 from compclip.config.released_lists import Captions, ReleasedRewrites, Texts
 from compclip.config.sections import Data
 from compclip.prepare import caption_join, rewrite_shards, shard_stages, stored_lists
-from tests.fuzz import formats
-from tests.fuzz.reader import Make, Reader
-from tests.fuzz.readers.data import _with_pictures
+from perf.faults.fuzz import formats
+from perf.faults.fuzz.reader import Make, Reader
+from perf.faults.fuzz.readers.data import write_with_pictures
 
 ROWS = [
     {"url": f"http://a/{n}.jpg", "key": f"00000000{n}", "c": f"{t}, picture {n}"} for n, t in enumerate(formats.TWO)
 ]
 CSV = "url,key,c\n" + "".join(f'{row["url"]},{row["key"]},"{row["c"]}"\n' for row in ROWS)
 LISTED = "title,n\n" + "".join(f'{text},"{[text, "other"]}"\n' for text in ("one", "two", "three"))
-DENSE: dict[str, str | list | dict] = {"x/a.json": formats.TWO, "x/b.json": {"caption": formats.TWO}}
-FILES: dict[str, str | list] = {"x.csv": CSV, "x.tsv": CSV.replace(",", "\t"), "x.jsonl": ROWS}
-VARIATIONS: list = [
+DENSE: formats.Files = {"x/a.json": formats.TWO, "x/b.json": {"caption": formats.TWO}}
+FILES: formats.Files = {"x.csv": CSV, "x.tsv": CSV.replace(",", "\t"), "x.jsonl": ROWS}
+VARIATIONS = [
     {"key": row["key"], "v": [json.dumps({"itm_score": [0.5, 0.75], "captions": [text]}) for text in formats.TWO]}
     for row in ROWS
 ]
@@ -48,9 +49,9 @@ def readers() -> Iterator[Reader]:
     yield Reader("texts:literals", _list_files({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
     yield Reader("texts:folder", _list_files(DENSE), _beside("x", "key", "caption"), ("x/*",))
     yield Reader("texts:variations", _list_files({"v.jsonl": VARIATIONS}), _varied)
-    yield Reader("list:rewrites", _with_pictures(formats.COCO | {"s.jsonl": HP}), _rewritten, ("files/*",))
+    yield Reader("list:rewrites", write_with_pictures({**formats.COCO, "s.jsonl": HP}), _rewritten, ("files/*",))
     options = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
-    with_negatives = _with_pictures(CAPTIONS | {"n.jsonl": NEGATIVES})
+    with_negatives = write_with_pictures({**CAPTIONS, "n.jsonl": NEGATIVES})
     yield Reader("negative_images", with_negatives, _recaptioned(negative_images=options), ("files/n.jsonl",))
     for suffix in ("json", "jsonl", "parquet"):
         options = {"file": f"files/r.{suffix}", "on": "key", "column": "regions", "negatives": "negatives"}
@@ -69,9 +70,9 @@ def _joined(name: str) -> Callable[[random.Random], object]:
     return join_captions
 
 
-def _beside(name: str, on: str, column: str, **more: bool) -> Callable[[random.Random], object]:
+def _beside(name: str, on: str, column: str, lists: bool = False) -> Callable[[random.Random], object]:
     def join_texts(_: random.Random) -> object:
-        texts = caption_join.open_list(Texts(name, on, column=[column], **more), Path("index"))
+        texts = caption_join.open_list(Texts(name, on, column=[column], lists=lists), Path("index"))
         return texts.find(["one", "a", "b"])
 
     return join_texts
@@ -90,7 +91,7 @@ def _rewritten(_: random.Random) -> object:
 
 def _write_regions(suffix: str) -> Make:
     def make(folder: Path) -> None:
-        _with_pictures(CAPTIONS)(folder)
+        write_with_pictures(CAPTIONS)(folder)
         if suffix == "parquet":
             pq.write_table(pa.Table.from_pylist(REGIONS), folder / "files/r.parquet")
         else:
@@ -99,6 +100,6 @@ def _write_regions(suffix: str) -> Make:
     return make
 
 
-def _recaptioned(**lists: dict) -> Callable[[random.Random], object]:
+def _recaptioned(**lists: Any) -> Callable[[random.Random], object]:
     data = Data("karpathy", f"files/{SOURCE}", "pictures", captioner="none", **lists)
     return lambda _: shard_stages.run_stage("recaption", SafeName("x", "data"), data)

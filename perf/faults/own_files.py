@@ -1,11 +1,13 @@
 """Damage of files that the package wrote, then the commands that read them; exit code 1 where one ends in a traceback.
 
-    python -m tests.fuzz.own_files --edits 2000 --seed 0    edits of a small finished project, one at a time
-    python -m tests.fuzz.own_files --again 17               one edit: its file, and what each command said
+    python -m perf.faults.own_files --edits 2000 --seed 0    edits of a small finished project, one at a time
+    python -m perf.faults.own_files --again 17               one edit: its file, and what each command said
 
 Each edit changes one file, whose times stay: every second one its bytes, as a disk or a copy does, else a key, a value
-or a digit of what is JSON or YAML. A command then says the same, says something else, or refuses in one line. An edit is
-silent where scores or report say something else and nothing refuses, not even `runs check`.
+or a digit of what is JSON or YAML. A command then says the same, says something else, or refuses in one line. An edit
+is silent where scores or report say something else and nothing refuses, not even `runs check`.
+
+Takes a second an edit; needs nothing.
 """
 
 import argparse
@@ -32,9 +34,9 @@ from compclip.report import svg_plots
 from compclip.runs import __main__ as runs_command
 from compclip.runs import key_parts, keys, status
 from compclip.train import __main__ as train_command
+from perf.faults.fuzz import mutate
+from perf.faults.made_inputs import DEADLINE_S, TookTooLong, place_error, set_deadline, silence
 from tests import tiny_project
-from tests.fuzz import mutate
-from tests.fuzz.__main__ import DEADLINE_S, TookTooLong, _deadline, _silenced, _where
 
 KEY = re.compile(rb'"([a-zA-Z]\w*)": ')  # of JSON
 SPEED = re.compile(r"  \S+ samples/s.*|^note: data_wait.*\n", re.MULTILINE)  # of a line of training
@@ -64,7 +66,7 @@ def make(root: Path) -> Path:
 
 def complete(root: Path) -> Path:
     """The stages besides of a project whose cells are trained and scored."""
-    with contextlib.chdir(root), _silenced():
+    with contextlib.chdir(root), silence():
         tiny_project.plan()
         assert evaluate_command.main(["--census", "benchmark@sugarcrepe"]) == 0
         assert train_command.main(["--method", "finetune"]) == 0
@@ -150,13 +152,13 @@ def _copy(project: Path, copy: Path, chosen: Path) -> None:
 
 def run(place: Path, command: Command) -> tuple[str, str]:
     """Run a command in a folder; return what became of it, and its words."""
-    patches = (
-        mock.patch.object(train_command, "train_runs", lambda *_: {}),
-        mock.patch.object(svg_plots, "export_svg", lambda *_, **__: ""),  # half of a report's time
-    )
-    with contextlib.chdir(place), _silenced() as out, patches[0], patches[1]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(train_command, "train_runs", lambda *_: {}))
+        stack.enter_context(mock.patch.object(svg_plots, "export_svg", lambda *_, **__: ""))  # half of a report's time
+        stack.enter_context(contextlib.chdir(place))
+        out = stack.enter_context(silence())
         try:
-            with _deadline(6 * DEADLINE_S):
+            with set_deadline(6 * DEADLINE_S):
                 command()
         except UserError as error:
             return REFUSED, str(error)
@@ -165,7 +167,7 @@ def run(place: Path, command: Command) -> tuple[str, str]:
         except SystemExit as error:
             return REFUSED, f"exit code {error.code}"
         except Exception as error:
-            return TRACEBACK, _where(error) + ("\n" + traceback.format_exc() if "AGAIN" in os.environ else "")
+            return TRACEBACK, place_error(error) + ("\n" + traceback.format_exc() if "AGAIN" in os.environ else "")
     metrics = place / "reports" / "metrics.json"
     return SAME, SPEED.sub("", out.getvalue()) + (metrics.read_text() if command is COMMANDS["report"] else "")
 
@@ -202,7 +204,7 @@ def is_silent(outcomes: dict[str, tuple[str, str]]) -> bool:
 
 def main(argv: list[str]) -> int:
     """Try the edits; print the counts, and every different traceback and silent file with its first edit."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.own_files", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.faults.own_files", description=__doc__)
     parser.add_argument("--edits", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", type=int)
