@@ -271,25 +271,27 @@ def _number_rows(lines: _RawLines, options: dict[str, Any], path: Path, number: 
         if len(lines.taken) > OPEN_LINES + 1:
             fault = f"a quote stays open over {OPEN_LINES} lines"
             raise UserError(f"{path}: line {number}: {fault}; close it, or set quotes: false")
-        if lines.has_ended or _hides_rows(lines.taken, options, width):
+        is_joined = len(lines.taken) > 1 or lines.has_ended
+        alone = [_read_alone(line, options) for line in lines.taken] if is_joined else []
+        if lines.has_ended or _hides_rows(alone, options["delimiter"], width):
             faults.add("open_quotes", number)
-            yield from enumerate([_read_alone(line, options) for line in lines.taken], number)
+            yield from enumerate(alone, number)
         else:
             yield number, row
         width = width or len(row or ())
         number += len(lines.taken)
 
 
-def _hides_rows(lines: Sequence[str], options: dict[str, Any], width: int) -> bool:
+def _hides_rows(lines: Sequence[list[str] | None], delimiter: str, width: int) -> bool:
     """Return whether a line within a quoted text is a row: as long, and naming a picture where the first one does.
 
-    With tabs its length is enough: hardly a text has one.
+    `lines` are those of a row, each read by itself. With tabs its length is enough: hardly a text has one.
     """
     if len(lines) < 2:
         return False
-    first, *others = [_read_alone(line, options) or [] for line in lines]
+    first, *others = [line or [] for line in lines]
     pictures = [column for column, text in enumerate(first[:width]) if PICTURE_NAME.search(text)]
-    if not pictures and options["delimiter"] != "\t":
+    if not pictures and delimiter != "\t":
         return False
     rows = [row for row in others if len(row) == width > 1]
     return any(all(PICTURE_NAME.search(row[column]) for column in pictures) for row in rows)
