@@ -34,7 +34,6 @@ class Chat:
 
 
 def completion_body(text: str, finish: str = "stop", tokens: tuple[int, int] = (7, 3)) -> str:
-    """The body of an answer."""
     choice = {"message": {"role": "assistant", "content": text}, "finish_reason": finish}
     return json.dumps({"choices": [choice], "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]}})
 

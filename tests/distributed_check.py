@@ -92,7 +92,6 @@ FROZEN_CASES = [(i, frozen) for i in range(len(CASES)) for frozen in list_frozen
 
 
 def model(bias: bool, dtype: torch.dtype = torch.float64) -> nn.Module:
-    """A tiny open_clip model."""
     torch.manual_seed(0)
     clip = open_clip.CLIP(**SHAPE).to(dtype)
     if bias:

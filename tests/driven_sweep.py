@@ -59,7 +59,6 @@ def study(**changes) -> study_declaration.Study:
 
 
 def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> StudyDriver:
-    """A driver in the current folder."""
     study_config = study(**changes)
     opened = open_study(study_config, sweep_command.storage_url(url, "s", Path(".")), "base")
     return StudyDriver(
@@ -68,12 +67,10 @@ def driver(jobs=None, url: str = "", workers: int = 1, **changes) -> StudyDriver
 
 
 def trials() -> list[dict]:
-    """What trials.json says."""
     return json.loads(Path("studies/s/trials.json").read_text())["trials"]
 
 
 def forget() -> None:
-    """Remove the study and its runs."""
     for name in (".work", "store"):
         shutil.rmtree(name)
 

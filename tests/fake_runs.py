@@ -36,12 +36,10 @@ BITS[("pretrained", 1)] = BITS[("pretrained", 2)] = BITS[("pretrained", 0)]
 
 
 def cell(method: str, backbone: str = "vit", data: str = "scenes", seed: int = 0) -> Cell:
-    """A cell of the fake grid."""
     return Cell(method, backbone, data, seed)
 
 
 def cells(methods: tuple[str, ...] = METHODS, seeds: tuple[int, ...] = (0, 1)) -> list[Cell]:
-    """The grid's cells."""
     return [cell(m, seed=s) for m in methods for s in seeds]
 
 

@@ -17,13 +17,11 @@ READ_CONFIG = cluster.read_config.__wrapped__
 
 
 def record(job_id: str, **more: Any) -> dict[str, Any]:
-    """What job.json has of a job."""
     identity = {"cluster": CLUSTER, "user": cluster.current_user(), "id": job_id, "name": NAME, "submitted": SUBMITTED}
     return {"kind": "slurm", **identity, "log": "", **more}
 
 
 def row(job_id: str, state: str = "RUNNING", submitted: int = SUBMITTED, name: str = NAME) -> str:
-    """A line of squeue's."""
     return f"{job_id}|{submitted}|{state}|None|{name}\n"
 
 

@@ -44,14 +44,12 @@ def write_data(root: Path, **columns: str) -> None:
 
 
 def params(methods: list[str], seeds: int, variants: dict | None = None) -> str:
-    """The text of a params.yaml."""
     return PARAMS.format(
         methods=json.dumps(methods), seeds=json.dumps(list(range(seeds))), variants=json.dumps(variants or {})
     )
 
 
 def runs(root: Path, params_file: str = "params.yaml", *overrides: str) -> list[StoredRun]:
-    """The runs of a grid's cells."""
     loaded = read.load_params(root / params_file, overrides)
     return [run_store.locate_run(run, root) for run in grid.resolve_all(loaded)]
 

@@ -75,7 +75,6 @@ def scored(params: Params, stored: StoredRun) -> bool:
 
 
 def leave(folder: RunFolder, documents: Mapping[str, dict]) -> None:
-    """Leave results as a job does."""
     scores_folder = folder.scores("formula")
     fields = {"kind": "composition", "lower": [], "scores": [], "headline": []}
     documents = {name: {"benchmark": name, **fields, **document} for name, document in documents.items()}
@@ -97,15 +96,12 @@ def metrics(run: Run) -> dict[str, dict[str, float]]:
 
 @dataclass
 class Job:
-    """A process known by its id."""
-
     folder: RunFolder
     pid: int
     cancelled: bool = False
     waits_by = ""  # nothing
 
     def label(self) -> str:
-        """What it is called."""
         return f"process {self.pid}"
 
     def state(self) -> str:
@@ -120,7 +116,6 @@ class Job:
         return "gone"
 
     def cancel(self) -> None:
-        """Remember it."""
         self.cancelled = True
 
 

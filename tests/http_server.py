@@ -31,7 +31,6 @@ def run_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 def send_answer(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-    """One whole answer."""
     handler.send_response(status)
     for name, value in ({"Content-Length": str(len(body))} | headers).items():
         handler.send_header(name, value)

@@ -13,7 +13,6 @@ PATH = ROOT / "experiments" / "backbones" / "pretrain.py"
 
 
 def load_script() -> ModuleType:
-    """Import the script from its file."""
     spec = importlib.util.spec_from_file_location("pretrain_script", PATH)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -154,7 +154,6 @@ def collect(name: str) -> None:
 
 
 def cell(method: str) -> str:
-    """A cell's name."""
     return f"{method}-tiny-scenes-0"
 
 
@@ -164,12 +163,10 @@ def at(name: str, *overrides: str) -> StoredRun:
 
 
 def trained(root: Path, name: str) -> Path:
-    """The published folder of a cell."""
     return root / "runs" / Path(*name.split("-", 1))
 
 
 def results(root: Path, name: str) -> Path:
-    """The published results of a cell."""
     return root / "results" / Path(*name.split("-", 1))
 
 

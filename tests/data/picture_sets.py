@@ -26,7 +26,6 @@ def write_pictures(folder: Path, texts: Texts = TEXTS) -> Path:
 
 
 def list_rows(texts: Texts, picture: str, caption: str) -> list[dict[str, str]]:
-    """A row a caption."""
     return [{picture: f"{name}.png", caption: text} for name, captions in texts.items() for text in captions]
 
 
@@ -45,7 +44,6 @@ def write_csv(path: Path, records: list[dict[str, str]], separator: str = ",") -
 
 
 def write_stream(path: Path, content: pa.Table) -> None:
-    """A table as `save_to_disk` writes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, content.schema) as writer:
         writer.write_table(content, max_chunksize=2)

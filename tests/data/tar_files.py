@@ -10,14 +10,12 @@ from PIL import Image
 
 
 def picture(width: int = 20, height: int = 10, kind: str = "JPEG", colour: int = 0) -> bytes:
-    """A picture's bytes."""
     raw = io.BytesIO()
     Image.new("RGB", (width, height), (colour, 0, 0)).save(raw, kind)
     return raw.getvalue()
 
 
 def write(path: Path, members: Iterable[tuple[str, bytes]]) -> Path:
-    """A tar of these files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as tar:
         for name, raw in members:
@@ -28,7 +26,6 @@ def write(path: Path, members: Iterable[tuple[str, bytes]]) -> Path:
 
 
 def sample(key: str, caption: str, raw: bytes | None = None, **facts: str) -> list[tuple[str, bytes]]:
-    """The three members of a sample."""
     noted = {"caption": caption, "key": key, "status": "success"} | facts
     return [
         (f"{key}.jpg", raw if raw is not None else picture()),

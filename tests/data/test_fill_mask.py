@@ -25,7 +25,6 @@ CAPTIONS = ["A big dog runs on the grass.", "The cat sleeps.", "", "A dog runs, 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory) -> Path:
-    """A model as BERT's are."""
     folder = tmp_path_factory.mktemp("bert")
     tiny_masked.bert(folder, transformers)
     return folder
@@ -123,7 +122,6 @@ def test_a_long_caption_is_seen_by_its_sentence(bert, monkeypatch):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch, bert) -> Data:
-    """Two pictures with three captions."""
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (8, 8)).save("a.png")
     Image.new("RGB", (8, 8), "red").save("b.png")

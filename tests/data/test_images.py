@@ -13,12 +13,10 @@ from compclip.data.images import ImageError
 
 
 def pixel(path, xy=(0, 0)):
-    """One pixel of the loaded picture."""
     return images.load_image(path).getpixel(xy)
 
 
 def save(path, mode, colour, size=(8, 8), **options):
-    """A picture of one colour."""
     Image.new(mode, size, colour).save(path, **options)
     return path
 
@@ -138,7 +136,6 @@ def test_whatever_pillow_raises(tmp_path, monkeypatch, fault, where):
 
 
 def chunk(kind, body):
-    """A chunk of a PNG."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 

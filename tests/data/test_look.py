@@ -19,7 +19,6 @@ def folder(tmp_path):
 
 
 def digest(folder, cache=None):
-    """What is seen of a folder."""
     return file_listing.summarize_files([str(folder)], {} if cache is None else cache)["digest"]
 
 

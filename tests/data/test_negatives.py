@@ -42,12 +42,10 @@ def put(path: Path, colour: int) -> None:
 
 
 def section(**options) -> Data:
-    """The data set of these pictures."""
     return Data("karpathy", "all.json", "own", captioner="none", negative_images=options)
 
 
 def negative_counts(counts: dict) -> dict:
-    """The counts of negative images."""
     prefix = "negative_images_"
     return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
 

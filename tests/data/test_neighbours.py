@@ -36,7 +36,6 @@ NPY = Path("data/neighbours/scenes/tiny.npy")
 
 
 def vectors(folder: Path, vector_ND: np.ndarray, there_N: np.ndarray | None = None) -> neighbours.VectorFile:
-    """Vectors in a file."""
     file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open as long as the vectors are)
     file.write(vector_ND.astype(np.float32).tobytes())
     file.flush()

@@ -24,12 +24,10 @@ def folder(tmp_path):
 
 
 def data(source, path, folder, **options):
-    """A Data section."""
     return Data(source=source, path=str(path), images=str(folder), **options)
 
 
 def image(name, split="train", *texts):
-    """A Karpathy record."""
     return {"filename": name, "split": split, "sentences": [{"raw": t} for t in texts]}
 
 

@@ -24,7 +24,6 @@ def usual_names(caption: str) -> set[str]:
 
 
 def shows(scenes: list[Scene]) -> set[str]:
-    """The symbols and colours of scenes."""
     return {word for scene in scenes for thing in scene.things for word in thing.pair}
 
 

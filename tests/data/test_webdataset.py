@@ -20,12 +20,10 @@ from tests.data.tar_files import picture, sample, write
 
 
 def data(folder, **options) -> Data:
-    """Its section."""
     return Data("webdataset", str(folder), str(folder), captioner="none", **options)
 
 
 def read_folder(folder, **options):
-    """Its samples and counts."""
     return reading.read_source(webdataset, data(folder, **options))
 
 

@@ -29,7 +29,6 @@ class Files:
 
 
 def redirect(to: str) -> Special:
-    """Answers with another address."""
     return lambda handler: send_answer(handler, 302, {"Location": to})
 
 
@@ -54,7 +53,6 @@ def etag(body: bytes) -> str:
 
 @contextlib.contextmanager
 def serve() -> Iterator[Files]:
-    """Serve on a free port."""
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:

@@ -17,7 +17,6 @@ MOST = 1 << 20
 
 
 def fetch(files, partial_path, path="/a.bin", size=0, most=MOST, resumable=True):
-    """Fetch one file of the server."""
     offer_files.download_file(Download(files.url + path, size, most, resumable), partial_path, lambda *_: None)
 
 

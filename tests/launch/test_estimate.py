@@ -16,7 +16,6 @@ GPU = {"processes": 2, "peak_device_memory_mib": 900}
 
 
 def run(method="clic", backbone="vit", data="coco", **train) -> dict:
-    """A resolved run."""
     schedule = {
         "batch_size": 32, "precision": "bf16", "micro_batch": 0, "trainable": "all", "max_steps": 0, "epochs": 2.0,
     }  # fmt: skip
@@ -24,12 +23,10 @@ def run(method="clic", backbone="vit", data="coco", **train) -> dict:
 
 
 def finished_cost(spent: float = 120.0, **kind) -> FinishedCost:
-    """A finished run."""
     return estimate.measure_cost(run(**kind), GPU, LAST, spent)
 
 
 def cost(config: dict, *finished: FinishedCost, steps: int = 0, on_gpu: bool = True) -> float | None:
-    """Device-seconds."""
     return estimate.estimate_cost(config, steps, finished, on_gpu)
 
 

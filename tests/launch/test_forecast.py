@@ -22,7 +22,6 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def load(name: str, *overrides: str):
-    """A shipped grid's parameters."""
     return read.load_params(GRIDS / f"{name}.yaml", overrides)
 
 

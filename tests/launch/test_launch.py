@@ -36,7 +36,6 @@ LOCAL = str(ROOT / "slurm" / "local.yaml")
 
 
 def stale(name: str) -> bool:
-    """Whether a cell would be sent."""
     params = read.load_params("params.yaml")
     return name in [stored_run.cell.name for stored_run in run_jobs.list_stale(runs(), params)]
 
@@ -52,12 +51,10 @@ def send(workers: int = 1, profile: str = LOCAL) -> None:
 
 
 def describe() -> str:
-    """What would be sent."""
     return "\n".join(run_jobs.describe_sending(profiles.load_profile(LOCAL), read.load_params("params.yaml")))
 
 
 def edit(old: str, new: str) -> None:
-    """Change params.yaml."""
     original = Path("params.yaml").read_text()
     assert old in original
     Path("params.yaml").write_text(original.replace(old, new))

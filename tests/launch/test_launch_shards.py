@@ -58,7 +58,6 @@ class Cluster:
         return SimpleNamespace(update_parameters=update, batch=contextlib.nullcontext, submit=submit)
 
     def find(self, job: cluster.JobIdentity, _known_since: float) -> cluster.QueuedJob | None:
-        """As the queue tells it."""
         return queued("RUNNING") if job.id in self.live else None
 
     def work(self, job: str) -> None:
@@ -86,7 +85,6 @@ def project(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def fake_cluster(monkeypatch) -> Cluster:
-    """A cluster."""
     new_cluster = Cluster()
     monkeypatch.setattr(slurm.submitit, "SlurmExecutor", new_cluster.executor)
     monkeypatch.setattr(slurm, "read_max_array_size", lambda: 2)
@@ -99,7 +97,6 @@ def fake_cluster(monkeypatch) -> Cluster:
 
 
 def launch(*words: str) -> int:
-    """The command with the cluster's profile."""
     return launch_command.main(["slurm.yaml", *words])
 
 
@@ -241,7 +238,6 @@ def test_tasks_that_the_queue_has_no_room_for(project, fake_cluster, monkeypatch
     """They are sent by the same command when earlier ones are over."""
 
     def work_off(self) -> None:
-        """What was sent is over."""
         assert "2 not sent yet" in capsys.readouterr().out
         for job in sorted(fake_cluster.live):
             fake_cluster.work(job)

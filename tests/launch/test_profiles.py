@@ -20,7 +20,6 @@ NAMES = ("partition", "account", "qos", "constraint")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> list[StoredRun]:
-    """Two runs to send."""
     return fake_store.runs(fake_store.project(tmp_path_factory.mktemp("p") / "p"))
 
 

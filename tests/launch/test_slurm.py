@@ -32,7 +32,6 @@ STEPS = 150
 
 @pytest.fixture(scope="module")
 def project(slurm_there, project, tmp_path_factory):
-    """All that train needs."""
     return tiny_project.other(project, tmp_path_factory.mktemp("slurm") / "project", STEPS)
 
 
@@ -244,7 +243,6 @@ def test_a_job_that_dies_before_python(here):
 
 @pytest.fixture
 def partition(slurm_there):
-    """A partition of this test's own."""
     creation = cluster.run_command("scontrol", "create", "partition=compclip_test", "nodes=ALL", "state=up")
     if creation.returncode:
         pytest.skip(f"no partition can be made here: {creation.stderr.strip()}")

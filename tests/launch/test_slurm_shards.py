@@ -65,12 +65,10 @@ def here(slurm_there, here, monkeypatch):
 
 
 def launch(*words: str) -> None:
-    """The command."""
     assert launch_command.main(["profile.yaml", *words]) == 0
 
 
 def questions(root: Path) -> int:
-    """What the servers were asked."""
     return sum(log.read_text().count("asked") for log in (root / "cache").rglob("server-*.log"))
 
 

@@ -23,7 +23,6 @@ from tests.model.test_towers import TINY, make_model
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> Path:
-    """A checkpoint folder."""
     root = tmp_path_factory.mktemp("tiny")
     make_model(root).save(root / "saved")
     return root / "saved"
@@ -31,7 +30,6 @@ def tiny(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def folder(tiny, tmp_path) -> Path:
-    """A copy to be damaged."""
     return shutil.copytree(tiny, tmp_path / "folder")
 
 

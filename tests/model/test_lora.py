@@ -22,7 +22,6 @@ PROJECTIONS = ("attn.in_proj_weight", "attn.out_proj.weight", "mlp.c_fc.weight",
 
 @pytest.fixture
 def model(tmp_path):
-    """A tiny model with random weights."""
     return make_model(tmp_path)
 
 

@@ -57,7 +57,6 @@ class Outer(nn.Module):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory) -> Path:
-    """A scripted module, saved."""
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("archive") / "a.pt"
     torch.jit.script(Outer()).save(str(path))
@@ -126,7 +125,6 @@ def test_the_program_of_an_archive_is_not_run(tmp_path):
 
 
 def rewritten(source: Path, target: Path, changes: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
-    """An archive with some members changed."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", method) as new:
         for name in old.namelist():
             new.writestr(name, changes.get(name.partition("/")[2], old.read(name)))

@@ -40,7 +40,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
-    """Six pictures of noise."""
     return noise_pictures(tmp_path_factory.mktemp("pictures"), [(32, 32)] * 6)
 
 

@@ -30,7 +30,6 @@ class Hub:
     requests: list[tuple[str, str]] = field(default_factory=list)
 
     def answer(self, method: str, path: str, body: bytes, authorization: str) -> tuple[int, object]:
-        """Status and JSON of one request."""
         self.requests.append((method, path))
         if method == "PUT":
             self.uploads[path.rpartition("/")[2]] = body
@@ -90,7 +89,6 @@ class Hub:
 
 @contextlib.contextmanager
 def serve(token: str) -> Iterator[Hub]:
-    """Serve on a free port."""
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:

@@ -53,7 +53,6 @@ def finished_runs(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def project(finished_runs, tmp_path, monkeypatch) -> Path:
-    """A copy, as the current folder."""
     root = shutil.copytree(finished_runs, tmp_path / "project")
     monkeypatch.chdir(root)
     return root

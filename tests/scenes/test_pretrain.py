@@ -141,7 +141,6 @@ def test_a_state_of_other_numbers_is_refused(tiny):
 
 @pytest.fixture
 def made_model(tiny, monkeypatch):
-    """The script with one tiny model."""
     numbers = replace(FEW, steps=6, batch_size=4, warmup_steps=2, save_every_steps=5, unbound_steps=4)
     model = pretrain.WorldModel("tiny.json", "made/tiny.fp16.safetensors", 7, numbers)
     monkeypatch.setattr(pretrain, "MODELS", {"tiny": model})

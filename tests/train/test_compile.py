@@ -35,7 +35,6 @@ def compile_eagerly(monkeypatch) -> list[int]:
 
 
 def build_compiled(bias: bool, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
-    """The tiny model in float64, compiled."""
     clip = BUILD(bias, dtype)
     towers.compile_blocks(clip)
     return clip

@@ -51,7 +51,6 @@ def model(tmp_path_factory):
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
-    """Noise of a size."""
     values = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(values).convert(mode)
 

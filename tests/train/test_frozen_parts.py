@@ -88,7 +88,6 @@ def test_an_older_run_of_a_backbone_with_batch_norms_is_stale_for_these(here, mo
 
 
 def encode(clip) -> list[list]:
-    """Vectors of pictures and of texts."""
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(1)
         text_BL = torch.randint(3, towers.WORDS - 2, (16, 8))

@@ -33,7 +33,6 @@ def test_the_steps_of_the_released_configuration():
 
 
 def build_model() -> tuple[nn.Module, extras.Extras]:
-    """A tiny model with a codebook."""
     clip = distributed_check.model(bias=False)
     model = SimpleNamespace(clip=clip, model_cfg=distributed_check.SHAPE)
     cfg = il_clip.Config(codes=8, code_width=4)

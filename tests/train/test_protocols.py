@@ -26,13 +26,11 @@ from tests.tiny_project import at, cell
 
 @pytest.fixture(scope="module")
 def project(project, tmp_path_factory) -> Path:
-    """A small project, prepared."""
     return tiny_project.other(project, tmp_path_factory.mktemp("protocols") / "p", steps=4)
 
 
 @pytest.fixture
 def model(tmp_path):
-    """A tiny model with random weights."""
     return make_model(tmp_path)
 
 

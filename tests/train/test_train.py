@@ -41,7 +41,6 @@ def every(here) -> Path:
 
 
 def weights(root: Path, cell: str) -> str:
-    """Fingerprint of a cell's published weights."""
     return fingerprint(trained(root, cell) / "checkpoint" / WEIGHTS)
 
 

@@ -21,8 +21,6 @@ CFG = Train(lr=1e-3, lr_start=1e-5, lr_end=1e-6, warmup_steps=10)
 
 
 class Clip(torch.nn.Module):
-    """Parameters named as open_clip names them."""
-
     def __init__(self):
         super().__init__()
         self.visual = torch.nn.Linear(3, 3)
@@ -92,7 +90,6 @@ def _two_checkpoints(folder):
 
 
 def _rewrite(path, change):
-    """Change a checkpoint's tensors and header."""
     with safe_open(path, "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         header = json.loads(file.metadata()["header"])

@@ -34,7 +34,6 @@ CELL = cell("finetune")
 
 @pytest.fixture(scope="module")
 def project(project, tmp_path_factory):
-    """The small project with held-out pictures."""
     return validated_runs.make(project, tmp_path_factory.mktemp("validated") / "p")
 
 
