@@ -221,11 +221,10 @@ def test_what_a_run_s_files_hold_stays_text(runs, tmp_path):
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
     page = made_page.build_grid_page(runs, missing=[MissingResult(NASTY, NASTY)])
-    report_page.write_report(page, tmp_path / "out")
-    html = (tmp_path / "out" / "index.html").read_text()
+    texts = made_page.write(page, tmp_path / "out")
+    html, text = texts["index.html"], texts["report.md"]
     Reader(html)
     assert html.count("&lt;img") == 2 and "<img" not in html
-    text = (tmp_path / "out" / "report.md").read_text()
     assert "- &lt;img src=x onerror=alert(1)>\\|\\`" in text and "<img" not in text
 
 

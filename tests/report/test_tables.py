@@ -20,7 +20,7 @@ def table(runs):
     all_columns = tables.list_columns(runs, fake_runs.BENCHMARKS)
     selected = tables.select_columns(runs, None, fake_runs.BENCHMARKS)
     (group,) = tables.build_tables(runs, (*tables.summary_columns(selected, runs), *all_columns))
-    return {row.method: {c.name: e for c, e in row.statistics.items()} for row in group.rows}
+    return made_page.read_statistics(group)
 
 
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
