@@ -63,9 +63,9 @@ def test_the_numbers_are_those_of_the_row(tmp_path):
     assert [c.split(" ")[0] for c in lines["clic.frozen_text", True]] == [f"{100 * zs:.1f}", f"{100 * swap:.1f}"]
 
 
-@pytest.mark.parametrize("name", ["clic_table10", "hard_positives_table4"])
-def test_the_page_of_a_paper_s_grid(name, tmp_path, monkeypatch):
+def test_the_page_of_a_paper_s_grid(tmp_path, monkeypatch):
     """The whole report, its mean columns and its published tables in every format."""
+    name = "hard_positives_table4"
     params = load(name)
     fake_grid.make(params, tmp_path)
     shutil.copytree(FOLDER, tmp_path / report_command.PUBLISHED)
@@ -78,5 +78,5 @@ def test_the_page_of_a_paper_s_grid(name, tmp_path, monkeypatch):
     paper, *tables = TABLES[name]
     section = html.partition('<details id="published">')[2]
     assert all(f"<summary>{paper}, {table}</summary>" in section for table in tables)
-    for column in load(name).report.columns:
-        assert column.partition("/")[2] in (tmp_path / "out" / "report.csv").read_text()
+    table = (tmp_path / "out" / "report.csv").read_text()
+    assert all(column.partition("/")[2] in table for column in params.report.columns)

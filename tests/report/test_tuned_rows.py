@@ -102,7 +102,8 @@ def test_a_new_study_makes_the_report_stale(tmp_path, monkeypatch):
 
     before = plan_report()
     write_study(tmp_path, {"train.lr": 1e-6})
-    assert before["studies"] == "" and plan_report() == before | {"studies": plan_report()["studies"]} != before
+    after = plan_report()
+    assert before["studies"] == "" and after == before | {"studies": after["studies"]} != before
 
 
 # the table of tuning
