@@ -80,7 +80,6 @@ def pair(tmp_path):
 
 
 def states(*folders):
-    """The tensors of checkpoints."""
     return [backbone.load(folder).clip.state_dict() for folder in folders]
 
 

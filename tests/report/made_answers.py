@@ -60,7 +60,6 @@ def _draw(method: str, seed: int, column: str, points: float, items: int, spread
 
 
 def build_page(gains: Gains, reference: str = "finetune", notice: str = "", kindred=None, **shape) -> ReportPage:
-    """Build the page of such runs."""
     runs = make_runs(gains, **shape)
     benchmarks = list(runs[0].results)
     return made_page.build_page(runs, benchmarks, reference=reference, notice=notice, kindred=kindred or {})

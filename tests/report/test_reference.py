@@ -13,7 +13,6 @@ from tests.report import made_page
 
 
 def built(tmp_path, cells, reference="clic", correction=""):
-    """The page of some cells' made results."""
     runs = made_page.make_grid(tmp_path, cells)
     return made_page.build_grid_page(runs, reference=reference, correction=correction)
 

@@ -44,7 +44,6 @@ def runs(tmp_path, monkeypatch):
 
 
 def build(root: Path) -> report_page.ReportPage:
-    """The whole report."""
     collected = made_page.collect(root)
     curves, _ = trajectories.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
     return made_page.build_grid_page(collected, columns=COLUMNS, curves=curves)

@@ -31,7 +31,6 @@ CASES = {
 
 
 def run_of(method, seed, case):
-    """A run with the log of a case."""
     run = made_page.make_run(method, seed, [1, 0, 1, 1], validation={"benchmark": "photos", "pictures": 200})
     run.curve[:] = rows(*CASES[case][:2])
     return run

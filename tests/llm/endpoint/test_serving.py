@@ -48,7 +48,6 @@ def sample(tmp_path):
 
 
 def log(tmp_path):
-    """What the server wrote, beside the answers."""
     (file,) = (tmp_path / "c").rglob("server-*.log")
     return file.read_text()
 
