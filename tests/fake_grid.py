@@ -84,19 +84,23 @@ def official(params: sections.Params, published: Path) -> OfficialBenchmarks:
 
 def make(params: sections.Params, root: Path) -> Path:
     """Write config, results and the other files of every cell below `root`, which it gives."""
+    modules = {name: params.benchmarks[name].benchmark or name for name in params.evaluate.benchmarks}
+    declared = {module: _declare(module) for module in set(modules.values())}
     for cell in grid.list_cells(params):
         place = Published(root, cell)
         write_atomic(place.trained.config, grid.run_to_yaml(grid.resolve(params, cell)))
         write_atomic(place.trained.metrics, "")
         write_json(place.trained.environment, {"run_key": cell.name, "seconds": 1.0})
-        for name in params.evaluate.benchmarks:
-            module = params.benchmarks[name].benchmark or name
-            metrics = METRICS[module]
-            declared = {"kind": KINDS.get(module, COMPOSITION), "lower": sorted({*hard_positives.LOWER} & {*metrics}),
-                        "scores": sorted({*hard_positives.SCORES} & {*metrics}),
-                        "headline": list(load_module(module).headline)}  # fmt: skip
-            values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in metrics}
-            result = {"benchmark": name, "n": 10, **declared, "metrics": values,
+        for name, module in modules.items():
+            values = {m: number(cell.method, cell.backbone, cell.data, name, m) for m in METRICS[module]}
+            result = {"benchmark": name, "n": 10, **declared[module], "metrics": values,
                       "counts": {"records": 10, "scored": 10}, "fingerprint": f"official {name}"}  # fmt: skip
             write_json(run_folder.result_path(place.results, name), result)
     return root
+
+
+def _declare(module: str) -> dict:
+    """What a benchmark's module says of its metrics."""
+    metrics = {*METRICS[module]}
+    return {"kind": KINDS.get(module, COMPOSITION), "lower": sorted({*hard_positives.LOWER} & metrics),
+            "scores": sorted({*hard_positives.SCORES} & metrics), "headline": list(load_module(module).headline)}  # fmt: skip

@@ -48,8 +48,6 @@ def dump(tmp_path: Path) -> Callable[[str, Any], Path]:
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Callable[[str], Path]:
-    """Write a small PNG below the test's folder."""
-
     def write(name: str, colour: str = "red") -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ from compclip.evaluate.embeddings import Embeddings
 
 
 def table(*rows: Any) -> str:
-    """A CSV file."""
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue()

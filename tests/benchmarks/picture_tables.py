@@ -25,7 +25,6 @@ def make(rows: list[dict], metadata: dict | None = None) -> pa.Table:
 
 
 def write(path: Path, rows: list[dict], metadata: dict | None = None, **options: int) -> Path:
-    """The table as a Parquet file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(make(rows, metadata), path, **options)
     return path

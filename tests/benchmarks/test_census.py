@@ -21,7 +21,6 @@ OUTSIDE = "../outside/o.png"
 
 
 def choice(name):
-    """SugarCrepe's record."""
     return {"filename": name, "caption": "good", "negative_caption": "bad"}
 
 
@@ -51,7 +50,6 @@ def picture_root(tmp_path, picture):
 
 
 def section(picture_root, dump, module, name, **overrides):
-    """A benchmark's section whose file names this picture."""
     file, content, split = FILES[module](name)
     path = dump(f"b/{file}", content)
     path = path if module in ("retrieval", "eqben") else path.parent

@@ -17,12 +17,10 @@ from compclip.runs.item_outcomes import COMPOSITION, KINDS, Items
 
 @pytest.fixture(params=plugins.list_plugins(plugins.BENCHMARKS))
 def module(request):
-    """Each of them."""
     return plugins.load_plugin(plugins.BENCHMARKS, request.param)
 
 
 def benchmark_calls(module):
-    """The calls of Benchmark(...) in a module."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Call)]
     return [call for call in calls if getattr(call.func, "id", "") == "Benchmark"]
 

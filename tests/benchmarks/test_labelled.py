@@ -23,8 +23,6 @@ RED, GREEN = (tar_files.picture(8, 8, "WEBP", colour) for colour in (250, 0))
 
 @pytest.fixture
 def names(dump) -> Callable[..., Path]:
-    """A folder with these class names."""
-
     def write(*classes: str) -> Path:
         dump("z/classnames.txt", "\n".join(classes) + "\n")
         return dump("z/zeroshot_classification_templates.txt", "{c}\n").parent
@@ -37,7 +35,6 @@ def sample(key: str, label: object, raw: bytes = RED) -> list[tuple[str, bytes]]
 
 
 def red_pictures(benchmark) -> list[bool]:
-    """Which of its pictures are red."""
     return [images.load_image(parse_reference(ref)[0]).getpixel((4, 4))[0] > 128 for ref in benchmark.images]
 
 

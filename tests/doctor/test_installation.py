@@ -26,7 +26,6 @@ data: {scenes: {source: karpathy, path: data/scenes_world/train.json, images: da
 
 
 def list_states(rows) -> dict[str, tuple[str, str]]:
-    """State and reason of each row."""
     return {row.name: (row.state, row.reason) for row in rows}
 
 

@@ -1,7 +1,6 @@
 """Published numbers beside a checkpoint's: of its backbone, of official files alone; known by name, towers or file."""
 
 import json
-import shutil
 
 import open_clip
 import pytest
@@ -26,29 +25,20 @@ def make_document(fingerprint: str = "", scored: int = 7511) -> dict:
     }  # fmt: skip
 
 
-def printed(backbone: str, metric: str) -> list[tuple[str, float]]:
-    """The method and value of what papers print of SugarCrepe on a backbone, scored as it was trained."""
-    rows = published_numbers.drop_wrong_activations(NUMBERS)
-    return [
-        (n.method, float(n.value))
-        for n in rows
-        if (n.backbone, n.benchmark, n.metric) == (backbone, "sugarcrepe", metric)
-    ]
+def find(ref: str, towers: str = "", **document) -> dict[str, dict]:
+    """What compares with SugarCrepe's results of a checkpoint."""
+    return comparable_numbers.find_comparable(ref, towers, {"sugarcrepe": make_document(**document)})
 
 
 def test_numbers_of_the_backbone_alone():
-    """The pretrained model's and the highest of the tuned ones, by hand from the tables."""
-    comparable = comparable_numbers.find_comparable("ViT-B-32::openai", "", {"sugarcrepe": make_document()})[
-        "sugarcrepe"
-    ]
-    rows = printed("ViT-B/32", "swap_obj")
-    assert {float(n.value) for n in comparable["swap_obj"].pretrained} == {
-        v for method, v in rows if method == "pretrained"
-    }
-    assert float(comparable["swap_obj"].best[0].value) == max(
-        v for method, v in rows if method not in ("", "pretrained")
-    )
-    large = comparable_numbers.find_comparable("ViT-L-14::openai", "", {"sugarcrepe": make_document()})["sugarcrepe"]
+    """The pretrained model's and the highest of the tuned ones, by hand from the tables; scored as it was trained."""
+    column = find("ViT-B-32::openai")["sugarcrepe"]["swap_obj"]
+    rows = published_numbers.drop_wrong_activations(NUMBERS)
+    rows = [n for n in rows if (n.backbone, n.column) == ("ViT-B/32", "sugarcrepe/swap_obj")]
+    assert {n.value for n in column.pretrained} == {n.value for n in rows if n.method == "pretrained"}
+    tuned = [float(n.value) for n in rows if n.method not in ("", "pretrained")]
+    assert float(column.best[0].value) == max(tuned)
+    large = find("ViT-L-14::openai")["sugarcrepe"]
     assert {n.backbone for column in large.values() for n in (*column.pretrained, *column.best)} == {"ViT-L/14"}
 
 
@@ -57,7 +47,7 @@ def test_numbers_of_the_backbone_alone():
 )
 def test_where_nothing_compares(ref, fingerprint):
     """Other files, a backbone that no paper reports, a checkpoint of unknown towers."""
-    assert comparable_numbers.find_comparable(ref, "", {"sugarcrepe": make_document(fingerprint)}) == {}
+    assert find(ref, fingerprint=fingerprint) == {}
 
 
 @pytest.mark.parametrize(("model", "backbone"), [
@@ -75,41 +65,30 @@ def test_a_folder_is_known_by_its_towers(model, backbone, subfolder, tmp_path):
 
 def test_a_released_file_has_its_authors_numbers():
     """By the place where `compclip fetch` puts it."""
-    ref = "models/released/negclip/negclip.pth"
-    (authors_method,) = {n.method for b in comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()})["sugarcrepe"].values()
-              for n in b.released}  # fmt: skip
+    comparable = find("models/released/negclip/negclip.pth", "ViT-B-32")
+    (authors_method,) = {n.method for column in comparable["sugarcrepe"].values() for n in column.released}
     assert authors_method in ("negclip", "released.negclip")
-    assert "its authors'" in scoring_options.metric_table(
-        {"sugarcrepe": make_document()},
-        comparable_numbers.find_comparable(ref, "ViT-B-32", {"sugarcrepe": make_document()}),
-    )
+    assert "its authors'" in scoring_options.metric_table({"sugarcrepe": make_document()}, comparable)
 
 
 def test_the_table_has_interval_and_records():
     """Over pictures; a mark where few were scored, and the same numbers as JSON."""
-    documents = {"sugarcrepe": make_document(scored=319)}
-    published = comparable_numbers.find_comparable("ViT-B-32::openai", "", documents)
-    line = next(
-        line for line in scoring_options.metric_table(documents, published).splitlines() if " swap_obj " in line
-    )
+    documents, published = {"sugarcrepe": make_document(scored=319)}, find("ViT-B-32::openai", scored=319)
+    (line,) = [line for line in scoring_options.metric_table(documents, published).splitlines() if " swap_obj " in line]
     numbers = scoring_options.numbers_as_json(documents, published)["sugarcrepe"]
     low, high = numbers["intervals"]["swap_obj"]
     assert f"[{100 * low:.2f}, {100 * high:.2f}]" in line and "‡ 319 of 7,511  pretrained 6" in line
-    assert numbers["published"]["swap_obj"]["best"][0]["value"] in line and numbers["coverage"] == {
-        "swap_obj": [319, 7511]
-    }
+    assert numbers["published"]["swap_obj"]["best"][0]["value"] in line
+    assert numbers["coverage"] == {"swap_obj": [319, 7511]}
 
 
 def test_results_are_a_page(here_finished, tmp_path, capsys):
     """`--out` has an index.html beside the results, that fetches and runs nothing."""
-    run = next(here_finished.glob("runs/fsc_clip/*/checkpoint"))
-    shutil.rmtree(tmp_path / "out", ignore_errors=True)
-    assert (
-        evaluate_command.main(["--checkpoint", str(run), "--benchmarks", "sugarcrepe", "--out", str(tmp_path / "out")])
-        == 0
-    )
-    page = (tmp_path / "out/index.html").read_text()
-    values = json.loads((tmp_path / "out/sugarcrepe.json").read_text())["metrics"]
+    run, out = next(here_finished.glob("runs/fsc_clip/*/checkpoint")), tmp_path / "out"
+    command = ["--checkpoint", str(run), "--benchmarks", "sugarcrepe", "--out", str(out)]
+    assert evaluate_command.main(command) == 0
+    page = (out / "index.html").read_text()
+    values = json.loads((out / "sugarcrepe.json").read_text())["metrics"]
     table = capsys.readouterr().out
     assert all(f"<td>{metric}</td>" in page and metric in table for metric in values)
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")

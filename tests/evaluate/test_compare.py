@@ -99,7 +99,6 @@ DOCUMENT = {"benchmark": "sugarcrepe", "kind": "composition", "lower": [], "scor
 
 @pytest.fixture
 def results(tmp_path):
-    """A folder of one benchmark's results."""
     items = {"add_att": {"ids": ["a", "b", "c", "d"], "outcomes": [1, 1, 1, 0]}}
     write_json(tmp_path / "results" / "sugarcrepe.json", DOCUMENT | {"items": items, "metrics": {"add_att": 0.75}})
     write_json(tmp_path / "results" / "summary.json", {"sugarcrepe/add_att": 0.75})

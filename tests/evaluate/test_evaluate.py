@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow
 import pytest
 import torch
 from PIL import Image
-from pyarrow import parquet
 
 from compclip.base import files, links
 from compclip.base.errors import UserError
@@ -25,7 +23,6 @@ from compclip.evaluate import benchmark_module, embed, result_store, score, scor
 from compclip.model import backbone, clip_model, weight_files
 from compclip.runs import gpus, run_store
 from compclip.runs.run_folder import Published
-from tests.data import tar_files
 from tests.evaluate.test_embed import CONFIG
 
 COLOURS = ("red", "green", "blue", "white")
@@ -200,32 +197,6 @@ def test_weights_of_a_file_with_several(checkpoint, params, tmp_path):
     assert files.read_json(tmp_path / "ema" / "plus.json")["checkpoint"]["weights"] == "ema"
     with pytest.raises(UserError, match="--weights ema: is of a weights file; give --checkpoint FILE and --model"):
         evaluate_command.main(["--checkpoint", str(checkpoint), "--weights", "ema"])
-
-
-def test_a_set_scores_the_same_in_folders_in_a_tar_and_in_parquet(checkpoint, params, root):
-    """By the command; and a table's pictures are read from where they lie."""
-    names = ["folders", "tar", "parquet"]
-    for name in names:
-        files.write_atomic(root / name / "classnames.txt", "\n".join(COLOURS))
-        files.write_atomic(root / name / "zeroshot_classification_templates.txt", "a {c} wall\nit is {c}\n")
-        options = {"sample": 4, "metric": "mean_per_class"}
-        params.benchmarks[name] = Section("zeroshot", str(root / name), str(root / name), options=options)
-    raw = {colour: (root / "images" / f"{colour}.png").read_bytes() for colour in COLOURS}
-    for colour in COLOURS:
-        files.write_atomic(root / "folders" / colour / "x.png", raw[colour])
-    members = [[(f"{c}.png", raw[c]), (f"{c}.cls", b"%d" % i)] for i, c in enumerate(COLOURS)]
-    tar_files.write(root / "tar/0.tar", sum(members, []))
-    rows = [{"image": {"bytes": raw[c], "path": None}, "label": i} for i, c in enumerate(COLOURS)]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), root / "parquet/test.parquet")
-    arguments = ["--checkpoint", str(checkpoint), "--out", str(root / "out"), "--benchmarks", *names]
-    assert evaluate_command.main(arguments) == 0
-    documents = [files.read_json(root / "out" / f"{name}.json") for name in names]
-    assert documents[0]["metrics"] == documents[1]["metrics"] == documents[2]["metrics"]
-    assert set(documents[0]["metrics"]) == {"top_1", "mean_per_class", "elevater"}
-    outcomes = [dict(zip(f["items"]["top_1"]["ids"], f["items"]["top_1"]["outcomes"], strict=True)) for f in documents]
-    for i, colour in enumerate(COLOURS):
-        assert outcomes[0][f"{colour}/x.png"] == outcomes[1][f"{i}/0/{colour}"] == outcomes[2][f"{i}/{i}"]
-    assert {p.suffix for p in (root / "parquet").iterdir()} == {".txt", ".parquet"}
 
 
 def test_ties_go_where_the_parameters_say_and_results_say_where(checkpoint, params, root, tmp_path):

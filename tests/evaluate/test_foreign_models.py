@@ -78,8 +78,6 @@ def test_the_same_numbers_by_every_way_in(checkpoint, root, sugarcrepe_files, tm
 
 
 class Broken(ColourModel):
-    """Gives what a test says."""
-
     def __init__(self, encode_images):
         self.encode_images = encode_images
 
@@ -110,7 +108,6 @@ TEXTS = [f"a {name} wall" for name in COLOURS]
 
 @pytest.fixture
 def pictures(sugarcrepe_files):
-    """A picture of each colour."""
     return [foreign_models.load_picture(str(sugarcrepe_files["images"] / f"{name}.png")) for name in COLOURS]
 
 

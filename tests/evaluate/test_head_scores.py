@@ -48,18 +48,21 @@ def trained(project, tmp_path_factory):
     return root
 
 
+@pytest.fixture(autouse=True)
+def in_the_project(trained, monkeypatch):
+    monkeypatch.chdir(trained)
+
+
 def checkpoint(root, name):
     return Published(root, Cell(name, "tiny", "scenes", 0)).trained.checkpoint
 
 
 def results(root, name) -> dict[str, float]:
-    """The metrics of a cell's own results."""
     path = tiny_project.results(root, tiny_project.cell(name)) / "sugarcrepe.json"
     return json.loads(path.read_text())["metrics"]
 
 
 def pictures(root, count) -> list[str]:
-    """The first pictures of the world."""
     return [str(path) for path in sorted((root / "world" / "test").glob("*.png"))[:count]]
 
 
@@ -83,7 +86,6 @@ def by_pair(model, path, text) -> float:
 @pytest.mark.parametrize("name", METHODS)
 def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
     """Matches, tables, ranks and classes, in blocks that split pictures and texts."""
-    monkeypatch.chdir(trained)
     monkeypatch.setattr(pair_scorers, "PICTURES", 2)
     monkeypatch.setattr(pair_scorers, "TEXTS", 3)
     model = backbone.load(checkpoint(trained, name))
@@ -107,7 +109,6 @@ def test_scores_are_those_of_pairs_one_by_one(trained, name, monkeypatch):
 
 def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
     """A head's last bits depend on the block that a pair is compared in, made visible here: a pair keeps its first score."""
-    monkeypatch.chdir(trained)
     blocks = list[int]()
 
     def compare(_models, _how, _pictures, _store, refs, text_TD):
@@ -127,7 +128,6 @@ def test_equal_texts_tie_whatever_stands_beside_them(trained, monkeypatch):
 @pytest.mark.parametrize(("room", "encoded"), [(1 << 30, 3), (16 * 16 * 4, 7), (0, 9)])
 def test_patches_are_kept_for_the_next_benchmark_as_far_as_there_is_room(trained, monkeypatch, room, encoded):
     """Of three pictures, compared three times: none, one of 16 patches and 16 numbers, or all; the scores are the same."""
-    monkeypatch.chdir(trained)
     monkeypatch.setattr(pair_scorers, "PATCH_BYTES", room)
     model = backbone.load(checkpoint(trained, "flair"))
     refs, texts = pictures(trained, 3), ["a red star", "two hearts"]
@@ -146,8 +146,7 @@ def test_patches_are_kept_for_the_next_benchmark_as_far_as_there_is_room(trained
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_checkpoint_by_its_path_scores_as_its_cell(trained, name, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
+def test_a_checkpoint_by_its_path_scores_as_its_cell(trained, name, capsys):
     folder = checkpoint(trained, name)
     assert heads.has_head(folder)
     assert evaluate_command.main(["--checkpoint", str(folder), "--json"]) == 0
@@ -166,8 +165,7 @@ def test_frozen_towers_are_the_backbones_and_the_map_moved(trained):
     assert facts["trained_parameters"] == 16 * 16 + 1 + 1  # the map, its temperature, and the model's scale
 
 
-def test_a_line_starts_at_the_pretrained_model_where_a_head_has_such_a_start(trained, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
+def test_a_line_starts_at_the_pretrained_model_where_a_head_has_such_a_start(trained, capsys):
     start, tuned = (backbone.load(path) for path in (trained / "models" / "tiny", checkpoint(trained, "labclip")))
     weight = tuned.head.weight.detach().clone()
     models = {alpha: next(score.models_on_line(start, backbone.load(checkpoint(trained, "labclip")), [alpha]))[0]
@@ -183,9 +181,8 @@ def test_a_line_starts_at_the_pretrained_model_where_a_head_has_such_a_start(tra
         assert point["metrics"] == expected
 
 
-def test_an_adapter_alone_has_lost_its_head(trained, tmp_path, monkeypatch):
+def test_an_adapter_alone_has_lost_its_head(trained, tmp_path):
     """The checkpoint around it has the same line, since the adapter is merged there, and the head."""
-    monkeypatch.chdir(trained)
     folder = shutil.copytree(checkpoint(trained, "flair"), tmp_path / "checkpoint")
     (folder / lora.FOLDER).mkdir()
     (folder / lora.FOLDER / lora.CONFIG).write_text("{}")
@@ -193,8 +190,7 @@ def test_an_adapter_alone_has_lost_its_head(trained, tmp_path, monkeypatch):
         wise_ft.model_between(str(trained / "models" / "tiny"), str(folder / lora.FOLDER), 0.5)
 
 
-def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(trained)
+def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_path):
     run = grid.resolve(read.load_params(trained / "params.yaml"), tiny_project.cell("llip"))
     run = replace(run, train=replace(run.train, average_alpha=0.25))
     start, tuned = clip_model.load_folder(trained / "models" / "tiny"), backbone.load(checkpoint(trained, "llip"))
@@ -207,11 +203,8 @@ def test_weights_are_averaged_with_the_backbone_as_it_was_extended(trained, tmp_
 
 
 @pytest.mark.parametrize(("name", "kind"), [("flair", "text_pooling"), ("llip", "token_mixture")])
-def test_a_published_model_keeps_its_head_and_its_card_says_how_to_use_it(
-    trained, name, kind, tmp_path, monkeypatch, capsys
-):
+def test_a_published_model_keeps_its_head_and_its_card_says_how_to_use_it(trained, name, kind, tmp_path, capsys):
     """The card's own program gives the scores of the cell's model, which open_clip's would not."""
-    monkeypatch.chdir(trained)
     assert publish_command.main([tiny_project.cell(name), "--to", str(tmp_path / "out")]) == 0
     assert f"cannot express a head ({kind})" in capsys.readouterr().err
     card = (tmp_path / "out" / "README.md").read_text()
@@ -227,8 +220,7 @@ def test_a_published_model_keeps_its_head_and_its_card_says_how_to_use_it(
     np.testing.assert_allclose(names["scores"], expected, atol=2e-6)
 
 
-def test_a_model_with_a_head_is_no_backbone(trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(trained)
+def test_a_model_with_a_head_is_no_backbone(trained, tmp_path):
     with pytest.raises(UserError, match=r"has a head \(text_map\), which training would lose"):
         backbone.load_backbone(Backbone(model=f"local-dir:{checkpoint(trained, 'labclip')}"), 0)
     folder = shutil.copytree(checkpoint(trained, "labclip"), tmp_path / "other")

@@ -20,7 +20,6 @@ coarse = st.integers(0, 4).map(lambda x: x / 4)  # few values, so that ties are 
 
 
 def means(outcomes):
-    """The metrics that outcomes give."""
     return {name: float(np.mean(values)) for name, values in outcomes.items() if not name.endswith("tied")}
 
 

@@ -24,7 +24,6 @@ def unscored(here_finished):
 
 
 def read_numbers(root, method):
-    """A method's metrics and outcomes."""
     path = tiny_project.results(root, tiny_project.cell(method)) / "sugarcrepe.json"
     result = json.loads(path.read_text())
     return result["metrics"], result["items"]

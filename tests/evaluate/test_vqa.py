@@ -24,7 +24,6 @@ ASKING = VqaQuestion("describe this a {}", "red")
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    """Pictures of noise in different shapes."""
     folder, rng, paths = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0), []
     for i, (height, width) in enumerate(((40, 30), (32, 32), (20, 60))):
         paths.append(str(folder / f"{i}.png"))
@@ -46,12 +45,10 @@ def folder_of(transformers, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["llava", "qwen"])
 def folder(request, folder_of):
-    """The folder of a model that chats."""
     return folder_of(request.param)
 
 
 def ask(folder, asking, pairs):
-    """The scores of pairs by the model in a folder."""
     return foreign_models.scores_by_model(*hf.load_model(str(folder), "cpu"), asking)(pairs)
 
 

@@ -15,7 +15,6 @@ collect_ignore_glob = [] if "FAKE_DEVICE_TESTS" in os.environ else ["test_*.py"]
 
 @pytest.fixture(autouse=True, scope="session")
 def simulated_device() -> None:
-    """Register the device before any test."""
     fake_device.register_device()
 
 

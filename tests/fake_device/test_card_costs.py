@@ -37,7 +37,6 @@ def make_run(model: str, method: str = "finetune", **train) -> Run:
 
 
 def with_memory(usable: int) -> Card:
-    """A card whose usable memory is so many bytes."""
     return replace(LARGE, memory_gib=(usable / GIB + throughput.CONTEXT_GIB) / (1 - throughput.ALLOCATOR_SHARE))
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 import yaml
 
-from compclip.base import plugins, yaml_text
-from compclip.config import read
+from compclip.base import plugins
 from compclip.report import published_numbers
 from perf.truth import published_coverage
 from tests import fake_grid
@@ -25,12 +22,10 @@ def grids():
     return {file.stem: yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in files}
 
 
-@functools.cache
-def read_grid(name: str) -> dict:
-    """A grid's methods and backbones with what its file takes over from others."""
-    return yaml_text.to_plain(read.read_with_overrides(ROOT / published_coverage.GRIDS / f"{name}.yaml", ()), name)[
-        "grid"
-    ]
+def read_grid(grids: dict[str, dict], name: str) -> dict:
+    """A grid's methods and backbones with what its file takes over from its base."""
+    raw = grids[name]
+    return (read_grid(grids, raw["base"]) if "base" in raw else {}) | raw.get("grid", {})
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +56,7 @@ def test_every_row_has_its_cell_in_a_grid_of_its_table(grids):
     for n in published_numbers.read_numbers(FOLDER):
         names = tables[n.paper, n.table].grids if (n.paper, n.table) in tables else ()
         if n.method and names:
-            sections = [read_grid(name) for name in names]
+            sections = [read_grid(grids, name) for name in names]
             backbone = published_numbers.to_slug(n.backbone)
             assert any(n.method in grid["methods"] and backbone in grid["backbones"] for grid in sections), n
     assert {name for table in tables.values() for name in table.grids} <= grids.keys()
@@ -77,10 +72,8 @@ def test_every_reason_is_needed(methods):
 
 def test_every_word_on_a_column_is_needed():
     """Each pattern fits a column, each printed column is in a table."""
-    notes, keys = (
-        published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
-        {(n.paper, n.column) for n in published_numbers.read_numbers(FOLDER)},
-    )
+    notes = published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE)
+    keys = {(n.paper, n.column) for n in published_numbers.read_numbers(FOLDER)}
     for pattern in [*notes.differs, *notes.none]:
         assert any(published_coverage.match_patterns({pattern: ""}, key) for key in keys), pattern
     assert {(paper, column) for paper, columns in notes.printed.items() for column in columns} == keys
@@ -88,10 +81,8 @@ def test_every_word_on_a_column_is_needed():
 
 def test_every_column_is_a_metric_of_the_module_that_measures_it():
     """Or the report's mean of some: of both ways of retrieval, of several sets, of the benchmarks."""
-    notes, names = (
-        published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE),
-        plugins.list_plugins(plugins.BENCHMARKS),
-    )
+    notes = published_coverage.read_column_notes(FOLDER / published_coverage.NOTES_FILE)
+    names = plugins.list_plugins(plugins.BENCHMARKS)
     for n in published_numbers.read_numbers(FOLDER):
         if not published_coverage.match_patterns(notes.none, (n.paper, n.column)) and n.benchmark != "summary":
             metrics = fake_grid.METRICS[published_coverage.find_benchmark(n.column, names)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -13,8 +12,6 @@ from compclip.report.first_screen import ComparedTable
 from compclip.report.report_page import ReportPage
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Trained
-from tests import fake_runs
 from tests.report import made_page
 
 FIVE = ("sugarcrepe", "sugarcrepe_pp", "winoground", "hard_positives", "aro")
@@ -48,9 +45,7 @@ def _make_run(
         counts = {"records": items, "scored": items}
         kind = KINDS.get(name, COMPOSITION)
         results[name] = Result(name, name, kind, means, counts=counts, items=outcomes, headline=metrics)
-    curve = [] if method == "pretrained" else CURVE
-    config = {"train": {}, "method": {}}
-    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), config, curve, {}, results)
+    return made_page.make_finished(method, seed, results, [] if method == "pretrained" else CURVE)
 
 
 def _draw(method: str, seed: int, column: str, points: float, items: int, spread: float) -> Items:
@@ -65,7 +60,6 @@ def _draw(method: str, seed: int, column: str, points: float, items: int, spread
 
 
 def build_page(gains: Gains, reference: str = "finetune", notice: str = "", kindred=None, **shape) -> ReportPage:
-    """Build the page of such runs."""
     runs = make_runs(gains, **shape)
     benchmarks = list(runs[0].results)
     return made_page.build_page(runs, benchmarks, reference=reference, notice=notice, kindred=kindred or {})

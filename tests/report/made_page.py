@@ -1,5 +1,9 @@
-"""A page of runs, its parts given by name wherever they belong, runs of one benchmark `b`, and those of the fake grid."""
+"""A page of runs, its parts given by name wherever they belong, runs of one benchmark `b`, and those of the fake grid.
 
+And what tests of the page read: statistics by name, the texts of all files, the marks of a row.
+"""
+
+import csv
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,10 +12,18 @@ import numpy as np
 from compclip.report import report_page
 from compclip.report.report_page import GridResults, Literature, PageSettings, ReportPage
 from compclip.report.run_details import collect_runs
+from compclip.report.tables import ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
 from compclip.runs.run_folder import Trained
 from tests import fake_runs
+
+
+def make_finished(method, seed=0, results=None, curve=(), facts=None) -> FinishedRun:
+    """Make a run of the fake grid from what its files hold."""
+    cell = fake_runs.cell(method, seed=seed)
+    config = {"train": {}, "method": {}}
+    return FinishedRun(Trained(Path()), Path(), cell, config, list(curve), facts or {}, results or {})
 
 
 def make_run(method, seed, outcome_I, metric="swap", keep=True, **facts) -> FinishedRun:
@@ -19,7 +31,7 @@ def make_run(method, seed, outcome_I, metric="swap", keep=True, **facts) -> Fini
     items = Items(tuple(map(str, range(len(outcome_I)))), np.asarray(outcome_I, dtype=float))
     kept_items = {metric: items} if keep else {}
     result = Result("b", "b", COMPOSITION, {metric: float(items.values.mean())}, items=kept_items)
-    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], facts, {"b": result})
+    return make_finished(method, seed, {"b": result}, facts=facts)
 
 
 def make_run_of_right(method, seed, right, total=400, metric="swap", keep=True) -> FinishedRun:
@@ -58,3 +70,26 @@ def summary_metrics(swap: float, i2t: float) -> dict[str, float]:
     """Return what the summary columns need of one model."""
     retrieval = {"retrieval/i2t_recall_at_1": i2t, "retrieval/t2i_recall_at_1": 0.5}
     return {"sugarcrepe/swap": swap, "hard_positives/swap_augmented": swap, **retrieval}
+
+
+def read_statistics(table: ResultTable) -> dict[str, dict[str, Statistic]]:
+    """method -> column name -> statistic."""
+    return {row.method: {c.name: e for c, e in row.statistics.items()} for row in table.rows}
+
+
+def write(page: ReportPage, folder: Path) -> dict[str, str]:
+    """Write the page's files; return their texts by name."""
+    report_page.write_report(page, folder)
+    return {path.name: path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_marked(texts: dict[str, str], sign: str, latex_sign: str, note: str) -> None:
+    """Page, Markdown and LaTeX have the sign at negclip's row and at no other one, and say why."""
+    for name, mark in (("index.html", sign), ("report.md", sign), ("report.tex", latex_sign)):
+        assert f"negclip {mark}" in texts[name] and note in texts[name], name
+        assert f"clic {mark}" not in texts[name].replace("negclip", ""), name
+
+
+def read_column(texts: dict[str, str], name: str) -> dict[str, str]:
+    """What a column of report.csv says of each method."""
+    return {line["method"]: line[name] for line in csv.DictReader(texts["report.csv"].splitlines())}

@@ -34,15 +34,10 @@ def page(tmp_path, runs):
     return made_page.build_grid_page(runs, columns=columns, blind=blind)
 
 
-def numbers(table):
-    """method -> column name -> statistic."""
-    return {row.method: {c.name: e for c, e in row.statistics.items()} for row in table.rows}
-
-
 def test_sighted_items_are_those_that_every_row_gets_wrong(page):
     """negclip has 3 and 5 of the last five of swap_att, and of the last of swap_obj none."""
     (table,) = page.tables.blind.values()
-    sighted, gains = numbers(table.sighted), numbers(table.gains)
+    sighted, gains = map(made_page.read_statistics, (table.sighted, table.gains))
     number = sighted["negclip"]["sugarcrepe/swap_att"]
     assert number.mean == pytest.approx(0.8) and number.difference.items == 5
     assert number.difference.low < 0.8 <= number.difference.high <= 1
@@ -54,13 +49,13 @@ def test_sighted_items_are_those_that_every_row_gets_wrong(page):
 
 def test_every_file_has_them(page, tmp_path):
     """In LaTeX they are the last of a table, in italics."""
-    report_page.write_report(page, tmp_path / "out")
-    html = (tmp_path / "out" / "index.html").read_text()
+    texts = made_page.write(page, tmp_path / "out")
+    html = texts["index.html"]
     assert '<tbody class="blind">' in html and 'id="blind"' in html and "blind.length" in html
-    (tex, *_) = (tmp_path / "out" / "report.tex").read_text().split(r"\end{tabular}")
+    (tex, *_) = texts["report.tex"].split(r"\end{tabular}")
     assert tex.index(r"\textit{blind.length}") > tex.index("negclip") and r"\textit{blind.bigram}" in tex
     assert tex.count(r"\midrule") == 2
-    lines = list(csv.DictReader((tmp_path / "out" / "blind.csv").read_text().splitlines()))
+    lines = list(csv.DictReader(texts["blind.csv"].splitlines()))
     by_row = {(line["method"], line["metric"]): line for line in lines}
     ours = by_row["negclip", "swap_att"]
     assert (ours["mean"], ours["seeds"]) == ("0.900000", "2")

@@ -5,7 +5,6 @@ S seeds, I items.
 
 import dataclasses
 from math import erf, sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +16,8 @@ from compclip.report import statistics, tables
 from compclip.report.statistics import ItemDifferences, Spread, Variance, student_quantile
 from compclip.report.tables import Column
 from compclip.runs.item_outcomes import COMPOSITION, Items
-from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Trained
-from tests import fake_runs
+from compclip.runs.result_files import Result
+from tests.report import made_page
 
 A, B = Column("b", "a"), Column("b", "b")
 
@@ -240,8 +238,9 @@ def run(method, seed, means=None, **bits):
     numbers = {m: float(i.values.mean()) for m, i in items.items()}
     for name, below in (means or {}).items():
         numbers[name] = float(np.mean([numbers[m] for m in below]))
-    result = Result("b", "b", COMPOSITION, numbers, items=items, means=means or {})
-    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], {}, {"b": result})
+    return made_page.make_finished(
+        method, seed, {"b": Result("b", "b", COMPOSITION, numbers, items=items, means=means or {})}
+    )
 
 
 def pairs(means=None):

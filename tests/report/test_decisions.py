@@ -11,6 +11,7 @@ from tests.report.test_claims import claim
 from tests.report.test_crossed import make_differences, run
 
 P = [0.01, 0.04, 0.03, 0.005]
+ACCURACY = Column("b", "a")
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,14 @@ def make_open_interval(gap, shift, units):
 
 def test_seeds_that_a_claim_would_need():
     """With 9 degrees of freedom t is 2.26: ten seeds leave 0.72 of a deviation of 1."""
-    column = tables.Column("b", "a")
     assert decisions.seeds_needed(make_open_interval(0.75, 1.0, 0.0)) == 10
     assert decisions.seeds_needed(make_open_interval(1.75, 1.0, 0.0), margin=1.0) == 10
     few_items = make_open_interval(0.02, 0.0001, 0.0004)
     assert decisions.seeds_needed(few_items) is None
-    assert decisions.describe_seeds(few_items, 0.0, column).endswith("its items leave ±3.9")
-    assert decisions.describe_seeds(make_open_interval(0.75, 1.0, 0.0), 0.0, column).startswith("10 seeds would decide")
+    assert decisions.describe_seeds(few_items, 0.0, ACCURACY).endswith("its items leave ±3.9")
+    assert decisions.describe_seeds(make_open_interval(0.75, 1.0, 0.0), 0.0, ACCURACY).startswith(
+        "10 seeds would decide"
+    )
 
 
 # in tables
@@ -93,13 +95,9 @@ def test_marks_are_corrected_over_the_table(correction, verdicts):
 
 
 def test_claims_are_corrected_over_their_inequalities():
-    evidence = [
-        claims.Evidence(
-            claim("a > b on b/a").inequalities[0], claims.HOLDS, tables.Column("b", "a"), seeds=3,
-            interval=cell.difference,
-        )
-        for cell in make_table(P).rows[0].statistics.values()
-    ]  # fmt: skip
+    (inequality,), (row,) = claim("a > b on b/a").inequalities, make_table(P).rows
+    intervals = [cell.difference for cell in row.statistics.values()]
+    evidence = [claims.Evidence(inequality, claims.HOLDS, ACCURACY, seeds=3, interval=i) for i in intervals]
     corrected = claims.correct_evidence(evidence, HOLM)
     assert [e.verdict == claims.HOLDS for e in corrected] == [True, False, False, True]
     assert corrected[1].why == "not after Holm's correction"
@@ -107,8 +105,6 @@ def test_claims_are_corrected_over_their_inequalities():
 
 
 # bold and underlined where the order is decided, ≈ where it is not
-
-ACCURACY = Column("b", "a")
 
 
 def make_rows(column=ACCURACY, **shares):

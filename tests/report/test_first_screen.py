@@ -1,7 +1,6 @@
 """What is seen first: which method is best, how sure that is, and what it costs; from differences by hand."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +9,8 @@ from compclip.report import claims, composition_rule, first_screen, report_figur
 from compclip.report.statistics import BOTH, ITEMS_ALONE, Interval
 from compclip.report.tables import SUMMARY, Column, MethodRow, ResultTable, Statistic
 from compclip.runs.item_outcomes import COMPOSITION
-from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Trained
-from tests import fake_runs
-from tests.report import made_answers
+from compclip.runs.result_files import Result
+from tests.report import made_answers, made_page
 
 SWAP = Column("sugarcrepe", "swap")
 PARTS = tuple(Column(name, "mean", (Column(name, "a"),)) for name in "abc")
@@ -32,7 +29,7 @@ def compare(methods, columns=(COMP, ABILITY), contrasts=None, results=None):
     """The pretrained model and some methods, each with its cells."""
     rows = [MethodRow("pretrained", (), dict.fromkeys(columns, Statistic(0.5, None, 1)))]
     for method, cells in methods.items():
-        run = FinishedRun(Trained(Path()), Path(), fake_runs.cell(method), {}, [{"step": 1}], {}, results or {})
+        run = made_page.make_finished(method, results=results, curve=[{"step": 1}])
         rows.append(MethodRow(method, (run,), {c: cell for c, cell in zip(columns, cells, strict=True) if cell}))
     return first_screen.compare_rows(ResultTable("vit", "scenes", columns, tuple(rows)), contrasts, "finetune")
 

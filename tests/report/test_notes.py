@@ -36,11 +36,11 @@ def test_pictures_that_training_and_benchmarks_share_are_noted_and_marked(tmp_pa
     write_json(tmp_path / table_heads.OVERLAPS / "scenes.json", SHARED)
     report = build_with_overlaps(tmp_path)
     assert report.notes == {"vit / scenes": [TOLD]}
-    html = report_page.render_page(report)
+    texts = made_page.write(report, tmp_path / "out")
+    html = texts["index.html"]
     assert ">retrieval †<small" in html and ">sugarcrepe<small" in html
     assert html.count(f"† {TOLD.replace(chr(39), '&#39;')}.") == 1
-    report_page.write_report(report, tmp_path / "out")
-    assert f"† {TOLD}." in (tmp_path / "out" / "report.md").read_text().replace("\\", "")
+    assert f"† {TOLD}." in texts["report.md"].replace("\\", "")
     caption = table_formats.format_latex(report.tables.main, report.notes).partition("\\caption{")[2].partition("\n")[0]
     assert caption.endswith(f"{TOLD}.}}")
 
@@ -73,12 +73,12 @@ def test_methods_that_train_the_text_tower_are_compared_with_its_plain_fine_tuni
 
 def test_the_notice_comes_before_any_number(runs, tmp_path):
     """In the page and in Markdown; without one it is not there."""
-    report_page.write_report(made_page.build_grid_page(runs, notice=drawn_scenes.NOTICE), tmp_path / "with")
-    page = (tmp_path / "with" / "index.html").read_text()
-    assert page.index(drawn_scenes.NOTICE) < page.index("<table")
-    assert (tmp_path / "with" / "report.md").read_text().startswith(drawn_scenes.NOTICE)
-    report_page.write_report(made_page.build_grid_page(runs, notice=""), tmp_path / "without")
-    assert drawn_scenes.NOTICE not in (tmp_path / "without" / "report.md").read_text()
+    noted, plain = (
+        made_page.write(made_page.build_grid_page(runs, notice=notice), tmp_path / str(bool(notice)))
+        for notice in (drawn_scenes.NOTICE, "")
+    )
+    assert noted["index.html"].index(drawn_scenes.NOTICE) < noted["index.html"].index("<table")
+    assert noted["report.md"].startswith(drawn_scenes.NOTICE) and drawn_scenes.NOTICE not in plain["report.md"]
 
 
 def test_a_grid_shows_drawings_by_what_it_scores():
@@ -147,9 +147,6 @@ def test_its_row_is_marked_in_every_table(tmp_path):
     path = Path(fake_runs.trained(root, "negclip-vit-scenes-1").metrics)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(row | ({"grad_norm": 0.0} if i else {})) + "\n" for i, row in enumerate(rows)))
-    report_page.write_report(made_page.build_grid_page(made_page.collect(root)), tmp_path / "reports")
-    says = f"negclip: learned nothing with seed 1 from step {rows[1]['step']} on: the gradients were 0"
-    for name, mark in (("index.html", "⊘"), ("report.md", "⊘"), ("report.tex", r"$\oslash$")):
-        text = (tmp_path / "reports" / name).read_text()
-        assert f"negclip {mark}" in text and f"{mark} {says}" in text, name
-        assert f"clic {mark}" not in text.replace("negclip", ""), name
+    texts = made_page.write(made_page.build_grid_page(made_page.collect(root)), tmp_path / "reports")
+    says = f" negclip: learned nothing with seed 1 from step {rows[1]['step']} on: the gradients were 0"
+    made_page.assert_marked(texts, "⊘", r"$\oslash$", says)

@@ -31,6 +31,7 @@ from compclip.report.tables import Column
 from compclip.runs.item_outcomes import CLASSIFICATION, COMPOSITION, RETRIEVAL, Items
 from compclip.runs.result_files import Result
 from tests.conftest import ROOT
+from tests.report import made_page
 
 NOTHING = Embeddings(np.zeros((0, 0)), np.zeros((0, 0)), {}, {}, {})
 ALIKE = 1e-6
@@ -133,25 +134,12 @@ def test_twelve_averages_of_202_models_follow_from_their_subsets(published, reco
     assert apart == []
 
 
-class Evaluated:
-    """A model's results, as the report's tables read them."""
-
-    def __init__(self, results):
-        """Metrics by benchmark and its kind."""
-        self.results = {
-            name: Result(name, name, kind, metrics, headline=self._headline(name, metrics))
-            for name, (kind, metrics) in results.items()
-        }
-
-    def _headline(self, name, metrics):
-        """What the benchmark's module declares; of a zero-shot set what ELEVATER counts."""
-        if "elevater" in metrics:
-            return ("elevater",)
-        return load_module(name.partition("_")[0] if name.startswith("retrieval_") else name).headline
-
-    def number(self, benchmark, metric):
-        """A metric's value."""
-        return self.results[benchmark].metrics.get(metric)
+@lru_cache
+def _headline(name):
+    """What the benchmark's module declares; of a zero-shot set what ELEVATER counts."""
+    if name.startswith("zeroshot_"):
+        return ("elevater",)
+    return load_module("retrieval" if name.startswith("retrieval_") else name).headline
 
 
 def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, recomputed_metrics):
@@ -163,7 +151,8 @@ def test_the_meta_averages_are_the_report_s_comp_zs_i2t_and_t2i(published, recom
             results[f"retrieval_{name}"] = (RETRIEVAL, recalls)
         for theirs in (name for name in row if name.startswith("elevator::")):
             results[f"zeroshot_{theirs}"] = (CLASSIFICATION, {"top_1": 0.0, "elevater": float(row[theirs])})
-        model = Evaluated(results)
+        results = {name: Result(name, name, *of, headline=_headline(name)) for name, of in results.items()}
+        model = made_page.make_finished("pretrained", results=results)
         columns = tuple(Column(*ours) for ours in OURS.values())
         ours_of = {c.metric: tables.column_value(model, c) for c in tables.summary_columns(columns, [model])}
         for ours, theirs in (("Comp", "comp_avg"), ("ZS", "21_tasks_avg"), ("I2T", "i2t_avg"), ("T2I", "t2i_avg")):

@@ -22,9 +22,14 @@ from tests.report import made_page
 VOID = {"meta", "br", "hr", "img"}
 
 
-@pytest.fixture
-def report(tmp_path):
-    return made_page.build_grid_page(made_page.make_grid(tmp_path / "runs"))
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return made_page.build_grid_page(made_page.make_grid(tmp_path_factory.mktemp("runs")))
+
+
+@pytest.fixture(scope="module")
+def html(report):
+    return report_page.render_page(report)
 
 
 class Reader(HTMLParser):
@@ -54,16 +59,15 @@ class Reader(HTMLParser):
             self.tables[-1][-1][-1] += data.strip()
 
 
-def test_the_page_nests_and_its_first_table_has_the_numbers(report):
-    rows = Reader(report_page.render_page(report)).tables[0]
+def test_the_page_nests_and_its_first_table_has_the_numbers(html):
+    rows = Reader(html).tables[0]
     assert rows[0] == ["method", "seeds", "Comp ↑", "I2T ↑", "T2I ↑", "SugarCrepe ↑"]
     assert rows[1] == ["pretrained", "1", "45.0", "80.0", "60.0", "45.0"]
     assert rows[2] == ["negclip", "2", "80.0", "50.0", "70.0", "80.0"]
 
 
-def test_the_page_is_whole_without_its_script_and_its_folds_are_closed(report):
+def test_the_page_is_whole_without_its_script_and_its_folds_are_closed(html):
     """Controls are the script's alone; each fold says what is in it, and none is without content."""
-    html = report_page.render_page(report)
     body = html[html.index("<body>") : html.index("<script>")]
     assert not re.search(r"<button|<input| hidden|<details open", body)
     assert body.count('<div class="scroll" tabindex="0" role="region"') == body.count('<div class="scroll"') > 3
@@ -82,13 +86,12 @@ def test_hours_in_sum(runs, report):
     assert hours == "2.00 GPU-hours and 1.50 process-hours (without 1 of 4 runs, which do not say)"
 
 
-def test_the_best_is_marked_on_the_page_where_its_order_is_decided(report):
+def test_the_best_is_marked_on_the_page_where_its_order_is_decided(report, html):
     """Of two seeds and 15 items it is not: of each it is said which row it cannot be told from."""
-    html = report_page.render_page(report)
     title = r'title="sugarcrepe/mean \(swap\): 80.000 % ± 14.1, 2 seeds; \+35.0 to pretrained \[[^"]*; cannot be told from clic"'
     assert re.search(title, html) and 'class="best' not in html
-    html = report_page.render_page(rank_swap(report))
-    assert re.search(r'<td class="best[^"]*" title="sugarcrepe/mean \(swap\): 80.000 %', html)
+    ranked = report_page.render_page(rank_swap(report))
+    assert re.search(r'<td class="best[^"]*" title="sugarcrepe/mean \(swap\): 80.000 %', ranked)
 
 
 def rank_swap(report):
@@ -104,8 +107,7 @@ def rank_swap(report):
     return dataclasses.replace(report, tables=dataclasses.replace(report.tables, headline=(group,), main=main))
 
 
-def test_the_page_fetches_nothing(report):
-    html = report_page.render_page(report)
+def test_the_page_fetches_nothing(html):
     assert not re.search(r"(src|href)=\"(?!#)", html)
     assert not re.search(r"url\((?!#)|@import|https?://", html)
 
@@ -203,7 +205,7 @@ def test_won_and_lost_items_stand_on_the_page(recorded_project, capsys):
 NASTY = "<img src=x onerror=alert(1)>|`\\_$&\"'=1\ud800"
 
 
-def test_what_was_tuned_stands_on_the_page(report):
+def test_what_was_tuned_stands_on_the_page(report, html):
     """A section of its own, with a line a method; none where nothing was tuned."""
     gamma = tuned_rows.ChosenParameter("gamma", 2.0, 3.5, (3.0, 4.0))
     tuned = tuned_rows.TunedMethod("fsc_clip", "b-d", "s", ("summary/Comp",), 16, 0, 600.0, 1.0, 2.5, 4, (gamma,))
@@ -211,7 +213,7 @@ def test_what_was_tuned_stands_on_the_page(report):
     text = report_page.render_page(dataclasses.replace(report, results=results))
     row = next(table for table in Reader(text).tables if table[0][-1] == "chosen")[1]
     assert row == ["fsc_clip", "b-d", "16", "10.0", "+1.0", "+2.5", "4 of 16", "gamma 3.5 (before 2; 3 to 4)"]
-    assert 'id="tuning"' in text and 'id="tuning"' not in report_page.render_page(report)
+    assert 'id="tuning"' in text and 'id="tuning"' not in html
 
 
 def test_what_a_run_s_files_hold_stays_text(runs, tmp_path):
@@ -221,11 +223,10 @@ def test_what_a_run_s_files_hold_stays_text(runs, tmp_path):
         run.config["train"] = {NASTY: NASTY}
         run.curve[:] = [{**line, NASTY: 1.0} for line in run.curve]
     page = made_page.build_grid_page(runs, missing=[MissingResult(NASTY, NASTY)])
-    report_page.write_report(page, tmp_path / "out")
-    html = (tmp_path / "out" / "index.html").read_text()
+    texts = made_page.write(page, tmp_path / "out")
+    html, text = texts["index.html"], texts["report.md"]
     Reader(html)
     assert html.count("&lt;img") == 2 and "<img" not in html
-    text = (tmp_path / "out" / "report.md").read_text()
     assert "- &lt;img src=x onerror=alert(1)>\\|\\`" in text and "<img" not in text
 
 

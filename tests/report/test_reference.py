@@ -13,15 +13,13 @@ from tests.report import made_page
 
 
 def built(tmp_path, cells, reference="clic", correction=""):
-    """The page of some cells' made results."""
     runs = made_page.make_grid(tmp_path, cells)
     return made_page.build_grid_page(runs, reference=reference, correction=correction)
 
 
 def read_statistics(page):
-    """method -> column name -> statistic."""
     (group,) = page.tables.contrasts
-    return {row.method: {c.name: e for c, e in row.statistics.items()} for row in group.rows}
+    return made_page.read_statistics(group)
 
 
 @pytest.fixture
@@ -194,7 +192,6 @@ def test_the_statistic_of_runs_without_the_column_is_none(runs):
 @pytest.mark.parametrize(("correction", "name"), [("none", ""), ("benjamini_hochberg", "Benjamini-Hochberg")])
 def test_page_and_markdown_say_what_is_corrected(tmp_path, correction, name):
     page = built(tmp_path, fake_runs.cells(), correction=correction)
-    report_page.write_report(page, tmp_path / "reports")
+    texts = made_page.write(page, tmp_path / "reports")
     for file in ("index.html", "report.md"):
-        text = (tmp_path / "reports" / file).read_text()
-        assert (f"by {name} (report.correction)" in text) is bool(name)
+        assert (f"by {name} (report.correction)" in texts[file]) is bool(name)

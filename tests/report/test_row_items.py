@@ -13,8 +13,7 @@ from compclip.report.row_items import join_items, make_galleries, search_slices
 from compclip.report.tables import MethodRow, ResultTable
 from compclip.runs.item_outcomes import COMPOSITION, Items
 from compclip.runs.result_files import FinishedRun, Result
-from compclip.runs.run_folder import Trained
-from tests import fake_runs
+from tests.report import made_page
 
 UNITS, EACH, NAMES = 120, 3, 40
 
@@ -112,7 +111,7 @@ def make_run(method: str, seed: int, outcome_MR: np.ndarray, fingerprint: str) -
     metrics = {name: float(of_metric.values.mean()) for name, of_metric in items.items()}
     scores = frozenset(("mean_score",))
     result = Result("made", "made", COMPOSITION, metrics, scores=scores, items=items, fingerprint=fingerprint)
-    return FinishedRun(Trained(Path()), Path(), fake_runs.cell(method, seed=seed), {}, [], {}, {"made": result})
+    return made_page.make_finished(method, seed, {"made": result})
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ def runs(params, folder):
 
 
 def config(root):
-    """The configuration of the run NAME."""
     return Published(root, fake_runs.cell("clic.frozen_text", "vit_b_32", "laion")).trained.config
 
 

@@ -20,7 +20,7 @@ def table(runs):
     all_columns = tables.list_columns(runs, fake_runs.BENCHMARKS)
     selected = tables.select_columns(runs, None, fake_runs.BENCHMARKS)
     (group,) = tables.build_tables(runs, (*tables.summary_columns(selected, runs), *all_columns))
-    return {row.method: {c.name: e for c, e in row.statistics.items()} for row in group.rows}
+    return made_page.read_statistics(group)
 
 
 def test_pretrained_is_the_first_row_whatever_the_order(tmp_path):
@@ -151,7 +151,7 @@ def test_results_on_other_benchmark_files_do_not_compare(runs):
         tables.check_same_files([*runs[:-1], dataclasses.replace(runs[-1], results={"sugarcrepe": changed})])
 
 
-# one checkpoint counts once, and a claim has the table's interval
+# one checkpoint counts once
 
 
 SWAP = Column("b", "swap")
@@ -183,24 +183,3 @@ def test_a_checkpoint_under_three_seeds_is_one(facts):
         [group], {"b/swap": SWAP},
     )  # fmt: skip
     assert (finding.evidence[0].seeds, finding.evidence[0].std, finding.evidence[0].basis) == (1, None, "items alone")
-
-
-def test_checkpoints_that_differ_count_each():
-    trained = [
-        made_page.make_run("clic", seed, [1] * (60 + seed) + [0] * (40 - seed), run_key=f"k{seed}") for seed in range(3)
-    ]
-    (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
-    (statistic,) = group.rows[1].statistics.values()
-    assert (group.rows[1].seeds, statistic.seeds, statistic.basis) == (3, 3, "seeds and items")
-    assert statistic.std == pytest.approx(0.01)
-
-
-def test_the_table_of_differences_and_a_claim_have_one_interval():
-    trained = [made_page.make_run("clic", seed, [1] * (70 + 2 * seed) + [0] * (30 - 2 * seed)) for seed in range(3)]
-    (group,) = tables.build_tables([*PRETRAINED, *trained], [SWAP])
-    (statistic,) = group.rows[1].statistics.values()
-    inequality = claims.parse_inequality("clic > pretrained on b/swap", "here")
-    runs = {"clic": tables.index_runs(trained), "pretrained": tables.index_runs(PRETRAINED)}
-    evidence = claims.judge_inequality(inequality, runs, SWAP)
-    assert (statistic.difference, statistic.basis) == (evidence.interval, evidence.basis)
-    assert statistic.change == evidence.difference

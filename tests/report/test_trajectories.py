@@ -44,7 +44,6 @@ def runs(tmp_path, monkeypatch):
 
 
 def build(root: Path) -> report_page.ReportPage:
-    """The whole report."""
     collected = made_page.collect(root)
     curves, _ = trajectories.collect_curves(collected, fake_runs.BENCHMARKS, PictureSplit(), root)
     return made_page.build_grid_page(collected, columns=COLUMNS, curves=curves)
@@ -65,15 +64,13 @@ def test_every_output_says_which_checkpoint_a_row_shows(runs, tmp_path):
     """The page, report.md, report.csv and the curves' own file; of other rows nothing."""
     page = build(runs)
     text = "shows the best of 2 checkpoints by retrieval/i2t_recall_at_1 on validation items: seed 0 at 50 %, seed 1 at the end"
-    out = tmp_path / "reports"
-    report_page.write_report(page, out)
-    html = (out / "index.html").read_text()
+    texts = made_page.write(page, tmp_path / "reports")
+    html = texts["index.html"]
     assert 'id="curves"' in html and text in html and "negclip § ¶" in html
     assert re.search(r'aria-label="Along training: compositionality against I2T"', html)
-    assert text in (out / "report.md").read_text()
-    lines = list(csv.DictReader((out / "report.csv").read_text().splitlines()))
-    assert {line["method"]: line["checkpoint"] for line in lines} == {"pretrained": "", "negclip": text, "clic": ""}
-    rows = list(csv.DictReader((out / "plots/training_curves.csv").read_text().splitlines()))
+    assert text in texts["report.md"]
+    assert made_page.read_column(texts, "checkpoint") == {"pretrained": "", "negclip": text, "clic": ""}
+    rows = list(csv.DictReader(texts["training_curves.csv"].splitlines()))
     assert [(r["share"], r["step"], r["shown"], r["validation_value"], r["Comp"]) for r in rows] == [
         ("0.5", "5", "1", "0.4", "60.0000"), ("1", "10", "0", "0.3", "80.0000"),
         ("0.5", "5", "0", "0.4", "40.0000"), ("1", "10", "1", "0.5", "60.0000"),

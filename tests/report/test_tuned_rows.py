@@ -11,7 +11,7 @@ from compclip.base.files import write_json
 from compclip.config import plan, read, tuning
 from compclip.config.cell import Cell
 from compclip.config.sections import TEST, VALIDATION, WHOLE
-from compclip.report import report_page, tuned_rows
+from compclip.report import tuned_rows
 from compclip.report.statistics import Interval
 from compclip.report.tables import Column, MethodRow, ResultTable, Statistic
 from compclip.track import report_rows
@@ -65,14 +65,10 @@ def test_which_rows_were_tuned_on_what_is_shown(runs, tmp_path, params, changes,
 def test_the_mark_stands_in_every_form_of_the_report(runs, tmp_path):
     """Page, Markdown, LaTeX, CSV and MLflow's row; of the row alone, with the reason once."""
     write_study(tmp_path, {"train.lr": 1e-6})
-    page = made_page.build_grid_page(runs, tuned=find(tmp_path, runs))
-    report_page.write_report(page, tmp_path / "reports")
-    for name, mark in (("index.html", "negclip §"), ("report.md", "negclip §"), ("report.tex", r"negclip \S{}")):
-        text = (tmp_path / "reports" / name).read_text()
-        assert mark in text and mark.replace("negclip", "clic") not in text.replace("negclip", ""), name
-        assert "trial 3 of the study search" in text and "which favours it" in text
-    lines = list(csv.DictReader((tmp_path / "reports" / "report.csv").open()))
-    assert {line["method"]: line["tuned_on"] for line in lines} == {"pretrained": "", "negclip": LEAK, "clic": ""}
+    texts = made_page.write(made_page.build_grid_page(runs, tuned=find(tmp_path, runs)), tmp_path / "reports")
+    made_page.assert_marked(texts, "§", r"\S{}", "trial 3 of the study search")
+    assert all("which favours it" in texts[name] for name in ("index.html", "report.md", "report.tex"))
+    assert made_page.read_column(texts, "tuned_on") == {"pretrained": "", "negclip": LEAK, "clic": ""}
     entries = report_rows.make_report_entries(tmp_path, runs, EntryOptions("e", frozenset(), "p", ()))
     tags = {entry.tags["method"]: entry.tags.get("tuned_on") for entry in entries if entry.tags["kind"] == "row"}
     assert tags == {"pretrained": None, "negclip": LEAK, "clic": None}
@@ -84,17 +80,13 @@ def test_what_a_search_left_open_stands_in_every_form_of_the_report(runs, tmp_pa
     tuned = tuned_rows.TunedMethod(
         "negclip", "vit-scenes", "s", ("summary/Comp",), 3, 0, 60.0, 0.0, 1.0, 1, (rate,), rows=(TABLE,)
     )
-    page = made_page.build_grid_page(runs, tuning=[tuned])
-    report_page.write_report(page, tmp_path / "reports")
+    texts = made_page.write(made_page.build_grid_page(runs, tuning=[tuned]), tmp_path / "reports")
     note = (
         "was tuned to an edge of the search: nothing beyond train.lr 5e-06 was tried; it cannot be told from the "
         "pretrained model in summary/Comp, by which it was tuned"
     )
-    for name, mark in (("index.html", "negclip ‖"), ("report.md", "negclip ‖"), ("report.tex", r"negclip $\parallel$")):
-        text = (tmp_path / "reports" / name).read_text()
-        assert mark in text and note in text and mark.replace("negclip", "clic") not in text.replace("negclip", "")
-    lines = list(csv.DictReader((tmp_path / "reports" / "report.csv").open()))
-    assert {line["method"]: line["search"] for line in lines} == {"pretrained": "", "negclip": note, "clic": ""}
+    made_page.assert_marked(texts, "‖", r"$\parallel$", note)
+    assert made_page.read_column(texts, "search") == {"pretrained": "", "negclip": note, "clic": ""}
     entries = report_rows.make_report_entries(tmp_path, runs, EntryOptions("e", frozenset(), "p", ()))
     [row] = [entry for entry in entries if entry.tags.get("search")]
     assert row.tags["method"] == "negclip" and note in row.tags["search"] and note in row.note
@@ -110,7 +102,8 @@ def test_a_new_study_makes_the_report_stale(tmp_path, monkeypatch):
 
     before = plan_report()
     write_study(tmp_path, {"train.lr": 1e-6})
-    assert before["studies"] == "" and plan_report() == before | {"studies": plan_report()["studies"]} != before
+    after = plan_report()
+    assert before["studies"] == "" and after == before | {"studies": after["studies"]} != before
 
 
 # the table of tuning

@@ -31,7 +31,6 @@ CASES = {
 
 
 def run_of(method, seed, case):
-    """A run with the log of a case."""
     run = made_page.make_run(method, seed, [1, 0, 1, 1], validation={"benchmark": "photos", "pictures": 200})
     run.curve[:] = rows(*CASES[case][:2])
     return run
@@ -50,13 +49,8 @@ def test_a_run_overfits_where_held_out_loss_rises_beyond_noise_while_its_own_fal
 def runs():
     """Two methods of two seeds, of which one run overfits, and the pretrained model."""
     pretrained = made_page.make_run("pretrained", 0, [1, 1, 0, 1])
-    cases = {
-        ("finetune", 0): "overfits",
-        ("finetune", 1): "learns",
-        ("negclip", 0): "within noise",
-        ("negclip", 1): "learns",
-    }
-    return [pretrained, *(run_of(method, seed, case) for (method, seed), case in cases.items())]
+    cases = {"finetune": ("overfits", "learns"), "negclip": ("within noise", "learns")}
+    return [pretrained, *(run_of(method, seed, case) for method, two in cases.items() for seed, case in enumerate(two))]
 
 
 def test_the_page_says_which_run_overfits(runs):

@@ -5,10 +5,17 @@ from tests.chat_server import completion_body, prompt
 
 
 def questions(count):
-    """Different questions without pictures."""
     return [Question(f"q{i}") for i in range(count)]
 
 
 def echo(body):
-    """An answer that names its question."""
     return completion_body(f"answer to {prompt(body)}")
+
+
+def always(reply):
+    """A server that gives every question this reply."""
+
+    def answer(body):
+        raise reply
+
+    return answer

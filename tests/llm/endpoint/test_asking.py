@@ -9,10 +9,10 @@ from compclip.llm import chat_client
 from compclip.llm.answer_cache import Answer
 from compclip.llm.chat_client import Question
 from tests.chat_server import Reply, completion_body, prompt, serve
-from tests.llm.endpoint.asked import echo, questions
+from tests.llm.endpoint.asked import always, echo, questions
 
 
-def test_busy_then_success(server):
+def test_busy_then_success(ask):
     """A 429 with Retry-After and a 503 are asked again; two retries are counted and nothing failed."""
     replies = iter([Reply(429, "busy", {"Retry-After": "0"}), Reply(503, "starting")])
 
@@ -21,8 +21,7 @@ def test_busy_then_success(server):
             raise reply
         return echo(body)
 
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url))
+    result, at = ask(answer)
     assert result.answers == (Answer("answer to q0", False, 7, 3),)
     assert len(at.requests) == 3
     assert +result.counts == {"asked": 1, "answered": 1, "retries": 2, "prompt_tokens": 7, "completion_tokens": 3}
@@ -55,7 +54,7 @@ def test_a_server_decides_a_wait_within_the_most(monkeypatch, retry_after, secon
     assert wait(Retry_After=retry_after) == seconds
 
 
-def test_errors_until_failure_are_counted(server):
+def test_errors_until_failure_are_counted(ask):
     """A question that always gets 500 fails after its attempts; the others are answered."""
 
     def answer(body):
@@ -63,34 +62,27 @@ def test_errors_until_failure_are_counted(server):
             raise Reply(500, "broken")
         return echo(body)
 
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(3), server(at.url))
+    result, at = ask(answer, count=3)
     assert [a and a.text for a in result.answers] == ["answer to q0", None, "answer to q2"]
     assert (result.counts["failed_http_500"], result.counts["retries"]) == (1, 2)
     assert sum(prompt(r) == "q1" for r in at.requests) == 3
 
 
-def test_a_refused_question_is_not_repeated(server):
+def test_a_refused_question_is_not_repeated(ask):
     """400 is the question's own fault: asked once, counted."""
-
-    def answer(body):
-        raise Reply(400, "too long")
-
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url))
+    result, at = ask(always(Reply(400, "too long")))
     assert result.counts["failed_http_400"] == len(at.requests) == 1
 
 
-def test_empty_answers_are_counted_and_usage_may_be_absent(server):
+def test_empty_answers_are_counted_and_usage_may_be_absent(ask):
     """White space alone is no answer; an answer without usage is one."""
     bare = '{"choices": [{"message": {"content": "fine"}}]}'
-    with serve(lambda body: completion_body(" \n") if prompt(body) == "q0" else bare) as at:
-        result = chat_client.ask_questions(questions(2), server(at.url))
+    result, _ = ask(lambda body: completion_body(" \n") if prompt(body) == "q0" else bare, count=2)
     assert result.answers == (None, Answer("fine"))
     assert result.counts["failed_empty"] == 1
 
 
-def test_answers_keep_the_order_of_the_questions(server):
+def test_answers_keep_the_order_of_the_questions(ask):
     """Four at a time, answered in reverse order."""
     turn, answered = threading.Condition(), []
 
@@ -102,8 +94,7 @@ def test_answers_keep_the_order_of_the_questions(server):
             turn.notify_all()
         return echo(body)
 
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(4), server(at.url, parallel=4))
+    result, _ = ask(answer, count=4, parallel=4)
     assert answered == [3, 2, 1, 0]
     assert [a.text for a in result.answers] == [f"answer to q{i}" for i in range(4)]
 

@@ -16,7 +16,7 @@ from compclip.base import environment_variables
 from compclip.base.errors import UserError
 from compclip.llm import chat_client
 from tests.chat_server import Reply, Stream, completion_body, prompt, serve
-from tests.llm.endpoint.asked import echo, questions
+from tests.llm.endpoint.asked import always, echo, questions
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -31,33 +31,27 @@ def drip(head):
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 O", HEAD, HEAD + b"Content-Length: 9999\r\n\r\n", HEAD + b"X: "])
-def test_an_answer_that_drips_is_late(server, monkeypatch, head):
+def test_an_answer_that_drips_is_late(ask, monkeypatch, head):
     """Whether its status, its headers or its body never ends: it is given up after the attempts."""
     monkeypatch.setattr(chat_client, "ATTEMPTS", 2)
 
     def answer(body):
         raise Stream(drip(head))
 
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url, timeout_s=0.2))
+    result, _ = ask(answer, timeout_s=0.2)
     assert +result.counts == {"asked": 1, "failed_timeout": 1, "retries": 1}
 
 
 @pytest.mark.parametrize("head", [HEAD + b"\r\n", HEAD + b"Content-Length: 99999999999\r\n\r\n"])
-def test_an_endless_answer_is_cut_and_not_asked_again(server, monkeypatch, head):
+def test_an_endless_answer_is_cut_and_not_asked_again(ask, monkeypatch, head):
     """After 8 MiB; here after less."""
     monkeypatch.setattr(chat_client, "MAX_REPLY_BYTES", 1 << 16)
-
-    def answer(body):
-        raise Stream(itertools.chain([head], itertools.repeat(b" " * 65536)))
-
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url))
+    result, at = ask(always(Stream(itertools.chain([head], itertools.repeat(b" " * 65536)))))
     assert +result.counts == {"asked": 1, "failed_oversized": 1}
     assert len(at.requests) == 1
 
 
-def test_a_truncated_answer_is_asked_again(server):
+def test_a_truncated_answer_is_asked_again(ask):
     """Less than its length says."""
     replies = itertools.chain([Stream([HEAD + b"Content-Length: 500\r\n\r\n{"])], itertools.repeat(None))
 
@@ -66,22 +60,16 @@ def test_a_truncated_answer_is_asked_again(server):
             raise first
         return echo(body)
 
-    with serve(answer) as at:
-        result = chat_client.ask_questions(questions(1), server(at.url))
+    result, _ = ask(answer)
     assert (result.counts["answered"], result.counts["retries"]) == (1, 1)
 
 
-def test_a_redirect_is_not_followed(server, monkeypatch):
+def test_a_redirect_is_not_followed(ask, monkeypatch):
     """The key would go to another address."""
     monkeypatch.setenv("SOME_KEY", "sk-very-secret")
-
     with serve(echo) as other_server:
-
-        def answer(body):
-            raise Reply(307, "elsewhere", {"Location": other_server.url + "/chat/completions"})
-
-        with serve(answer) as at:
-            result = chat_client.ask_questions(questions(1), server(at.url, api_key_env="SOME_KEY"))
+        elsewhere = Reply(307, "elsewhere", {"Location": other_server.url + "/chat/completions"})
+        result, _ = ask(always(elsewhere), api_key_env="SOME_KEY")
     assert result.counts["failed_http_307"] == 1
     assert other_server.requests == []
 

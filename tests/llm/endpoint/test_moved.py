@@ -1,10 +1,10 @@
 """What of an endpoint's settings decides a shard."""
 
-import json
 from dataclasses import replace
 
 from PIL import Image
 
+from compclip.base.files import write_json
 from compclip.config.sections import Data
 from compclip.prepare import recaption_shards
 from compclip.prepare.captioners import endpoint
@@ -13,9 +13,8 @@ from compclip.prepare.captioners import endpoint
 def test_a_server_may_move(server, tmp_path):
     """What is captioned stays so under another address, at another pace; with another model it does not."""
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    (tmp_path / "d.json").write_text(
-        json.dumps({"images": [{"filename": "a.png", "split": "train", "sentences": [{"raw": "old"}]}]})
-    )
+    picture = {"filename": "a.png", "split": "train", "sentences": [{"raw": "old"}]}
+    write_json(tmp_path / "d.json", {"images": [picture]})
     data = Data("karpathy", str(tmp_path / "d.json"), str(tmp_path), captioner="endpoint")
 
     def key(**changes):

@@ -43,19 +43,16 @@ def server(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sample(tmp_path):
-    """One picture."""
     Image.new("RGB", (20, 10)).save(tmp_path / "a.png")
     return Sample("a", str(tmp_path / "a.png"), ("old",))
 
 
 def log(tmp_path):
-    """What the server wrote, beside the answers."""
     (file,) = (tmp_path / "c").rglob("server-*.log")
     return file.read_text()
 
 
 def pids(text):
-    """The server's, and its child's."""
     return [int(word) for word in text.partition("pids")[2].split("\n")[0].split()]
 
 
