@@ -229,7 +229,7 @@ def test_a_cell_gets_its_results_folder_whole(published, params, root):
 
 
 def test_what_was_scored_is_not_scored_again(published, params, root, monkeypatch, capsys):
-    """Neither for the cell nor for another one with the same run."""
+    """The store has its results where a cell's own are gone."""
     evaluate_command.main(["--cell", "clip-tiny-d-0"], root)
     first = files.read_json(published.results / "plus.json")
     output = capsys.readouterr().out

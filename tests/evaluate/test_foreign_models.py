@@ -63,7 +63,7 @@ def test_a_benchmark_that_no_section_names_is_scored_on_its_files(root, sugarcre
 
 
 def test_the_same_numbers_by_every_way_in(checkpoint, root, sugarcrepe_files, tmp_path):  # noqa: F811
-    """A checkpoint, the module of a training loop, and the command."""
+    """A checkpoint, the module of a training loop, and what the command scores."""
     module, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{checkpoint}")
     tokenizer = open_clip.get_tokenizer(f"local-dir:{checkpoint}")
     module.train()
