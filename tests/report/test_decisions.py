@@ -70,7 +70,7 @@ def test_seeds_that_a_claim_would_need():
 
 
 def test_one_seed_tells_nothing_of_more():
-    one_seed = statistics.Interval(0.02, -0.1, 0.1, 1000, Spread(1, None, (Variance(0.0004, 999),)))
+    one_seed = statistics.Interval(0.5, 0.4, 0.6, 1000, Spread(1, None, (Variance(0.0004, 999),)))
     assert decisions.seeds_needed(one_seed) is None
     assert decisions.describe_seeds(one_seed, 0.0, ACCURACY) == ""
 
