@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.config import read
-from compclip.sweep import study_results
+from compclip.sweep import __main__ as sweep_command
+from compclip.sweep import study_driver, study_results
+from compclip.sweep.study_driver import open_study
 from tests import postgres_server
 from tests.conftest import ROOT
 from tests.driven_sweep import drawn, driver, forget, project, study, trials  # noqa: F401
@@ -101,13 +104,9 @@ def test_a_locked_postgresql_is_waited_for_so_long(folder, postgres, monkeypatch
     """Its own bound is none: a table that another program has locked would be waited for without end."""
     import psycopg
 
-    from compclip.base.errors import UserError
-    from compclip.sweep import __main__ as sweep_command
-    from compclip.sweep import study_driver as sweep_driver
-
-    start("--trials", "1", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
-    monkeypatch.setattr(sweep_driver, "LOCKED_S", 0.01)
-    monkeypatch.setattr(sweep_command, "run_study", lambda s, args: sweep_driver.open_study(s, args.storage, "k"))
+    open_study(study(), postgres, "k")
+    monkeypatch.setattr(study_driver, "LOCKED_S", 0.01)
+    monkeypatch.setattr(sweep_command, "run_study", lambda s, args: open_study(s, args.storage, "k"))
     with psycopg.connect(postgres.replace("+psycopg", "")) as connection:
         connection.execute("LOCK TABLE studies")
         with pytest.raises(UserError, match="storage: another program has locked it; end that one"):
