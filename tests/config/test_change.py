@@ -13,7 +13,13 @@ from compclip.config import change, grid, read
 from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT, list_shipped
 
 SHARED = "rates"  # a grid that writes its variants once for several methods
-GRIDS = [path for path in list_shipped("experiments/grids/*.yaml") if path.stem != SHARED]
+# Layouts of a grid: no list of methods, sections in brackets, a method in brackets, one without variants, one with some.
+LAYOUTS = ("authors_programs", "every_benchmark", "first_hour", "hybrid", "fair_coco")
+GRIDS = [
+    pytest.param(path, id=path.stem, marks=() if path.stem in LAYOUTS else pytest.mark.long)
+    for path in list_shipped("experiments/grids/*.yaml")
+    if path.stem != SHARED
+]
 
 
 @pytest.fixture
@@ -59,9 +65,10 @@ def test_variants_are_declared_and_trained(params, capsys):
     assert params.read_text() == text and "nothing changed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", GRIDS)
 def test_shipped_grids_keep_what_is_not_named(path, tmp_path, monkeypatch):
-    """All of their lines but the few that hold what is named, and all of their values."""
+    """All of their lines but the few that hold what is named, and all of their values; each edit alone for every grid is
+    in test_edit_params.py."""
     monkeypatch.chdir(SHIPPED_PROJECT)
     monkeypatch.setattr(read, "GRIDS", path.parent)
     copy = tmp_path / path.name
