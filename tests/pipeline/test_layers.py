@@ -57,9 +57,14 @@ def modules() -> dict[str, Path]:
 
 
 @functools.cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(path: Path, types: bool = True) -> set[str]:
     """Dotted names of everything a file imports, at the top or inside functions, with what is for type checkers alone."""
-    names, ahead = set(), [ast.parse(path.read_text(encoding="utf-8"))]
+    names, ahead = set(), [parse(path)]
     while ahead:
         node = ahead.pop()
         if isinstance(node, ast.Import):
