@@ -62,7 +62,8 @@ OWN = ("data/scenes/manifest.json", "data/fingerprints/scenes.json", "plan/train
 )
 def test_a_changed_key_of_an_own_file_is_said(completed, tmp_path, name, change):
     """One word of it is another: no command ends in a traceback."""
-    copy = shutil.copytree(completed, tmp_path / "copy", symlinks=True)
+    copy = tmp_path / "copy"
+    own_files.copy_project(completed, copy, Path(name))
     path = copy / name
     path.write_text(path.read_text().replace(*change))
     for command in own_files.COMMANDS.values():
