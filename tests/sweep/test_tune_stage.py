@@ -206,7 +206,7 @@ def test_trials_are_jobs_of_the_command_s_profile(project, sender, monkeypatch):
     monkeypatch.setattr(sweep_command, "make_sender", lambda profile: profiles.append(profile) or sender)
     Path("far.yaml").write_text("{partition: far, jobs: 3}")
     monkeypatch.setenv(VARIABLE, "far.yaml")
-    assert tune_stage.main([]) == 0
+    assert tune_stage.main(["--method", "finetune"]) == 0
     assert {(profile.partition, profile.jobs) for profile in profiles} == {("far", 3)}
 
 
