@@ -25,7 +25,6 @@ class Here:
         self.failures, self.endless, self.sent, self.jobs = failures, endless, [], []
 
     def submit(self, stored, params):
-        """Write the results now."""
         self.sent.append(stored.key)
         job = fake_sweep.Job(stored.folder, os.getpid() if self.endless else 0)
         job.reason = lambda: "no space left"

@@ -105,7 +105,6 @@ class Job:
     waits_by = ""  # nothing
 
     def label(self) -> str:
-        """What it is called."""
         return f"process {self.pid}"
 
     def state(self) -> str:
@@ -116,11 +115,9 @@ class Job:
         return "running" if running else "failed"
 
     def reason(self) -> str:
-        """Nothing is known of it."""
         return "gone"
 
     def cancel(self) -> None:
-        """Remember it."""
         self.cancelled = True
 
 
@@ -136,7 +133,6 @@ class Processes:
     """Every job a process that outlives this one."""
 
     def submit(self, stored: StoredRun, params: str | Path) -> Job:
-        """Start it."""
         folder = stored.folder
         folder.path.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-S", "-c", JOB, str(folder.path), json.dumps(metrics(stored.run))]

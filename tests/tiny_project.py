@@ -154,7 +154,6 @@ def collect(name: str) -> None:
 
 
 def cell(method: str) -> str:
-    """A cell's name."""
     return f"{method}-tiny-scenes-0"
 
 

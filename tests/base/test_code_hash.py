@@ -132,7 +132,6 @@ def test_words_beside_a_module_are_part_of_it(handmade):
 
 
 def test_an_entry_that_is_no_module(handmade):
-    """Named, with the fix."""
     for name in ("handmade.methd", "no_such_package", "handmade.method.Class"):
         with pytest.raises(UserError, match=f"{name}: no such module; install its package or correct the name"):
             code_hash.find_modules(name)

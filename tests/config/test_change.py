@@ -111,7 +111,6 @@ def test_shipped_grids_keep_what_is_not_named(path, tmp_path, monkeypatch):
     (["vary", "clic", f"train.lr={'1' * 80}"], "variant of clic .* rename it"),
 ])  # fmt: skip
 def test_what_is_refused_leaves_the_file(params, words, message):
-    """In a line that names the key."""
     before = params.read_bytes()
     with pytest.raises(UserError, match=message):
         config_command.main(words)

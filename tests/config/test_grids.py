@@ -275,7 +275,6 @@ class Claim(NamedTuple):
 
 
 def read_claim(name: str) -> Claim:
-    """The claim of a grid's head."""
     match = HEAD.search(read.read_head(GRIDS[name].read_text(encoding="utf-8")))
     assert match, "no line `# Card: CARD, GIB GiB of CELL.`: write what `compclip config cost` predicts"
     return Claim(match[1], float(match[2]), match[3])

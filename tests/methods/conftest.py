@@ -78,7 +78,6 @@ def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
 
 
 def with_named(f: Features, **blocks: NamedRows) -> Features:
-    """The same with further blocks."""
     return replace(f, named={**f.named, **blocks})
 
 
@@ -120,5 +119,4 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
 
 @pytest.fixture
 def features() -> Callable[..., Features]:
-    """The maker of batches."""
     return make

@@ -93,17 +93,14 @@ def send() -> None:
 
 
 def bring_up_to_date() -> int:
-    """The whole grid by one command."""
     return repro.main(["--on", PROFILE, "-j", "2"])
 
 
 def dvc(*args: str) -> subprocess.CompletedProcess[str]:
-    """A DVC command."""
     return subprocess.run([sys.executable, "-m", "dvc", *args], capture_output=True, text=True)
 
 
 def other_is_done() -> bool:
-    """Whether the other run has its results."""
     return at(OTHER).folder.scored.is_file()
 
 

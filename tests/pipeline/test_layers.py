@@ -147,12 +147,10 @@ def test_a_stage_that_finds_nothing_to_do_needs_no_torch():
 
 
 def run_python(code: str) -> str:
-    """What a fresh process prints."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
 def test_no_file_is_long():
-    """At most 600 lines a file."""
     long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 600}
     assert not long
 

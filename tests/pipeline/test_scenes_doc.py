@@ -39,7 +39,6 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def hinge(tmp_path, monkeypatch):
-    """The printed method as a module."""
     file = tmp_path / "hinge.py"
     file.write_text(block("python"))
     spec = importlib.util.spec_from_file_location("hinge_of_the_docs", file)

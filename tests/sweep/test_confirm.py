@@ -42,7 +42,6 @@ def folder(tmp_path, monkeypatch):
 
 
 def study(**changes) -> study_declaration.Study:
-    """The tests' study with two objectives."""
     raw = OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | {"objectives": TWO}
     return study_declaration.parse_study("s", raw | changes)
 

@@ -55,7 +55,6 @@ def test_a_trial_that_was_told_before_its_rung_was_noted(folder):
 
 
 def foreign_trial(name: str) -> int:
-    """A running trial of a driver elsewhere."""
     opened = driver().opened
     trial = opened.ask()
     trial.set_user_attr(study_driver.DRIVER, name)

@@ -67,7 +67,6 @@ def here(here, monkeypatch):
 
 
 def sweep(*args: str) -> subprocess.Popen:
-    """The command itself."""
     return subprocess.Popen([sys.executable, "-m", "compclip.sweep", "--study", *args], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)  # fmt: skip
 
@@ -81,7 +80,6 @@ def killed_when(driver: subprocess.Popen, true) -> None:
 
 
 def read_trials(name: str) -> dict:
-    """What trials.json says."""
     return json.loads(Path("studies", name, "trials.json").read_text())
 
 

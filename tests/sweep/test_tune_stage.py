@@ -89,7 +89,6 @@ def sender():
 
 @pytest.fixture(scope="module")
 def tuned(sender, tmp_path_factory):
-    """The project when it was tuned."""
     folder = fake_sweep.make(tmp_path_factory.mktemp("tuned") / "p")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -100,12 +99,10 @@ def tuned(sender, tmp_path_factory):
 
 @pytest.fixture
 def project(tuned, tmp_path, monkeypatch):
-    """A fresh copy of it, and the current folder in it."""
     monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
 
 
 def write_params(text):
-    """Write parameters and their plan."""
     Path("params.yaml").write_text(text)
     write_plan()
 
