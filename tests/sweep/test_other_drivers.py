@@ -14,7 +14,8 @@ from compclip.sweep.study_driver import OtherDrivers
 from compclip.sweep.study_results import NOTED
 from tests import fake_sweep
 from tests.driven_sweep import Here, driver, project, states, trials  # noqa: F401
-from tests.sweep.test_sweep_processes import DEADLINE_S, start, wait_for
+from tests.sweep.test_sweep_processes import DEADLINE_S, start
+from tests.tiny_project import wait_for
 
 
 class Interfering(Here):
@@ -106,7 +107,7 @@ def test_two_drivers_from_two_folders_share_the_work(tmp_path):
     storage = f"sqlite:///{tmp_path}/s.db"
     options = ("--trials", "12", "-j", "2", "--storage", storage)
     processes = [start(*options, cwd=folders[0])]
-    wait_for(processes[0], (folders[0] / "starts.txt").exists)  # the paper's values are in the storage then
+    wait_for((folders[0] / "starts.txt").exists)  # the paper's values are in the storage then
     processes.append(start(*options, cwd=folders[1]))
     outputs = [process.communicate(timeout=DEADLINE_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs

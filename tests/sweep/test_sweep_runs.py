@@ -19,6 +19,7 @@ from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_declaration
 from compclip.train import __main__ as train_command
 from tests import tiny_project
+from tests.driven_sweep import kill_when
 from tests.tiny_project import cell, trained, wait_for
 
 NAME = cell("fsc_clip")
@@ -71,14 +72,6 @@ def sweep(*args: str) -> subprocess.Popen:
                             stderr=subprocess.PIPE, text=True)  # fmt: skip
 
 
-def killed_when(driver: subprocess.Popen, true) -> None:
-    """SIGKILL to a driver at a moment."""
-    wait_for(lambda: true() or driver.poll() is not None)
-    assert driver.poll() is None, driver.communicate()
-    driver.kill()
-    driver.communicate()
-
-
 def read_trials(name: str) -> dict:
     return json.loads(Path("studies", name, "trials.json").read_text())
 
@@ -109,7 +102,7 @@ def test_a_dry_run_says_what_would_be_tried_and_makes_nothing(here, capsys):
 def test_trials_are_runs_of_the_grid(here):
     """A killed driver's job goes on, is attached, and has the bits of the grid's cell, though it was scored on the way;
     in MLflow the trials stand below their study, and no checkpoint is registered."""
-    killed_when(sweep("s"), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
+    kill_when(sweep("s"), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
     out, err = sweep("s", "-j", "2").communicate(timeout=DEADLINE_S)
     document = read_trials("s")
     first, states = document["trials"][0], Counter(t["state"] for t in document["trials"])
@@ -195,7 +188,7 @@ def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     """A killed driver's jobs go on and are attached; each trial was one job and has its values."""
     tiny_project.collect(cell("pretrained"))  # here, so that the queue has the trials alone
     words = ("s", "--on", cluster_profile, "--trials", "2", "-j", "2")
-    killed_when(sweep(*words), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
+    kill_when(sweep(*words), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
     original_ids = {p.parent.name: json.loads(p.read_text())["id"] for p in here.glob("store/*/job.json")}
     driver = sweep(*words)
     out, err = driver.communicate(timeout=DEADLINE_S)
