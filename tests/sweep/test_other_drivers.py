@@ -101,6 +101,7 @@ def test_a_sign_of_life_counts_from_when_it_was_seen(folder, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("forked_commands")
 def test_two_drivers_from_two_folders_share_the_work(tmp_path):
     """Each trial is trained once, both end well, and both pages have every trial finished."""
     folders = [fake_sweep.make(tmp_path / name) for name in ("one", "two")]

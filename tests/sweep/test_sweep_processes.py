@@ -17,17 +17,17 @@ from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_driver, study_results
 from compclip.sweep.study_driver import open_study
 from tests import postgres_server
-from tests.conftest import ROOT
 from tests.driven_sweep import drawn, driver, forget, kill_when, project, study, trials  # noqa: F401
+from tests.tiny_project import environment
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 DEADLINE_S = 120
 
 
 def start(*args: str, cwd: Path) -> subprocess.Popen:
     """The command with fake jobs, as a process."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, str(ROOT / "tests/fake_sweep.py"), "--study", "s", *args], cwd=cwd, env=env,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    return subprocess.Popen([sys.executable, "-m", "tests.fake_sweep", "--study", "s", *args], cwd=cwd, text=True,
+                            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
 
 def finished(cwd: Path) -> int:

@@ -22,6 +22,7 @@ from tests import tiny_project
 from tests.driven_sweep import kill_when
 from tests.tiny_project import cell, trained, wait_for
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 NAME = cell("fsc_clip")
 DEADLINE_S = 240
 STUDY = """
@@ -98,7 +99,6 @@ def test_a_dry_run_says_what_would_be_tried_and_makes_nothing(here, capsys):
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.usefixtures("forked_commands")
 def test_trials_are_runs_of_the_grid(here):
     """A killed driver's job goes on, is attached, and has the bits of the grid's cell, though it was scored on the way;
     in MLflow the trials stand below their study, and no checkpoint is registered."""
@@ -150,7 +150,6 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
     assert sorted(r.data.tags.get("trial_state", "") for r in tracked()) == ["", "complete", "failed"]
 
 
-@pytest.mark.usefixtures("forked_commands")
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = study_declaration.load_study("s")
@@ -183,7 +182,6 @@ def cluster_profile(slurm_there, here):
             cluster.run_command("scancel", line.partition("|")[0])
 
 
-@pytest.mark.usefixtures("forked_commands")
 def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     """A killed driver's jobs go on and are attached; each trial was one job and has its values."""
     tiny_project.collect(cell("pretrained"))  # here, so that the queue has the trials alone
