@@ -105,6 +105,7 @@ def test_what_dvc_takes_for_a_path_stands_in_the_file(params, text, monkeypatch)
         read.load_params(params)
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_no_shell_sees_a_name(params, monkeypatch):
     """`dvc repro` runs `plan` first, which fails; forced past it, a stage's command has no name in it."""
     add(params, "benchmarks", f'"y$(touch X)": {TABLES["benchmarks"]}')
