@@ -36,10 +36,6 @@ def list_lines(before: str, after: str) -> list[str]:
     return [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "-+"]
 
 
-def list_methods(path: Path) -> list[str]:
-    return read.read_with_overrides(path, ()).grid.methods
-
-
 def test_values_are_set_where_they_stand(params, capsys):
     """As they were typed; the command shows the lines, and the grid has the values."""
     before = params.read_text()
@@ -74,7 +70,7 @@ def test_shipped_grids_keep_what_is_not_named(path, tmp_path, monkeypatch):
     copy = tmp_path / path.name
     shutil.copy(path, copy)
     before, values = path.read_text(), OmegaConf.to_container(OmegaConf.load(path))
-    methods = list_methods(path)
+    methods = read.read_with_overrides(path, ()).grid.methods
     changed = change.set_values(copy, ["train.lr=2.5e-3", "train.epochs=7"])
     changed += change.vary_method(copy, "finetune", ["train.lr=1e-6,0.5"])
     lines = list_lines(before, copy.read_text())

@@ -1,7 +1,5 @@
 """The papers' grids: every cell passes the check, every published row of ours has its cell, numbers are the papers'."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil

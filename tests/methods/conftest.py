@@ -4,8 +4,6 @@ B images, K negatives, P positives, J negative images, N patches, T tokens, M co
 an image token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Data flows one way: a module imports only from its left, none in a circle, and heavy packages each have one importer."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

@@ -1,7 +1,5 @@
 """The confirmation of a front: a grid of new seeds with the very values of the trials, and verdicts on made results."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Several drivers of one storage: trials that somebody else told, those of a live driver, and of one that is gone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The storage of a study: where it is, and that no password of it is shown."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Declarations of studies: every mistake is one line; the shipped ones fit params.yaml; best and front by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import optuna

@@ -3,8 +3,6 @@
 Runs are a formula here (tests/driven_sweep.py); those of test_sweep_runs.py train.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

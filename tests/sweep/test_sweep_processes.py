@@ -1,7 +1,5 @@
 """Sweeps as processes: killed drivers lose and repeat nothing, one driver at a time, a database of several machines."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Sweeps whose runs train: on processes of this machine, on a SLURM where there is one; what they leave in MLflow."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

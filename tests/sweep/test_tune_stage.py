@@ -3,8 +3,6 @@
 Runs are a formula: test items reward a high gamma, validation items one near 2.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil
