@@ -109,3 +109,6 @@ def test_use_writes_it_out(project, capsys):
     assert text.startswith("# Half of it. And more.\n#") and "base:" not in text
     assert config_command.main(["use", str(read.GRIDS / "whole.yaml")]) == 0
     assert Path("params.yaml").read_text() == SHIPPED_PARAMS.read_text()
+    Path("params.yaml").write_text(text + "tune: {trials: 0}\n")
+    with pytest.raises(UserError, match="has uncommitted edits"):
+        config_command.main(["use", str(half)])
