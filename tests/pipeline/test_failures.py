@@ -245,10 +245,12 @@ def test_a_live_dvc_holds_its_lock():
     """A line, and nothing is sent."""
     holder = tiny_project.fork(hold_dvc)
     wait_for(Path("held").exists)
-    with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
-        bring_up_to_date()
-    Path("go").touch()
-    assert tiny_project.ended(holder) == 0
+    try:
+        with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
+            bring_up_to_date()
+    finally:
+        Path("go").touch()
+        assert tiny_project.ended(holder) == 0
     assert not list(Path("store").glob("*/run.yaml"))
 
 
