@@ -1,8 +1,10 @@
 """What all tests share: one thread, where the real photographs are, a small seeded generator."""
 
+import contextlib
 import fcntl
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -202,6 +204,22 @@ def _enter(source: Path, copy: Path, monkeypatch) -> Path:
     monkeypatch.chdir(copy)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return copy
+
+
+@pytest.fixture(scope="session")
+def unsynced_sqlite() -> Iterator[None]:
+    """No commit waits for the disk, which takes milliseconds: a process that is killed loses nothing by it."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    def leave_unsynced(connection: object, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            with contextlib.suppress(sqlite3.Error):  # of a file that is no database, or is locked: others will say so
+                connection.execute("PRAGMA synchronous = OFF")
+
+    event.listen(Engine, "connect", leave_unsynced)
+    yield
+    event.remove(Engine, "connect", leave_unsynced)
 
 
 @pytest.fixture

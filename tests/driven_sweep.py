@@ -6,6 +6,8 @@ Runs are a formula (tests/fake_sweep.py).
 import json
 import os
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -16,6 +18,7 @@ from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_declaration, study_page
 from compclip.sweep.study_driver import StudyDriver, open_study
 from tests import fake_sweep
+from tests.tiny_project import wait_for
 
 
 class Here:
@@ -25,7 +28,6 @@ class Here:
         self.failures, self.endless, self.sent, self.jobs = failures, endless, [], []
 
     def submit(self, stored, params):
-        """Write the results now."""
         self.sent.append(stored.key)
         job = fake_sweep.Job(stored.folder, os.getpid() if self.endless else 0)
         job.reason = lambda: "no space left"
@@ -83,3 +85,11 @@ def drawn(trial_rows: list[dict]) -> list[tuple]:
 def states() -> list[str]:
     """Of all trials, in order."""
     return [t["state"] for t in trials()]
+
+
+def kill_when(process: subprocess.Popen, enough: Callable[[], object]) -> None:
+    """SIGKILL to a driver's process at a moment, which must come before its end."""
+    wait_for(lambda: enough() or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate()

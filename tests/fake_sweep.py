@@ -112,7 +112,6 @@ class Job:
         return "running" if running else "failed"
 
     def reason(self) -> str:
-        """Nothing is known of it."""
         return "gone"
 
     def cancel(self) -> None:
@@ -131,7 +130,6 @@ class Processes:
     """Every job a process that outlives this one."""
 
     def submit(self, stored: StoredRun, params: str | Path) -> Job:
-        """Start it."""
         folder = stored.folder
         folder.path.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-S", "-c", JOB, str(folder.path), json.dumps(metrics(stored.run))]

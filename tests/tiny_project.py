@@ -1,7 +1,5 @@
 """A project in a folder, ready to train: a tiny world, annotated, and a tiny random backbone; and what to compare in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -119,7 +119,7 @@ def damage(project: Path, copy: Path, number: int) -> Path:
     for path in files:
         kinds.setdefault((path.parts[0], path.name if path.parts[0] != "plan" else path.parts[1]), []).append(path)
     chosen = rng.choice(kinds[rng.choice(sorted(kinds))])
-    _copy(project, copy, chosen)
+    copy_project(project, copy, chosen)
     path = copy / chosen
     status_before = path.stat()
     path.chmod(0o644)
@@ -134,7 +134,7 @@ def damage(project: Path, copy: Path, number: int) -> Path:
     return chosen
 
 
-def _copy(project: Path, copy: Path, chosen: Path) -> None:
+def copy_project(project: Path, copy: Path, chosen: Path) -> None:
     """Copy with the links within the project; large files that are not to be damaged are links to the project's."""
     copies: dict[int, Path] = {}
     damaged = (project / chosen).stat().st_ino

@@ -1,8 +1,10 @@
 """What code a result depends on: the import closure, by hand on a small package, and against what importing really runs."""
 
+import builtins
+import importlib
 import json
-import subprocess
 import sys
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from compclip.base import code_hash, plugins
 from compclip.base.errors import UserError
 from compclip.config import plan
-from tests.conftest import ROOT
+from tests import tiny_project
 
 FILES = {
     "__init__.py": "from handmade import early",
@@ -132,7 +134,6 @@ def test_words_beside_a_module_are_part_of_it(handmade):
 
 
 def test_an_entry_that_is_no_module(handmade):
-    """Named, with the fix."""
     for name in ("handmade.methd", "no_such_package", "handmade.method.Class"):
         with pytest.raises(UserError, match=f"{name}: no such module; install its package or correct the name"):
             code_hash.find_modules(name)
@@ -144,46 +145,42 @@ ENTRIES = (
       for package in (plugins.METHODS, plugins.BENCHMARKS, plugins.SOURCES, plugins.CAPTIONERS)
       for name in plugins.list_plugins(package)),
 )  # fmt: skip
-# Imports all entries once, and notes which of our modules each of them imports on the way.
-LOADED = """
-import builtins, importlib, json, sys
-from importlib.util import resolve_name
-from compclip.base import code_hash
-entries = sys.argv[1:]
-closures = {entry: sorted(code_hash.find_modules(entry)) for entry in entries}
-heavy = sorted({"torch", "numpy", "omegaconf", "spacy", "mlflow"} & set(sys.modules))
-imported, real_import = {}, builtins.__import__
-
-def noting_import(name, globals=None, locals=None, fromlist=(), level=0):
-    module = real_import(name, globals, locals, fromlist, level)
-    importer = (globals or {}).get("__name__", "")
-    if importer.startswith("compclip"):
-        base = resolve_name("." * level + name, globals["__package__"]) if level else name
-        names = {base, *(f"{base}.{member}" for member in fromlist or ())}
-        imported.setdefault(importer, set()).update(n for n in names & set(sys.modules) if n.startswith("compclip"))
-    return module
-
-for name in [name for name in sys.modules if name.startswith("compclip")]:
-    del sys.modules[name]
-builtins.__import__ = noting_import
-for entry in entries:
-    importlib.import_module(entry)
-print(json.dumps([closures, heavy, {name: sorted(names) for name, names in imported.items()}]))
-"""
 
 
-def test_it_holds_all_that_importing_the_entry_loads():
+def note_imports(file: Path) -> None:
+    """Import all entries anew, and write which of our modules each of them imports on the way."""
+    imported: dict[str, set[str]] = {}
+    real_import = builtins.__import__
+
+    def noting_import(name, globals=None, locals=None, fromlist=(), level=0):
+        module = real_import(name, globals, locals, fromlist, level)
+        importer = (globals or {}).get("__name__", "")
+        if importer.startswith("compclip"):
+            base = resolve_name("." * level + name, globals["__package__"]) if level else name
+            names = {base, *(f"{base}.{member}" for member in fromlist or ())}
+            imported.setdefault(importer, set()).update(n for n in names & set(sys.modules) if n.startswith("compclip"))
+        return module
+
+    for name in [name for name in sys.modules if name.startswith("compclip")]:
+        del sys.modules[name]
+    builtins.__import__ = noting_import
+    for entry in ENTRIES:
+        importlib.import_module(entry)
+    file.write_text(json.dumps({name: sorted(names) for name, names in imported.items()}))
+
+
+def test_it_holds_all_that_importing_the_entry_loads(tmp_path):
     """Of every stage and every plug-in; found without importing a package of others or a module of the closure.
 
     A closure holds an entry, and with each module all that this one imports: so all that importing the entry loads.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, *ENTRIES], capture_output=True, text=True, cwd=ROOT, check=True
-    )
-    closures, heavy, imported = json.loads(done.stdout.splitlines()[-1])
-    assert heavy == []
+    before = set(sys.modules)
+    closures = {entry: set(code_hash.find_modules(entry)) for entry in ENTRIES}
+    assert set(sys.modules) == before
+    assert tiny_project.forked(lambda: note_imports(tmp_path / "imported.json")) == 0
+    imported = json.loads((tmp_path / "imported.json").read_text())
     assert imported.keys() >= set(plan.ENTRIES.values())
     for entry, closure in closures.items():
         assert entry in closure
         for name in closure:
-            assert set(imported.get(name, ())) <= set(closure), (entry, name)
+            assert set(imported.get(name, ())) <= closure, (entry, name)

@@ -14,7 +14,6 @@ from compclip.base.errors import UserError
 
 @pytest.fixture
 def tree(tmp_path) -> Path:
-    """A folder with files at two depths."""
     for name in ("a.txt", "sub/b.txt", "sub/deeper/c.txt"):
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / name).write_text(name)

@@ -17,7 +17,6 @@ def no_level(monkeypatch):
 
 
 def say() -> None:
-    """A note and a warning."""
     messages.note("a")
     messages.warn("b")
 

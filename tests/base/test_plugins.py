@@ -1,6 +1,5 @@
 """Methods, benchmarks, sources, captioners, samplers of other packages: found by name, checked as ours."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from compclip.config import read
 from compclip.config.training_code import hash_training_code
 from compclip.prepare import shard_stages, shard_writer
 from compclip.train import __main__ as train_command
+from tests import tiny_project
 from tests.conftest import ROOT
 from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT
 from tests.tiny_project import at, steps, trained
@@ -57,16 +57,15 @@ def installed(tmp_path_factory) -> Path:
     source, target = tmp_path_factory.mktemp("source") / "example", tmp_path_factory.mktemp("site")
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("__pycache__"))
     options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--no-compile", "--target")
-    done = run("-m", "pip", "install", *options, target, source)
+    done = run("pip", "install", *options, target, source)
     assert done.returncode == 0, done.stderr
     return target
 
 
-def run(*argv: str | Path, site: Path | None = None, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """A Python process that finds this checkout, and the packages of `site`."""
-    path = os.pathsep.join(map(str, (ROOT, *([site] if site else []))))
-    env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, cwd=folder, env=env)
+def run(*argv: str | Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A module as a Python process that finds this checkout."""
+    env = {**tiny_project.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, "-m", *argv], capture_output=True, text=True, cwd=folder, env=env)
 
 
 @pytest.fixture
@@ -141,12 +140,21 @@ def test_an_edit_of_its_code_is_another_hash(installed, on_path, tmp_path):
     assert hashes[3] == hashes[2]
 
 
-def test_ours_for_every_method_hold_for_it(installed):
+def test_ours_for_every_method_hold_for_it(installed, on_path, monkeypatch, capfd):
     """The conformance tests take methods by name, other packages' with ours."""
-    tests = ("tests/methods/test_every_method.py", "-k", "margin")
-    done = run("-m", "pytest", "-p", "no:cacheprovider", *tests, site=installed)
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
+    on_path(installed)
+    monkeypatch.chdir(ROOT)
+    words = ["-p", "no:cacheprovider", "tests/methods/test_every_method.py", "-k", "margin"]
+    assert tiny_project.forked(lambda: run_tests(words)) == 0, capfd.readouterr().out
+    assert " passed" in capfd.readouterr().out
+
+
+def run_tests(words: list[str]) -> None:
+    """Run pytest on tests that are collected anew, in a copy of this process."""
+    sys.modules.pop("tests.methods.test_every_method", None)
+    code = pytest.main(words)
+    sys.stdout.flush()
+    assert code == 0
 
 
 def test_its_source_and_captioner_prepare_data(installed, on_path, tmp_path, monkeypatch):
@@ -184,7 +192,6 @@ def test_a_module_that_fails(text, names, on_path, tmp_path):
     assert "\n" not in str(error.value)
 
 
-RUN = "import sys; from compclip.base.errors import entry; from {} import main; sys.exit(entry(main))"
 BROKEN_PARAMS = """
 data: {web: {source: tabbed, path: a.txt, images: ., captioner: prefixed, options: {words: 'seen:'}}}
 methods: {margin: {}}
@@ -193,16 +200,17 @@ benchmarks: {couples: {path: a.json, images: .}}
 grid: {methods: [margin], backbones: [b], data: [web], seeds: [0]}
 """
 BROKEN = {  # what a plug-in's function does that it may not, and the command that calls it
-    "method": ("def views(cfg, step):\n    return losses.nothing", "compclip.config.__main__", ["check"]),
+    "method": ("def views(cfg, step):\n    return losses.nothing", "compclip.config", ["check"]),
     "source": ("def records(cfg, counts):\n    yield counts.nothing", "compclip.prepare.shard_stages", ["--data", "web"]),
     "captioner": ("def opened(data, cfg):\n    return data.nothing", "compclip.prepare.shard_stages", ["--data", "web"]),
-    "benchmark": ("def load(path, images, split=''):\n    return path.nothing", "compclip.evaluate.__main__",
+    "benchmark": ("def load(path, images, split=''):\n    return path.nothing", "compclip.evaluate",
                   ["--census", "couples"]),
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("forked_commands")
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_wrong_attribute_is_one_line_and_a_traceback_where_one_asks(kind, installed, tmp_path):
+def test_a_wrong_attribute_is_one_line_and_a_traceback_where_one_asks(kind, installed, on_path, tmp_path):
     """In whatever function of a plug-in it stands, in this process or in one of a pool."""
     text, module, argv = BROKEN[kind]
     site = shutil.copytree(installed, tmp_path / "site")
@@ -213,11 +221,12 @@ def test_a_wrong_attribute_is_one_line_and_a_traceback_where_one_asks(kind, inst
     (tmp_path / "a.txt").write_text("a.png\ta red star\n")
     (tmp_path / "a.json").write_text("[]")
     (tmp_path / "params.yaml").write_text(BROKEN_PARAMS)
-    done = run("-c", RUN.format(module), *argv, site=site, folder=tmp_path)
+    on_path(site)
+    done = run(module, *argv, folder=tmp_path)
     assert done.returncode == 2, done.stderr
     assert re.search(rf"^error: [^\n]*{path}:{line}: (Attribute|Name)Error: [^\n]* with -v$", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
-    done = run("-c", RUN.format(module), *argv, "-v", site=site, folder=tmp_path)
+    done = run(module, *argv, "-v", folder=tmp_path)
     assert f'File "{path}", line {line}' in done.stderr
 
 

@@ -55,7 +55,6 @@ def test_what_does_not(text):
 )
 @example(user="user1234", password="p/w@?#:&=%", before="", after="/db")
 def test_no_password_of_any_url(user, password, before, after):
-    """Whatever it is made of."""
     redacted = redact_secrets(f"{before}postgresql://{user}:{password}@the-host{after}")
     assert password not in redacted and "the-host" in redacted
 

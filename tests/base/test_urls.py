@@ -32,7 +32,6 @@ def test_what_is_shown(url, expected):
 
 @given(user=st.text(max_size=5), password=TEXT, scheme=st.sampled_from(["postgresql+psycopg", "http", "mysql"]))
 def test_a_password_is_never_shown(user, password, scheme):
-    """Quoted or not, whatever it holds."""
     for spelling in (password, quote(password, safe="")):
         assert "x9" not in mask_url(f"{scheme}://{user}:{spelling}@host:5432/db?timeout=5")
     assert "x9" not in mask_url(f"postgresql://me@host/db?password={quote(password, safe='')}&connect_timeout=5")

@@ -39,7 +39,6 @@ def test_they_end(tmp_path, method):
 
 
 def test_what_ends_is_handed_on():
-    """A result, and an error as it was raised."""
     assert worker_processes.run_within(60, lambda: 3) == 3
     with pytest.raises(KeyError, match="there"):
         worker_processes.run_within(60, lambda: {}["there"])

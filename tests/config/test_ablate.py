@@ -17,7 +17,6 @@ GRIDS = ROOT / "experiments" / "grids"
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """The shipped params.yaml in a folder of its own."""
     shutil.copy(SHIPPED_PARAMS, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -179,7 +178,6 @@ def test_what_cannot_be_ablated_is_told_and_nothing_written(project, arguments, 
 
 
 def test_a_file_that_is_there_stays(project):
-    """Unless --force says otherwise."""
     again = ["ablate", "c2lip", "--out", "made.yaml"]
     assert config_command.main(again) == 0
     with pytest.raises(UserError, match="made.yaml: exists already"):
@@ -202,7 +200,6 @@ def test_a_reference_is_another_method_of_the_grid(project, reference, message):
 
 
 def test_no_reference_may_be_written_as_null(project):
-    """It is what leaving it out is."""
     assert config_command.main(["check", "report.reference=null"]) == 0
     assert read.load_params("params.yaml", ["report.reference=null"]).report.reference == ""
 

@@ -94,7 +94,6 @@ def test_studies(tmp_path_factory, path, value):
 @settings(max_examples=60)
 @given(path=st.sampled_from(list_paths(PROFILE)), value=values)
 def test_profiles(tmp_path_factory, path, value):
-    """A profile, or a line."""
     file = tmp_path_factory.mktemp("f") / "profile.yaml"
     given_now = {path[0]: PROFILE[path[0]]} if len(path) > 1 else {}
     file.write_text(put(given_now, path, value), errors="surrogatepass")

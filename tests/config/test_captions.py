@@ -31,7 +31,6 @@ data:
 
 @pytest.fixture
 def params(tmp_path, monkeypatch):
-    """A file of parameters in the current folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(PARAMS)
     return tmp_path / "params.yaml"

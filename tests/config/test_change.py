@@ -13,7 +13,13 @@ from compclip.config import change, grid, read
 from tests.shipped_files import SHIPPED_PARAMS, SHIPPED_PROJECT, list_shipped
 
 SHARED = "rates"  # a grid that writes its variants once for several methods
-GRIDS = [path for path in list_shipped("experiments/grids/*.yaml") if path.stem != SHARED]
+# Layouts of a grid: no list of methods, sections in brackets, a method in brackets, one without variants, one with some.
+LAYOUTS = ("authors_programs", "every_benchmark", "first_hour", "hybrid", "fair_coco")
+GRIDS = [
+    pytest.param(path, id=path.stem, marks=() if path.stem in LAYOUTS else pytest.mark.long)
+    for path in list_shipped("experiments/grids/*.yaml")
+    if path.stem != SHARED
+]
 
 
 @pytest.fixture
@@ -28,10 +34,6 @@ def params(tmp_path, monkeypatch):
 def list_lines(before: str, after: str) -> list[str]:
     """The lines that are no more, and those that are new."""
     return [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "-+"]
-
-
-def list_methods(path: Path) -> list[str]:
-    return read.read_with_overrides(path, ()).grid.methods
 
 
 def test_values_are_set_where_they_stand(params, capsys):
@@ -59,15 +61,16 @@ def test_variants_are_declared_and_trained(params, capsys):
     assert params.read_text() == text and "nothing changed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", GRIDS)
 def test_shipped_grids_keep_what_is_not_named(path, tmp_path, monkeypatch):
-    """All of their lines but the few that hold what is named, and all of their values."""
+    """All of their lines but the few that hold what is named, and all of their values; each edit alone for every grid is
+    in test_edit_params.py."""
     monkeypatch.chdir(SHIPPED_PROJECT)
     monkeypatch.setattr(read, "GRIDS", path.parent)
     copy = tmp_path / path.name
     shutil.copy(path, copy)
     before, values = path.read_text(), OmegaConf.to_container(OmegaConf.load(path))
-    methods = list_methods(path)
+    methods = read.read_with_overrides(path, ()).grid.methods
     changed = change.set_values(copy, ["train.lr=2.5e-3", "train.epochs=7"])
     changed += change.vary_method(copy, "finetune", ["train.lr=1e-6,0.5"])
     lines = list_lines(before, copy.read_text())
@@ -104,7 +107,6 @@ def test_shipped_grids_keep_what_is_not_named(path, tmp_path, monkeypatch):
     (["vary", "clic", f"train.lr={'1' * 80}"], "variant of clic .* rename it"),
 ])  # fmt: skip
 def test_what_is_refused_leaves_the_file(params, words, message):
-    """In a line that names the key."""
     before = params.read_bytes()
     with pytest.raises(UserError, match=message):
         config_command.main(words)

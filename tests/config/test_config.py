@@ -105,14 +105,12 @@ def test_cells_have_names_of_their_own():
     ("train: {lr: '???'}\n", r"train.lr=\?\?\?: must be given"),
 ])  # fmt: skip
 def test_broken_files(tmp_path, text, message):
-    """YAML errors name the file."""
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(UserError, match=f"p.yaml: .*{message}"):
         read.load_params(tmp_path / "p.yaml")
 
 
 def test_invalid_utf8_and_missing_file(tmp_path):
-    """Bytes that are no text, and a file that is not there."""
     (tmp_path / "p.yaml").write_bytes(b"grid: \xff\xfe")
     with pytest.raises(UserError, match="p.yaml: not UTF-8"):
         read.load_params(tmp_path / "p.yaml")
@@ -194,7 +192,6 @@ def test_config_yaml_of_others(tmp_path, text, message):
 
 
 def test_show_prints_a_run_that_loads(tmp_path, capsys):
-    """What `show` prints is a config.yaml."""
     assert config_command.main(["show", "clic-scenes-scenes-1", "--params", str(SHIPPED_PARAMS)]) == 0
     (tmp_path / "config.yaml").write_text(capsys.readouterr().out)
     run = config_grid.resolve(read.load_params(SHIPPED_PARAMS), "clic-scenes-scenes-1")

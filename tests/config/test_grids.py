@@ -1,7 +1,5 @@
 """The papers' grids: every cell passes the check, every published row of ours has its cell, numbers are the papers'."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil
@@ -275,7 +273,6 @@ class Claim(NamedTuple):
 
 
 def read_claim(name: str) -> Claim:
-    """The claim of a grid's head."""
     match = HEAD.search(read.read_head(GRIDS[name].read_text(encoding="utf-8")))
     assert match, "no line `# Card: CARD, GIB GiB of CELL.`: write what `compclip config cost` predicts"
     return Claim(match[1], float(match[2]), match[3])

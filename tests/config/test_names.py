@@ -40,7 +40,6 @@ RULE = "must be letters, digits and _ . [+] -, begin with none of"
 
 @pytest.fixture
 def params(tmp_path, monkeypatch) -> Path:
-    """A params.yaml in the current folder, and nothing else."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS.replace("STEPS", "10"))
     return Path("params.yaml")
@@ -106,6 +105,7 @@ def test_what_dvc_takes_for_a_path_stands_in_the_file(params, text, monkeypatch)
         read.load_params(params)
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_no_shell_sees_a_name(params, monkeypatch):
     """`dvc repro` runs `plan` first, which fails; forced past it, a stage's command has no name in it."""
     add(params, "benchmarks", f'"y$(touch X)": {TABLES["benchmarks"]}')
@@ -133,7 +133,6 @@ COMMANDS = {
 
 
 def test_options_that_name_something(params):
-    """Before anything is read or written."""
     name = "../../x"
     for option, command in COMMANDS.items():
         with pytest.raises(UserError, match=f"{option} .*{RULE}"):
@@ -168,7 +167,6 @@ def test_run_keys_of_files(tmp_path):
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "", ["a"], "x" * 65])
 def test_a_cell_has_names_or_there_is_none(bad):
-    """Whatever document it comes from."""
     good = {"method": "clic", "backbone": "a", "data": "b", "seed": 0}
     assert parse_cell(good, "f").folder == "clic/a-b-0"
     for kind in ("method", "backbone", "data"):
@@ -191,7 +189,6 @@ def test_a_cell_s_name_fits_a_file_s():
 
 @pytest.mark.parametrize("main", [config_command.main, evaluate_command.main])
 def test_a_folder_to_write_is_no_file(params, main):
-    """Said before any work."""
     argv = ["plan"] if main is config_command.main else ["--checkpoint", "x"]
     with pytest.raises(UserError, match="params.yaml: is no folder; give one, or a name that is free"):
         main([*argv, "--out", "params.yaml"])

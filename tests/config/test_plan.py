@@ -30,7 +30,6 @@ def documents(params: Params) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def original_documents() -> dict[str, dict]:
-    """Every document of the plan of the parameters above."""
     return documents(read.load_params(SHIPPED_PARAMS, EVERY))
 
 

@@ -69,7 +69,6 @@ def hashes() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def original_hashes(copy) -> dict[str, str]:
-    """The same before any edit."""
     return hashes()
 
 
@@ -115,7 +114,6 @@ HARMLESS = {
 
 @pytest.mark.parametrize("edit", HARMLESS)
 def test_an_edit_that_changes_no_number(copy, original_hashes, edit):
-    """No key changes."""
     module, old, new = HARMLESS[edit]
     assert edited(copy[module], old, new) == original_hashes
 

@@ -4,8 +4,6 @@ B images, K negatives, P positives, J negative images, N patches, T tokens, M co
 an image token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -78,7 +76,6 @@ def with_regions(f: Features, views: Views, fill: str, seed: int) -> Features:
 
 
 def with_named(f: Features, **blocks: NamedRows) -> Features:
-    """The same with further blocks."""
     return replace(f, named={**f.named, **blocks})
 
 
@@ -120,5 +117,4 @@ def make(B: int = 4, K: int = 3, P: int = 3, M: int = 5, fill: str = "some", see
 
 @pytest.fixture
 def features() -> Callable[..., Features]:
-    """The maker of batches."""
     return make

@@ -1,7 +1,5 @@
 """The terms of methods of 2024 to 2026, written from the equations in loops over scalars (`tests.reference`)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The terms of methods that teach negation, written from the equations in loops over scalars (`tests.reference`)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """C2LIP: what it asks of the batch and the backbone; test_variants.py has Eq. 4–8."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """CLIC: the rhythm of composite and plain steps, and what each asks for; test_variants.py has Eq. 4–7."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

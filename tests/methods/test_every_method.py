@@ -1,7 +1,5 @@
 """What every method file must do, whatever the paper: new files are tested without being named here."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

@@ -1,7 +1,5 @@
 """FG-CLIP: long captions have a projection in the place of the text tower's, by which long benchmarks are compared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FSC-CLIP: its ablation rows by parameters; test_variants.py has Eq. 3–11 in loops."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from compclip.methods import fsc_clip

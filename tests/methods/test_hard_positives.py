@@ -1,7 +1,5 @@
 """Hard positives: the variants by parameters; test_variants.py has its terms."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.methods import hard_positives

@@ -1,7 +1,5 @@
 """Hybrid: with one paper's parts it is that paper's method, views, terms and slopes; mistakes are told."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """NegCLIP: which exchange makes its negatives; test_variants.py has the term."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.methods import negclip

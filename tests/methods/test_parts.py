@@ -1,7 +1,5 @@
 """What each method says it can do without: every declared value is one it takes, and it trains something else then."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest

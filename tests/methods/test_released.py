@@ -1,7 +1,5 @@
 """Published checkpoints as rows: scored as they are, beside ours, and known by what their file holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

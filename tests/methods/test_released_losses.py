@@ -1,7 +1,5 @@
 """The comparison with released programs, on the one that every installation has: open_clip's losses."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every variant of every grid, term by term, against the equations in loops: values and slopes to 1e-6 in float64."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 from dataclasses import fields, replace

@@ -48,9 +48,13 @@ def run(*argv: str | Path, path: Path = ROOT, cwd: Path = ROOT) -> subprocess.Co
 @functools.cache
 def programs() -> dict[str, ast.Module]:
     """The modules that can be run, those that call their `main` when they are."""
-    files = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in (ROOT / "compclip").rglob("*.py")}
-    trees = {name: ast.parse(p.read_text(encoding="utf-8")) for name, p in files.items()}
-    return {name: tree for name, tree in trees.items() if any(map(_runs, tree.body))}
+    trees = {}
+    for path in (ROOT / "compclip").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text if "__main__" in text else "")
+        if any(map(_runs, tree.body)):
+            trees[".".join(path.relative_to(ROOT).with_suffix("").parts)] = tree
+    return trees
 
 
 def _runs(node: ast.stmt) -> bool:

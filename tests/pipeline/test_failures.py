@@ -4,6 +4,7 @@ vanished MLflow server in tests/track/test_server.py.
 Each time: a clear line, the other runs unaffected, and everything goes on when the cause is gone.
 """
 
+import importlib
 import os
 import re
 import shutil
@@ -31,13 +32,6 @@ NAME = cell("finetune")
 OTHER = cell("pretrained")
 PROFILE = str(ROOT / "slurm" / "local.yaml")
 NO_SPACE = "No space left on device; free space"
-HOLD_DVC = """
-import sys, pathlib
-from dvc.repo import Repo
-with Repo().lock:
-    pathlib.Path("held").touch()
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -99,17 +93,14 @@ def send() -> None:
 
 
 def bring_up_to_date() -> int:
-    """The whole grid by one command."""
     return repro.main(["--on", PROFILE, "-j", "2"])
 
 
 def dvc(*args: str) -> subprocess.CompletedProcess[str]:
-    """A DVC command."""
     return subprocess.run([sys.executable, "-m", "dvc", *args], capture_output=True, text=True)
 
 
 def other_is_done() -> bool:
-    """Whether the other run has its results."""
     return at(OTHER).folder.scored.is_file()
 
 
@@ -235,18 +226,31 @@ def test_what_was_sent_meanwhile_is_attached_to(here, capsys):
 
 @pytest.fixture
 def dvc_here(here):
-    """The project as a DVC repository with the stages that runs need, and the cells."""
+    """The project as a DVC repository with the stages that runs need, and the cells; DVC is imported once for all."""
+    importlib.import_module("dvc.cli.parser")
     return tiny_project.begin_dvc(here)
+
+
+def hold_dvc() -> None:
+    """Hold DVC's lock until the file `go` is there."""
+    from dvc.repo import Repo
+
+    with Repo().lock:
+        Path("held").touch()
+        wait_for(Path("go").exists)
 
 
 @pytest.mark.usefixtures("dvc_here")
 def test_a_live_dvc_holds_its_lock():
     """A line, and nothing is sent."""
-    with subprocess.Popen([sys.executable, "-c", HOLD_DVC], stdin=subprocess.PIPE) as dvc_process:
-        wait_for(lambda: Path("held").exists())
+    holder = tiny_project.fork(hold_dvc)
+    wait_for(Path("held").exists)
+    try:
         with pytest.raises(UserError, match="another dvc is at work in this project; wait for it or stop it"):
             bring_up_to_date()
-        dvc_process.stdin.close()
+    finally:
+        Path("go").touch()
+        assert tiny_project.ended(holder) == 0
     assert not list(Path("store").glob("*/run.yaml"))
 
 

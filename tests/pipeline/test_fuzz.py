@@ -40,11 +40,16 @@ def test_each_kind_of_end_is_told_apart(tmp_path):
     assert tries.one("refused", 2).message == "a: b; repair it"
 
 
+@pytest.fixture(scope="module")
+def completed(finished, tmp_path_factory):
+    """The finished project with all that its stages leave."""
+    return own_files.complete(shutil.copytree(finished, tmp_path_factory.mktemp("own") / "project", symlinks=True))
+
+
 @pytest.mark.parametrize("edits", [4, pytest.param(2000, marks=pytest.mark.long)])
-def test_no_damage_of_our_own_files_traces_back(finished, tmp_path, edits, capsys):
+def test_no_damage_of_our_own_files_traces_back(completed, edits, capsys):
     """Whichever file a disk or a copy changed: its readers understand it, or say in a line what is damaged."""
-    project = own_files.complete(shutil.copytree(finished, tmp_path / "project", symlinks=True))
-    assert own_files.main(["--edits", str(edits), "--project", str(project)]) == 0, capsys.readouterr().out
+    assert own_files.main(["--edits", str(edits), "--project", str(completed)]) == 0, capsys.readouterr().out
 
 
 OWN = ("data/scenes/manifest.json", "data/fingerprints/scenes.json", "plan/train/finetune.json", "keys/finetune.json")
@@ -54,11 +59,12 @@ OWN = ("data/scenes/manifest.json", "data/fingerprints/scenes.json", "plan/train
 @pytest.mark.parametrize(
     "change", [("samples", "tamples"), ("{", "["), ('"', ""), (": ", ": null, "), (":", ": {} , ")]
 )
-def test_a_changed_key_of_an_own_file_is_said(finished, tmp_path, name, change):
+def test_a_changed_key_of_an_own_file_is_said(completed, tmp_path, name, change):
     """One word of it is another: no command ends in a traceback."""
-    project = own_files.complete(shutil.copytree(finished, tmp_path / "project", symlinks=True))
-    path = project / name
+    copy = tmp_path / "copy"
+    own_files.copy_project(completed, copy, Path(name))
+    path = copy / name
     path.write_text(path.read_text().replace(*change))
     for command in own_files.COMMANDS.values():
-        kind, words = own_files.run(project, command)
+        kind, words = own_files.run(copy, command)
         assert kind != own_files.TRACEBACK, words

@@ -43,6 +43,7 @@ def test_half_written_files_go_with_the_next_holder(tmp_path):
     assert not remaining_files & set(half_written) and remaining_files >= set(whole_files)
 
 
+@pytest.mark.usefixtures("unsynced_sqlite")
 def test_a_few_kills_change_nothing(here_finished):
     """The same files, the same runs in MLflow, and no command that needs a person."""
     outcome = interrupted.experiment(here_finished, kills=4, seed=0, kinds=["call"])  # a moment is the clock's

@@ -1,7 +1,5 @@
 """Data flows one way: a module imports only from its left, none in a circle, and heavy packages each have one importer."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib
@@ -57,9 +55,14 @@ def modules() -> dict[str, Path]:
 
 
 @functools.cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(path: Path, types: bool = True) -> set[str]:
     """Dotted names of everything a file imports, at the top or inside functions, with what is for type checkers alone."""
-    names, ahead = set(), [ast.parse(path.read_text(encoding="utf-8"))]
+    names, ahead = set(), [parse(path)]
     while ahead:
         node = ahead.pop()
         if isinstance(node, ast.Import):
@@ -142,12 +145,10 @@ def test_a_stage_that_finds_nothing_to_do_needs_no_torch():
 
 
 def run_python(code: str) -> str:
-    """What a fresh process prints."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
 def test_no_file_is_long():
-    """At most 600 lines a file."""
     long = {n: count for n, p in modules().items() if (count := len(p.read_text().splitlines())) > 600}
     assert not long
 

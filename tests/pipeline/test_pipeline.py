@@ -50,7 +50,6 @@ def dvc(root: Path, *args: str) -> str:
 
 
 def stages_run(output: str) -> set[str]:
-    """The stages that a repro ran."""
     return set(re.findall(r"Running stage '([^']+)'", output))
 
 

@@ -3,11 +3,12 @@
 import csv
 import importlib.util
 import json
+import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from omegaconf import OmegaConf
 
 from compclip.base.errors import UserError
 from perf import checkout
+from tests import tiny_project
 from tests.conftest import ROOT
 from tests.methods.conftest import detached, make
 
@@ -22,13 +24,6 @@ DOC = ROOT / "docs" / "scenes.md"
 SEEDS = (0, 1)
 METHODS = ("pretrained", "finetune", "hinge")
 CELLS = [f"{method}-tiny-scenes-{seed}" for method in METHODS for seed in SEEDS]
-# One process instead of a `dvc repro`; tests/pipeline/test_pipeline.py shows that it runs these.
-COMMANDS = """
-import importlib, json, sys
-for module, *argv in json.loads(sys.argv[1]):
-    if importlib.import_module(f"compclip.{module}").main(argv):
-        sys.exit(f"{module} {argv}")
-"""
 
 
 def block(language: str) -> str:
@@ -39,7 +34,6 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def hinge(tmp_path, monkeypatch):
-    """The printed method as a module."""
     file = tmp_path / "hinge.py"
     file.write_text(block("python"))
     spec = importlib.util.spec_from_file_location("hinge_of_the_docs", file)
@@ -96,10 +90,21 @@ def done(project, tmp_path_factory):
     shutil.copy(project / "tiny.json", root)
     commands = [["config.__main__", "check"], ["config.__main__", "plan"], ["runs.keys"]]
     commands += [[f"{stage}.__main__", "--cell", cell] for cell in CELLS for stage in ("train", "evaluate")]
-    command = [sys.executable, "-c", COMMANDS, json.dumps([*commands, ["report.__main__"]])]
-    ran = subprocess.run(command, cwd=root, env=checkout.environment(root), capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert tiny_project.forked(lambda: run_commands(root, [*commands, ["report.__main__"]])) == 0
     return root
+
+
+def run_commands(root: Path, commands: list[list[str]]) -> None:
+    """What a `dvc repro` runs (test_pipeline.py), by the code of a checkout; for good, in a copy of this process."""
+    for name in [name for name in sys.modules if name.startswith("compclip")]:
+        del sys.modules[name]
+    environment = checkout.environment(root)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(0, str(root))
+    os.chdir(root)
+    for module, *argv in commands:
+        assert importlib.import_module(f"compclip.{module}").main(argv) == 0, (module, argv)
 
 
 def test_its_terms_are_logged(done):

@@ -48,7 +48,6 @@ def rooms() -> Counter[str]:
 
 
 def test_every_room_has_a_budget(rooms):
-    """A new room is a decision."""
     assert set(rooms) == set(BUDGETS)
 
 

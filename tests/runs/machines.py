@@ -44,7 +44,6 @@ def outlived(run: RunFolder, machine: str) -> Lease:
 
 
 def claim(run: RunFolder, machine: str, clock: Callable[[], float] = time.monotonic) -> Lease:
-    """A process of some machine."""
     return Lease(run, machine, clock)
 
 

@@ -81,7 +81,6 @@ class Member(NamedTuple):
     store: Path
 
     def start(self, main: Callable[[list[str]], int], *argv: str) -> int:
-        """Start a command of theirs; its process."""
         return fork(lambda: self._call(main, argv))
 
     def run(self, main: Callable[[list[str]], int], *argv: str) -> str:
@@ -91,7 +90,6 @@ class Member(NamedTuple):
 
     @property
     def output(self) -> str:
-        """What the last command said."""
         path = self.root / "said"
         return path.read_text() if path.is_file() else ""
 
@@ -134,7 +132,6 @@ def imported(project, tmp_path_factory) -> None:
 
 @pytest.fixture
 def team(shared_folder, project, imported) -> tuple[Member, Member]:
-    """Two users with a checkout each."""
     members = []
     for user, name in ((ALICE, "alice"), (BOB, "bob")):
         root = tiny_project.other(project, shared_folder / name)
@@ -165,7 +162,6 @@ def start_held(member: Member) -> int:
 
 
 def steps(output: str) -> list[str]:
-    """The steps that a training logged."""
     return [line.split()[1] for line in output.splitlines() if line.startswith("step ")]
 
 

@@ -38,7 +38,6 @@ def serial(finished):
 
 
 def submit(stored_run: StoredRun, module: str = jobs.SCORES) -> jobs.LocalJob:
-    """Start a job for a cell."""
     return jobs.Local(module).submit(stored_run, "params.yaml")
 
 
@@ -76,7 +75,6 @@ def test_the_train_stage_attaches_to_a_live_job(here, serial, monkeypatch, capsy
 
 
 def go() -> None:
-    """Let held jobs go on."""
     Path("go").touch()
 
 
@@ -160,7 +158,6 @@ def test_a_job_whose_inputs_changed_refuses(here):
 
 
 def make_job(job_id: str, path: Path = Path("k"), **changes: str) -> jobs.SlurmJob:
-    """A job of the cluster that is made up."""
     return jobs.SlurmJob(RunFolder(path), fake_slurm.record(job_id, **changes))
 
 
@@ -250,7 +247,6 @@ def test_results_count_more_than_how_python_ended(tmp_path, module, code, states
 
 
 def test_a_zombie_is_not_alive():
-    """A process that ended but was not waited for."""
     child = subprocess.Popen([sys.executable, "-S", "-c", ""])
     wait_for(lambda: jobs.read_start_time(child.pid) == "")
     assert Path(f"/proc/{child.pid}").exists()
@@ -268,7 +264,6 @@ ACCOUNTS = [
 
 
 def answer(monkeypatch, **answers: tuple[int, str, str]) -> None:
-    """Have SLURM's commands give code, output and errors."""
     monkeypatch.setattr(cluster, "read_config", lambda: {"ClusterName": fake_slurm.CLUSTER})
     monkeypatch.setattr(cluster, "run_command", lambda *c: subprocess.CompletedProcess(c, *answers[c[0]]))
 

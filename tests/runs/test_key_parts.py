@@ -24,7 +24,6 @@ RELEASED = yaml_text.to_plain(
 
 
 def ask(capsys, *argv: str) -> str:
-    """What the command prints."""
     assert key_parts.main([CELL, *argv]) == 0
     return capsys.readouterr().out
 
@@ -60,7 +59,6 @@ def test_a_backbone_and_data(recorded, capsys):
 
 
 def test_code(recorded, capsys, monkeypatch):
-    """By module."""
     hashes = training_code.hash_training_modules("fsc_clip") | {"compclip.train.losses": "edited"}
     monkeypatch.setattr(training_code, "hash_training_modules", lambda _: hashes)
     monkeypatch.setattr(training_code, "hash_training_code", lambda _: "edited")

@@ -32,7 +32,6 @@ GC = ("gc", "--keep-grids", "params.yaml")
 
 
 def run_command(capsys, *argv: str) -> str:
-    """What the command prints; it must succeed."""
     assert command.main(list(argv)) == 0
     return capsys.readouterr().out
 

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("forked_commands")
 
 
 def rows() -> dict[str, run_table.RunRow]:
-    """All rows by name."""
     return {listed_run.name: run_table.make_row(listed_run) for listed_run in run_table.list_runs("params.yaml")[0]}
 
 

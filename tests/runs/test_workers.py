@@ -179,7 +179,6 @@ def test_what_time_helps_has_none(down_partition, reason):
 
 
 def test_whoever_waits_is_told_once(down_partition, run, monkeypatch, capsys):
-    """However often the job is looked at."""
     states = [("PENDING", "JobHeldUser")] * 3 + [("RUNNING", "None")]
     answers = iter([fake_slurm.queued(state)._replace(reason=reason) for state, reason in states] + [None])
     monkeypatch.setattr(cluster, "queue", lambda *_: SimpleNamespace(find=lambda *_: next(answers)))

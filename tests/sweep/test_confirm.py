@@ -1,7 +1,5 @@
 """The confirmation of a front: a grid of new seeds with the very values of the trials, and verdicts on made results."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -42,7 +40,6 @@ def folder(tmp_path, monkeypatch):
 
 
 def study(**changes) -> study_declaration.Study:
-    """The tests' study with two objectives."""
     raw = OmegaConf.to_container(OmegaConf.create(fake_sweep.STUDY)) | {"objectives": TWO}
     return study_declaration.parse_study("s", raw | changes)
 

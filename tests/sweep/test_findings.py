@@ -1,7 +1,5 @@
 """What a study found: planted effects are seen, absent ones are not, and the best trial stands beside the paper's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from omegaconf import OmegaConf

@@ -1,7 +1,5 @@
 """Several drivers of one storage: trials that somebody else told, those of a live driver, and of one that is gone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +12,8 @@ from compclip.sweep.study_driver import OtherDrivers
 from compclip.sweep.study_results import NOTED
 from tests import fake_sweep
 from tests.driven_sweep import Here, driver, project, states, trials  # noqa: F401
-from tests.sweep.test_sweep_processes import DEADLINE_S, start, wait_for
+from tests.sweep.test_sweep_processes import DEADLINE_S, start
+from tests.tiny_project import wait_for
 
 
 class Interfering(Here):
@@ -55,7 +54,6 @@ def test_a_trial_that_was_told_before_its_rung_was_noted(folder):
 
 
 def foreign_trial(name: str) -> int:
-    """A running trial of a driver elsewhere."""
     opened = driver().opened
     trial = opened.ask()
     trial.set_user_attr(study_driver.DRIVER, name)
@@ -101,13 +99,14 @@ def test_a_sign_of_life_counts_from_when_it_was_seen(folder, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("forked_commands")
 def test_two_drivers_from_two_folders_share_the_work(tmp_path):
     """Each trial is trained once, both end well, and both pages have every trial finished."""
     folders = [fake_sweep.make(tmp_path / name) for name in ("one", "two")]
     storage = f"sqlite:///{tmp_path}/s.db"
     options = ("--trials", "12", "-j", "2", "--storage", storage)
     processes = [start(*options, cwd=folders[0])]
-    wait_for(processes[0], (folders[0] / "starts.txt").exists)  # the paper's values are in the storage then
+    wait_for((folders[0] / "starts.txt").exists)  # the paper's values are in the storage then
     processes.append(start(*options, cwd=folders[1]))
     outputs = [process.communicate(timeout=DEADLINE_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs

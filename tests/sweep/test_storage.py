@@ -1,7 +1,5 @@
 """The storage of a study: where it is, and that no password of it is shown."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from pathlib import Path
@@ -41,7 +39,6 @@ def test_an_address_whose_parts_cannot_be_told_is_refused(monkeypatch):
     "url", ["mysql+absent://me:hunter2@db/x", "oracle://me:hunter2@db/x", "nonsense?password=hunter2"]
 )
 def test_a_database_without_a_driver_is_one_line(url, tmp_path, monkeypatch):
-    """Whatever the library says of it."""
     message = refusal(url, tmp_path, monkeypatch)
     assert "storage" in message and "hunter2" not in message
 

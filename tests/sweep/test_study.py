@@ -1,7 +1,5 @@
 """Declarations of studies: every mistake is one line; the shipped ones fit params.yaml; best and front by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import optuna
@@ -85,14 +83,12 @@ def test_every_draw_of_the_hybrid_study_is_a_valid_method():
     ({"paper": [{"gamma": 1.0, "lambda_global": 1, "attention": "softmax", "lambda_local": 0.1}]}, "lambda_local is not drawn then"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(changes, message):
-    """Key, value and fix."""
     with pytest.raises(UserError) as caught:
         parse(**changes)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_unknown_study_and_no_mapping(tmp_path):
-    """The file is named, and near names are."""
     (tmp_path / "gamma.yaml").write_text("[]")
     with pytest.raises(UserError, match="did you mean 'gamma'"):
         study_declaration.load_study("gama", tmp_path)
@@ -109,7 +105,6 @@ def test_unknown_study_and_no_mapping(tmp_path):
     ({"method": "negclip"}, "study .*: unknown method 'negclip'.*grid.yaml has no such section: give a grid that has it"),
 ])  # fmt: skip
 def test_what_params_do_not_have(tmp_path, changes, message):
-    """A study must fit params.yaml."""
     (tmp_path / "params.yaml").write_text(PARAMS)
     with pytest.raises(UserError, match=message):
         study_declaration.check_study(parse(**changes), read.load_params(tmp_path / "params.yaml"), "grid.yaml")
@@ -198,7 +193,6 @@ def test_what_a_study_writes_keeps_the_key_on(tmp_path):
 
 
 def test_scores_name_what_is_missing(tmp_path):
-    """An unknown metric, and one without a value."""
     (tmp_path / "sugarcrepe.json").write_text('{"metrics": {"swop": 0.5}}')
     with pytest.raises(UserError, match="unknown metric 'swap'; did you mean 'swop'"):
         study_declaration.read_scores((Column("sugarcrepe", "swap"),), tmp_path)

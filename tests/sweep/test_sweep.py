@@ -3,8 +3,6 @@
 Runs are a formula here (tests/driven_sweep.py); those of test_sweep_runs.py train.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -42,7 +40,6 @@ def test_a_restart_gives_the_same_trials(folder, sampler):
 
 
 def test_another_seed_gives_other_trials(folder):
-    """The seed is what they depend on."""
     drawn_params = []
     for seed in (0, 1):
         driver(seed=seed).drive(3)
@@ -144,10 +141,7 @@ def test_a_trial_bears_its_number_from_its_start(folder):
     states_at_start = []
 
     class Looking(Here):
-        """Looks at the study's files when a job is sent."""
-
         def submit(self, run, params):
-            """Note the running trial that is this run."""
             if run.run.method_name != "pretrained":
                 states_at_start.extend((t["number"], t["state"]) for t in trials() if t["run_key"] == run.key)
             return super().submit(run, params)

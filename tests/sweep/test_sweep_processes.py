@@ -1,41 +1,31 @@
 """Sweeps as processes: killed drivers lose and repeat nothing, one driver at a time, a database of several machines."""
 
-from __future__ import annotations
-
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from compclip.base.errors import UserError
 from compclip.config import read
-from compclip.sweep import study_results
+from compclip.sweep import __main__ as sweep_command
+from compclip.sweep import study_driver, study_results
+from compclip.sweep.study_driver import open_study
 from tests import postgres_server
-from tests.conftest import ROOT
-from tests.driven_sweep import drawn, driver, forget, project, study, trials  # noqa: F401
+from tests.driven_sweep import drawn, driver, forget, kill_when, project, study, trials  # noqa: F401
+from tests.tiny_project import environment
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 DEADLINE_S = 120
 
 
 def start(*args: str, cwd: Path) -> subprocess.Popen:
     """The command with fake jobs, as a process."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, str(ROOT / "tests/fake_sweep.py"), "--study", "s", *args], cwd=cwd, env=env,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
-
-
-def wait_for(process: subprocess.Popen, enough) -> None:
-    """Until `enough()`, at most two minutes."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not enough():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    return subprocess.Popen([sys.executable, "-m", "tests.fake_sweep", "--study", "s", *args], cwd=cwd, text=True,
+                            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
 
 
 def finished(cwd: Path) -> int:
@@ -48,9 +38,7 @@ def test_a_driver_killed_three_times(folder):
     """24 trials on two workers: 24 finished, none repeated, none lost; each run started once."""
     for enough in (4, 10, 18):
         process = start("-j", "2", cwd=folder)
-        wait_for(process, lambda: finished(folder) >= enough)  # noqa: B023
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        kill_when(process, lambda: finished(folder) >= enough)  # noqa: B023
     out, err = start("-j", "2", cwd=folder).communicate(timeout=DEADLINE_S)
     assert "24 complete" in out, err
     assert [t["number"] for t in trials()] == list(range(24))
@@ -85,9 +73,7 @@ def test_postgresql(folder, postgres):
     once = trials()
     forget()
     process = start("--trials", "8", "--storage", postgres, cwd=folder)
-    wait_for(process, lambda: finished(folder) >= 4)
-    process.kill()
-    process.communicate()
+    kill_when(process, lambda: finished(folder) >= 4)
     out, err = start("--trials", "8", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
     assert "8 complete" in out, err
     assert drawn(trials()) == drawn(once)
@@ -101,13 +87,9 @@ def test_a_locked_postgresql_is_waited_for_so_long(folder, postgres, monkeypatch
     """Its own bound is none: a table that another program has locked would be waited for without end."""
     import psycopg
 
-    from compclip.base.errors import UserError
-    from compclip.sweep import __main__ as sweep_command
-    from compclip.sweep import study_driver as sweep_driver
-
-    start("--trials", "1", "--storage", postgres, cwd=folder).communicate(timeout=DEADLINE_S)
-    monkeypatch.setattr(sweep_driver, "LOCKED_S", 0.01)
-    monkeypatch.setattr(sweep_command, "run_study", lambda s, args: sweep_driver.open_study(s, args.storage, "k"))
+    open_study(study(), postgres, "base")
+    monkeypatch.setattr(study_driver, "LOCKED_S", 0.01)
+    monkeypatch.setattr(sweep_command, "run_study", lambda s, args: open_study(s, args.storage, "base"))
     with psycopg.connect(postgres.replace("+psycopg", "")) as connection:
         connection.execute("LOCK TABLE studies")
         with pytest.raises(UserError, match="storage: another program has locked it; end that one"):

@@ -1,7 +1,5 @@
 """Pruning by dominance, of one objective and of two: what is stopped, and what never is."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Sweeps whose runs train: on processes of this machine, on a SLURM where there is one; what they leave in MLflow."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -19,8 +17,10 @@ from compclip.sweep import __main__ as sweep_command
 from compclip.sweep import study_declaration
 from compclip.train import __main__ as train_command
 from tests import tiny_project
+from tests.driven_sweep import kill_when
 from tests.tiny_project import cell, trained, wait_for
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 NAME = cell("fsc_clip")
 DEADLINE_S = 240
 STUDY = """
@@ -67,21 +67,11 @@ def here(here, monkeypatch):
 
 
 def sweep(*args: str) -> subprocess.Popen:
-    """The command itself."""
     return subprocess.Popen([sys.executable, "-m", "compclip.sweep", "--study", *args], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)  # fmt: skip
 
 
-def killed_when(driver: subprocess.Popen, true) -> None:
-    """SIGKILL to a driver at a moment."""
-    wait_for(lambda: true() or driver.poll() is not None)
-    assert driver.poll() is None, driver.communicate()
-    driver.kill()
-    driver.communicate()
-
-
 def read_trials(name: str) -> dict:
-    """What trials.json says."""
     return json.loads(Path("studies", name, "trials.json").read_text())
 
 
@@ -107,11 +97,10 @@ def test_a_dry_run_says_what_would_be_tried_and_makes_nothing(here, capsys):
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.usefixtures("forked_commands")
 def test_trials_are_runs_of_the_grid(here):
     """A killed driver's job goes on, is attached, and has the bits of the grid's cell, though it was scored on the way;
     in MLflow the trials stand below their study, and no checkpoint is registered."""
-    killed_when(sweep("s"), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
+    kill_when(sweep("s"), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
     out, err = sweep("s", "-j", "2").communicate(timeout=DEADLINE_S)
     document = read_trials("s")
     first, states = document["trials"][0], Counter(t["state"] for t in document["trials"])
@@ -159,7 +148,6 @@ def test_a_failed_trial_and_a_vanished_server(here, monkeypatch):
     assert sorted(r.data.tags.get("trial_state", "") for r in tracked()) == ["", "complete", "failed"]
 
 
-@pytest.mark.usefixtures("forked_commands")
 def test_a_killed_job_scores_each_rung_once(here):
     """Killed after a rung, with half a line behind it, the run goes on and ends with the undisturbed bits."""
     study = study_declaration.load_study("s")
@@ -192,18 +180,19 @@ def cluster_profile(slurm_there, here):
             cluster.run_command("scancel", line.partition("|")[0])
 
 
-@pytest.mark.usefixtures("forked_commands")
 def test_trials_as_jobs_of_a_cluster(here, cluster_profile):
     """A killed driver's jobs go on and are attached; each trial was one job and has its values."""
-    killed_when(sweep("s", "--on", cluster_profile), lambda: len(list(here.glob("store/*/job.json"))) >= 3)
+    tiny_project.collect(cell("pretrained"))  # here, so that the queue has the trials alone
+    words = ("s", "--on", cluster_profile, "--trials", "2", "-j", "2")
+    kill_when(sweep(*words), lambda: len(list(here.glob("store/*/job.json"))) >= 2)
     original_ids = {p.parent.name: json.loads(p.read_text())["id"] for p in here.glob("store/*/job.json")}
-    driver = sweep("s", "--on", cluster_profile)
+    driver = sweep(*words)
     out, err = driver.communicate(timeout=DEADLINE_S)
     assert driver.returncode == 0, err
     states = Counter(t["state"] for t in read_trials("s")["trials"])
-    assert states["complete"] + states["pruned"] == 3, out
+    assert states["complete"] + states["pruned"] == 2, out
     notes = {key: run_store.find_folder(key).job for key in original_ids}
     remaining_ids = {key: json.loads(note.read_text())["id"] for key, note in notes.items() if note.is_file()}
-    assert remaining_ids.items() <= original_ids.items() and len(remaining_ids) >= 2
+    assert remaining_ids.items() <= original_ids.items() and len(remaining_ids) == 2
     logged = [row["step"] for path in here.glob("store/*/final/metrics.jsonl") for row in tiny_project.steps(path)]
     assert set(Counter(logged).values()) == {states["complete"]}

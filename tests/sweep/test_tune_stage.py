@@ -3,8 +3,6 @@
 Runs are a formula: test items reward a high gamma, validation items one near 2.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil
@@ -89,7 +87,6 @@ def sender():
 
 @pytest.fixture(scope="module")
 def tuned(sender, tmp_path_factory):
-    """The project when it was tuned."""
     folder = fake_sweep.make(tmp_path_factory.mktemp("tuned") / "p")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -100,12 +97,10 @@ def tuned(sender, tmp_path_factory):
 
 @pytest.fixture
 def project(tuned, tmp_path, monkeypatch):
-    """A fresh copy of it, and the current folder in it."""
     monkeypatch.chdir(shutil.copytree(tuned, tmp_path / "copy"))
 
 
 def write_params(text):
-    """Write parameters and their plan."""
     Path("params.yaml").write_text(text)
     write_plan()
 
@@ -206,7 +201,7 @@ def test_trials_are_jobs_of_the_command_s_profile(project, sender, monkeypatch):
     monkeypatch.setattr(sweep_command, "make_sender", lambda profile: profiles.append(profile) or sender)
     Path("far.yaml").write_text("{partition: far, jobs: 3}")
     monkeypatch.setenv(VARIABLE, "far.yaml")
-    assert tune_stage.main([]) == 0
+    assert tune_stage.main(["--method", "finetune"]) == 0
     assert {(profile.partition, profile.jobs) for profile in profiles} == {("far", 3)}
 
 

@@ -37,3 +37,8 @@ def project_name():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(sync.PROJECT, "compclip")
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def databases_of_mlflow(unsynced_sqlite) -> None:
+    pass

@@ -62,7 +62,6 @@ def test_means_that_only_the_report_makes_are_metrics(tmp_path, runs, uri):
 
 
 def inodes(folder):
-    """The inodes of the files below a folder by name."""
     return {path.name: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
 
 

@@ -24,7 +24,7 @@ from compclip.track.sync import StoreFollower
 from compclip.train import job
 from tests import fake_runs
 from tests.conftest import ROOT
-from tests.tiny_project import wait_for
+from tests.tiny_project import forked, wait_for
 from tests.track import live
 from tests.track.project import HOME, params, source
 from tests.track.test_sync import calls
@@ -235,15 +235,16 @@ def test_a_follower_beside_a_driver_outlasts_it(project, uri):
     assert polls == [None, None, None, 0]
 
 
-def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch):
+@pytest.mark.usefixtures("forked_commands")
+def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch, capfd):
     """It logs what the driver's runs left, and says in .work/track.log how it ended."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     params(project, ("clic",), SEEDS)
     live.begin(project, FIRST, live.DEAD)
     live.log(project, FIRST, 10)
-    code = "from compclip.runs import follower; follower.start_follower('params.yaml')"
-    process = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
-    pid = int(re.search(r"process (\d+)", process.stdout)[1])
+    monkeypatch.chdir(project)
+    assert forked(lambda: follower_process.start_follower("params.yaml")) == 0
+    pid = int(re.search(r"process (\d+)", capfd.readouterr().out)[1])
     wait_for(lambda: not jobs.read_start_time(pid))
     assert (project / follower_process.LOG).read_text() == "nothing runs any more; MLflow is up to date\n"
     assert run_states(uri) == {FIRST.name: ("FAILED", [10])}

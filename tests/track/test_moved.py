@@ -30,7 +30,6 @@ def store() -> str:
 
 
 def copy_project(project: Path, target: Path, monkeypatch) -> Path:
-    """Copy a project and go there."""
     shutil.copytree(project, target)
     monkeypatch.chdir(target)
     return target

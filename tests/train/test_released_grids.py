@@ -41,20 +41,25 @@ def world(project, tmp_path_factory) -> Path:
     return tiny_project.with_companions(project, tmp_path_factory.mktemp("released") / "p")
 
 
-def resolve_here(name: str, root: Path) -> Run:
+@pytest.fixture(scope="module")
+def here(world) -> Run:
+    """A run of the tiny project."""
+    return grid.resolve(read.load_params(world / "params.yaml"), tiny_project.cell("finetune"))
+
+
+def resolve_here(name: str, here: Run) -> Run:
     """A grid's run of a method with the tiny project's data and backbone, two steps of four pictures."""
     params = read.load_params(next(path for path, names in CELLS.items() if name in names))
     run = grid.resolve(params, next(cell.name for cell in grid.list_cells(params) if cell.method == name))
     train = replace(run.train, max_steps=2, batch_size=4, warmup_steps=1, threads=1, workers=0, log_every_steps=1)
-    here = grid.resolve(read.load_params(root / "params.yaml"), tiny_project.cell("finetune"))
     method = replace(run.method, **INSTEAD.get(name, {}))
     return replace(here, train=train, method=method, cell=here.cell._replace(method=run.cell.method))
 
 
 @pytest.mark.parametrize("name", [*METHODS, *(pytest.param(name, marks=pytest.mark.long) for name in VARIANTS)])
-def test_two_steps(name, world, tmp_path, monkeypatch):
+def test_two_steps(name, world, here, tmp_path, monkeypatch):
     monkeypatch.chdir(world)
-    run = resolve_here(name, world)
+    run = resolve_here(name, here)
     for config in (flair.Config, llip.Config):
         monkeypatch.setattr(config, "heads", 4)  # vectors of 16 numbers
     method, model = load_method(name), backbone.load(world / "models" / "tiny")
