@@ -1,7 +1,5 @@
 """Checkpoints as training writes them, from a model and its optimiser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Runs and results for every cell of a paper's grid: invented numbers under the metric names of the real modules."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 

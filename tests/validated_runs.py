@@ -1,7 +1,5 @@
 """Runs with and without validation along them, compared; as a program, those of two processes: a line a method."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

@@ -18,7 +18,6 @@ FILES = {
     "__init__.py": "from handmade import early",
     "early.py": "",
     "method.py": """
-from __future__ import annotations
 import json, handmade.plain, elsewhere
 from typing import TYPE_CHECKING
 import typing

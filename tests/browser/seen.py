@@ -1,7 +1,5 @@
 """What is wrong with a page as a browser lays it out: errors, requests, overflow, texts over each other."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 SIZES = {"desk": (1400, 900), "phone": (390, 844)}

@@ -1,7 +1,5 @@
 """The report and the field's page: nothing overlaps or overflows, nothing is fetched, nothing errs."""
 
-from __future__ import annotations
-
 import pytest
 
 from compclip.field import field_page

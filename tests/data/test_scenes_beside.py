@@ -1,7 +1,5 @@
 """What the scenes world makes beside its pictures: edits, negations, paraphrases and single sentences are what they say."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

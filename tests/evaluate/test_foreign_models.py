@@ -1,7 +1,5 @@
 """Models that are no open_clip models, and `compclip.api.evaluate`: the same numbers by every way in."""
 
-from __future__ import annotations
-
 import numpy as np
 import open_clip
 import pytest

@@ -1,7 +1,5 @@
 """Ranks counted block by block are those of the whole table of scores."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

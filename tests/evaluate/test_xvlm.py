@@ -1,7 +1,5 @@
 """X-VLM: the scores that the authors' program gives of the same small weights, and mistakes in a folder."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The field's numbers, conflicts and signs, recomputed here from the CSV files alone; and what one page holds."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

@@ -1,7 +1,5 @@
 """The command on results of a small grid: means, items with their texts, and wrong calls in one line."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The first hour of docs/install.md, played with a tiny model and drawings; a page that says something else is noticed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

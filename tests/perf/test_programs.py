@@ -1,7 +1,5 @@
 """Every program of `perf/` at its smallest size, or why not."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

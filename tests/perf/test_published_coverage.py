@@ -1,7 +1,5 @@
 """The tables of published numbers: they are the generator's; every row has a method, every column a metric, or a reason."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """What compares whole steps with released programs: equal ones are equal, and another batch or slope is told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Slices of records by hand: edits, lengths, groups, sizes of pictures."""
 
-from __future__ import annotations
-
 from PIL import Image
 
 from compclip.prepare import record_writer

@@ -1,7 +1,5 @@
 """What of a hub its library asks for: a repository is made, files come in, large ones apart, a commit; files go out."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """A run becomes a folder or a repository with a card of its own numbers; nothing of others is overwritten."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What transformers and diffusers load of a publication has the embeddings of open_clip's model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

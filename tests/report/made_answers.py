@@ -1,7 +1,5 @@
 """Runs whose methods gain so many points on each benchmark: outcomes of items, drawn once for all methods of a seed."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 

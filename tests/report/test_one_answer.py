@@ -1,7 +1,5 @@
 """One answer a page: heading, sentences, table, folds and files of made reports are read, and never contradict each other."""
 
-from __future__ import annotations
-
 import csv
 import html
 import re

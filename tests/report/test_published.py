@@ -1,7 +1,5 @@
 """The transcribed tables: every name resolves, no number twice, and what the papers state about them adds up."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import product

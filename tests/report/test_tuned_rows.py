@@ -1,7 +1,5 @@
 """Rows that were tuned on what the report shows are marked; what tuning spent, chose, and how flat the optimum is."""
 
-from __future__ import annotations
-
 import csv
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Pretraining of the world's model: its rate, its batches, its texts, and that a stopped one loses nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 B images, D dim.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from types import SimpleNamespace

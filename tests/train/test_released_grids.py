@@ -1,7 +1,5 @@
 """Each `<method>_released` grid takes two steps on the scenes: none of its options is refused or gives no number."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The parts of training that need no data: schedule, freezing, checkpoints, the log."""
 
-from __future__ import annotations
-
 import json
 
 import open_clip
