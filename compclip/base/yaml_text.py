@@ -36,7 +36,7 @@ OTHER_NUMBER = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*
 # The interpolations that a text may hold: of the environment, where an inner one is in an outer one, and of keys.
 OF_ENVIRONMENT = re.compile(r"\$\{oc\.(?:env:\s*[A-Za-z_]\w*\s*(?:,[^${}]*)?|decode:[^${}]*)\}", re.ASCII)
 OF_KEY = re.compile(r"\$\{[^${}:]*\}")
-EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's
 
 
 def read_yaml(path: str | Path, expected: str) -> Any:
@@ -69,7 +69,7 @@ def check_limits(text: str, where: str) -> None:
         raise UserError(f"{where}: larger than {BYTES >> 20} MiB; a file of parameters is small")
     depth = 0
     with contextlib.suppress(yaml.YAMLError, ValueError):  # which the next parser will say better
-        for event in yaml.parse(text, EVENTS):
+        for event in yaml.parse(text, FAST_LOADER):
             if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and OTHER_NUMBER.fullmatch(event.value):
                 raise UserError(
                     f"{where}: line {event.start_mark.line + 1}: {event.value}: YAML takes it for "

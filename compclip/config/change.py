@@ -17,7 +17,7 @@ from omegaconf import ListConfig, OmegaConf
 from compclip.base.errors import UserError
 from compclip.base.files import read_text, write_atomic
 from compclip.base.safe_names import SafeName
-from compclip.base.yaml_text import check_limits, flatten, parse_yaml
+from compclip.base.yaml_text import FAST_LOADER, check_limits, flatten, parse_yaml
 from compclip.config import edit_params, read
 from compclip.interface.method import load_method
 
@@ -83,7 +83,7 @@ def _list_typed(typed: str, where: str) -> list[str]:
     """Split a text at commas outside of brackets and quotes; return the values as they were typed."""
     text = f"[{typed}]"
     try:
-        sequence = yaml.compose(text, yaml.SafeLoader)
+        sequence = yaml.compose(text, FAST_LOADER)
     except yaml.YAMLError as error:
         raise UserError(f"{where}: is not valid YAML; put a text into quotes") from error
     values = [text[node.start_mark.index : node.end_mark.index] for node in sequence.value]

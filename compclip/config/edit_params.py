@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from compclip.base.errors import UserError
+from compclip.base.yaml_text import FAST_LOADER
 
 WIDTH = 118  # characters that an entry on one line may have
 INDENT = 2
@@ -110,7 +111,7 @@ def format_entry(name: str, value: Any, indent: int) -> str:
 
 def _find_node(text: str, keys: Sequence[str]) -> yaml.Node | None:
     """Return the node at a path of keys, or None if there is none."""
-    node = yaml.compose(text, yaml.SafeLoader)
+    node = yaml.compose(text, FAST_LOADER)
     for key in keys:
         entries = node.value if isinstance(node, yaml.MappingNode) else ()
         node = next((value for name, value in entries if name.value == key), None)
@@ -118,7 +119,7 @@ def _find_node(text: str, keys: Sequence[str]) -> yaml.Node | None:
 
 
 def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
+    return isinstance(node, yaml.ScalarNode) and not node.value and not node.style
 
 
 def _find_end(node: yaml.Node) -> int:

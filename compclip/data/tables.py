@@ -271,8 +271,7 @@ def _number_rows(lines: _RawLines, options: dict[str, Any], path: Path, number: 
         if len(lines.taken) > OPEN_LINES + 1:
             fault = f"a quote stays open over {OPEN_LINES} lines"
             raise UserError(f"{path}: line {number}: {fault}; close it, or set quotes: false")
-        is_joined = len(lines.taken) > 1 or lines.has_ended
-        alone = [_read_alone(line, options) for line in lines.taken] if is_joined else []
+        alone = [_read_alone(line, options) for line in lines.taken if len(lines.taken) > 1 or lines.has_ended]
         if lines.has_ended or _hides_rows(alone, options["delimiter"], width):
             faults.add("open_quotes", number)
             yield from enumerate(alone, number)

@@ -30,7 +30,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from tqdm import tqdm
 
-from compclip.base import environment_variables
+from compclip.base import environment_variables, messages
 from compclip.base.command_line import GRID_FILE, CommandParser, positive_int, refuse_values
 from compclip.base.errors import UserError, entry
 from compclip.base.files import hold_exclusively
@@ -310,7 +310,7 @@ def remove_cut_files(root: Path) -> None:
             if (root / path).is_file() and _is_cut(root / path):
                 aside = LOG.parent / f"{path.name}.cut"
                 (root / path).replace(root / aside)
-                print(f"note: {path}: half-written by a dvc that was killed; moved to {aside}", file=sys.stderr)
+                messages.note(f"{path}: half-written by a dvc that was killed; moved to {aside}")
 
 
 def _is_cut(path: Path) -> bool:

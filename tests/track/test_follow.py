@@ -1,5 +1,6 @@
 """MLflow beside runs that are under way: seconds behind, whatever is killed, and in the end what a rebuild makes."""
 
+import logging
 import os
 import re
 import signal
@@ -243,6 +244,7 @@ def test_a_driver_starts_one_that_outlives_it(project, uri, monkeypatch, capfd):
     live.begin(project, FIRST, live.DEAD)
     live.log(project, FIRST, 10)
     monkeypatch.chdir(project)
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as the command's settings say before its import
     assert forked(lambda: follower_process.start_follower("params.yaml")) == 0
     pid = int(re.search(r"process (\d+)", capfd.readouterr().out)[1])
     wait_for(lambda: not jobs.read_start_time(pid))

@@ -1,5 +1,7 @@
 """Pairs of captions: JSON with one `{"image": …, "right": …, "wrong": …}` a record; right where the right one is nearer."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from compclip.benchmarks import _choice

@@ -1,5 +1,7 @@
 """The captions that the data came with, behind the same words."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,6 +3,8 @@
 B images, K negatives, D dim.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

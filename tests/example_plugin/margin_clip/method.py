@@ -1,5 +1,7 @@
 """CLIP with a margin: each caption's cosine is to exceed that of its negative by so much."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 

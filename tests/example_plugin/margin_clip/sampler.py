@@ -1,5 +1,7 @@
 """A sampler of studies: a Gaussian process over the parameters together."""
 
+from __future__ import annotations
+
 import optuna
 
 

@@ -1,5 +1,7 @@
 """A folder of pictures and a text file: `picture<TAB>caption`, one a line."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
