@@ -307,6 +307,8 @@ def _describe_range(statistic: Statistic, column: Column) -> str:
     interval = statistic.difference
     if interval is None:
         return f"undecided: {describe_size(statistic, column)}"
+    if interval.low == interval.high == 0:
+        return "the same on every item"
     low, high = (format_number(end, column, sign=True) for end in (interval.low, interval.high))
     return f"between {low} and {high}: {'a loss is possible' if interval.low < 0 else 'undecided'}"
 

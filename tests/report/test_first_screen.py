@@ -53,6 +53,12 @@ def test_the_best_comes_first_and_what_equals_it_is_named():
     ]
 
 
+def test_an_ability_that_no_item_changes_is_the_same():
+    same = Statistic(0.5, 0.0, 3, 0, Interval(0.0, 0.0, 0.0, 100), 0.0, 0, BOTH, "")
+    [(_, sentence)] = compare({"new": (statistic(1), same)}).sentences
+    assert sentence.endswith("; general ability the same on every item")
+
+
 def test_what_is_not_decided_is_not_called_best():
     methods = {"up": (statistic(1), statistic(0)), "down": (statistic(-1, -1), statistic(0))}
     text = first_screen.describe_best(compare(methods))
