@@ -308,7 +308,7 @@ def remove_cut_files(root: Path) -> None:
             return
         for path in (BUSY_FILES, *(file.with_suffix(".lock") for file in STAGES_FILES)):
             if (root / path).is_file() and _is_cut(root / path):
-                aside = LOG.parent / f"{path.name}.cut"
+                aside = LOG.parent / f"{'-'.join(path.parts)}.cut"
                 (root / path).replace(root / aside)
                 messages.note(f"{path}: half-written by a dvc that was killed; moved to {aside}")
 

@@ -37,7 +37,7 @@ from huggingface_hub import constants
 from compclip.base.errors import UserError, one_line
 from perf.faults.fuzz import mutate
 from perf.faults.fuzz.reader import Reader
-from perf.faults.fuzz.readers import every
+from perf.faults.fuzz.readers import list_readers
 
 ACCEPTED, REFUSED, TRACEBACK, OUTSIDE, HANG = "accepted", "refused", "traceback", "outside", "hang"
 VALID_REFUSED = "valid input refused"
@@ -62,7 +62,7 @@ class TookTooLong(BaseException):
 def main(argv: list[str]) -> int:
     """Try the inputs, print the counts and every different defect with the first input that showed it."""
     args = _arguments(argv)
-    readers = [r for r in every() if not args.readers or r.name.startswith(tuple(args.readers))]
+    readers = [r for r in list_readers() if not args.readers or r.name.startswith(tuple(args.readers))]
     names = [reader.name for reader in readers]
     inputs = list_inputs(names, args.inputs, args.seed)
     if args.again:
@@ -71,9 +71,9 @@ def main(argv: list[str]) -> int:
     counts: Counter[str] = Counter()
     defects: dict[str, Input] = {}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, _bounded(folder):
-        tries = Tries(Path(folder), every(), args.deadline)
+        tries = Tries(Path(folder), list_readers(), args.deadline)
         for name, number in inputs:
-            outcome = tries.one(name, number)
+            outcome = tries.try_input(name, number)
             counts[outcome.kind] += 1
             if outcome.kind not in (ACCEPTED, REFUSED):
                 defects.setdefault(f"{outcome.kind}: {name}: {outcome.message}", (name, number))
@@ -121,18 +121,18 @@ class Tries:
         self._root, self._readers = root, {reader.name: reader for reader in readers}
         self._deadline_s = deadline_s
 
-    def one(self, name: str, number: int) -> Outcome:
+    def try_input(self, name: str, number: int) -> Outcome:
         """Try input `number` of a reader; 0 is the valid files as they are."""
         reader, rng = self._readers[name], random.Random(f"{name} {number}")
-        place = self._root / "tried" / "inner"
-        shutil.rmtree(place.parent, ignore_errors=True)
-        place.parent.mkdir(parents=True)
+        tried_folder = self._root / "tried" / "inner"
+        shutil.rmtree(tried_folder.parent, ignore_errors=True)
+        tried_folder.parent.mkdir(parents=True)
         if number:
-            mutate.folder(self._valid(reader), place, reader.changed, rng)
+            mutate.folder(self._valid(reader), tried_folder, reader.changed, rng)
         else:
-            shutil.copytree(self._valid(reader), place, symlinks=True)
-        outcome = self._read(reader, rng, place)
-        strays = [path.name for path in place.parent.iterdir() if path != place]
+            shutil.copytree(self._valid(reader), tried_folder, symlinks=True)
+        outcome = self._read(reader, rng, tried_folder)
+        strays = [path.name for path in tried_folder.parent.iterdir() if path != tried_folder]
         if strays:
             return Outcome(OUTSIDE, ", ".join(strays))
         if outcome.kind == REFUSED and not number and reader.changed:
@@ -146,9 +146,9 @@ class Tries:
             reader.make(folder)
         return folder
 
-    def _read(self, reader: Reader, rng: random.Random, place: Path) -> Outcome:
+    def _read(self, reader: Reader, rng: random.Random, tried_folder: Path) -> Outcome:
         try:
-            with contextlib.chdir(place), silence(), set_deadline(self._deadline_s):
+            with contextlib.chdir(tried_folder), silence(), set_deadline(self._deadline_s):
                 reader.read(rng)
         except UserError as error:
             message = one_line(str(error))

@@ -118,9 +118,9 @@ def damage(project: Path, copy: Path, number: int) -> Path:
     kinds: dict[tuple[str, ...], list[Path]] = {}
     for path in files:
         kinds.setdefault((path.parts[0], path.name if path.parts[0] != "plan" else path.parts[1]), []).append(path)
-    chosen = rng.choice(kinds[rng.choice(sorted(kinds))])
-    copy_project(project, copy, chosen)
-    path = copy / chosen
+    damaged_file = rng.choice(kinds[rng.choice(sorted(kinds))])
+    copy_project(project, copy, damaged_file)
+    path = copy / damaged_file
     status_before = path.stat()
     path.chmod(0o644)
     with open(path, "r+b") as file:  # in place: every link shows it
@@ -131,13 +131,13 @@ def damage(project: Path, copy: Path, number: int) -> Path:
         file.write(raw)
         file.truncate()
     os.utime(path, ns=(status_before.st_atime_ns, status_before.st_mtime_ns))
-    return chosen
+    return damaged_file
 
 
-def copy_project(project: Path, copy: Path, chosen: Path) -> None:
+def copy_project(project: Path, copy: Path, damaged_file: Path) -> None:
     """Copy with the links within the project; large files that are not to be damaged are links to the project's."""
     copies: dict[int, Path] = {}
-    damaged = (project / chosen).stat().st_ino
+    damaged_inode = (project / damaged_file).stat().st_ino
     copy.mkdir()
     for source in project.rglob("*"):
         target = copy / source.relative_to(project)
@@ -145,7 +145,7 @@ def copy_project(project: Path, copy: Path, chosen: Path) -> None:
             target.mkdir(parents=True)
             continue
         status = source.stat()
-        is_large = status.st_size > 1 << 20 and status.st_ino != damaged
+        is_large = status.st_size > 1 << 20 and status.st_ino != damaged_inode
         first = source if is_large else copies.setdefault(status.st_ino, target)
         os.link(first, target) if first != target else shutil.copy2(source, target)
 
@@ -211,7 +211,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--project", type=Path, help="a project that `make` made")
     args = parser.parse_args(argv)
     counts: Counter[str] = Counter()
-    others: Counter[tuple[str, str]] = Counter()
+    other_words: Counter[tuple[str, str]] = Counter()
     unnoticed: Counter[str] = Counter()
     defects: dict[str, str] = {}
     tried = 0
@@ -223,7 +223,7 @@ def main(argv: list[str]) -> int:
             for name, (kind, words) in outcomes.items():
                 counts[kind] += 1
                 if kind == OTHER:
-                    others[name, path.name if path.parts[0] != "plan" else "plan"] += 1
+                    other_words[name, path.name if path.parts[0] != "plan" else "plan"] += 1
                 if kind == TRACEBACK:
                     defects.setdefault(f"{name}: {words}", f"{number} {path}")
                 if args.again is not None:
@@ -235,7 +235,7 @@ def main(argv: list[str]) -> int:
             if tried % 50 == 0:
                 print(f"{tried} edits, {counts[TRACEBACK]} tracebacks", *defects.items(), sep="\n", flush=True)
     print(", ".join(f"{counts[kind]} {kind}" for kind in (SAME, OTHER, REFUSED, TRACEBACK)))
-    print("other words than of the whole project: ", dict(others.most_common()))
+    print("other words than of the whole project: ", dict(other_words.most_common()))
     print("no command says anything else: ", dict(unnoticed.most_common()))
     for words, where in defects.items():
         print(f"  {where}  {words}")

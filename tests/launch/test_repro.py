@@ -253,18 +253,23 @@ def dvc_project(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-CUT = {"dvc.lock": "schema: '2.0'\nstages:\n  copy:\n    cm", ".dvc/tmp/rwlock": ""}
+CUT = {
+    "dvc.lock": "schema: '2.0'\nstages:\n  copy:\n    cm",
+    "experiments/scenes/dvc.lock": "sch",
+    ".dvc/tmp/rwlock": "",
+}
 
 
 def test_files_that_a_killed_dvc_has_cut_stop_nobody(dvc_project, capsys):
     """Without its lock file DVC finds by its list of runs what the stage made: it does not run again."""
+    (dvc_project / "experiments" / "scenes").mkdir(parents=True)
     for path, text in CUT.items():
         (dvc_project / path).write_text(text)
     assert repro.run_dvc([], repro.StageLines(1)) == 0
     err = capsys.readouterr().err
     for path, text in CUT.items():
         assert f"note: {path}: half-written" in err
-        assert (dvc_project / f".work/{Path(path).name}.cut").read_text() == text
+        assert (dvc_project / f".work/{path.replace('/', '-')}.cut").read_text() == text
     assert (dvc_project / "runs").read_text() == "x\n"
     assert (dvc_project / "dvc.lock").read_text().endswith("size: 11\n")
 

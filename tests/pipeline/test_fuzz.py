@@ -36,8 +36,8 @@ def test_each_kind_of_end_is_told_apart(tmp_path):
     """What the command counts, of readers that do what none may."""
     readers = [Reader(name, lambda folder: None, action, ()) for name, action in WAYS.items()]
     tries = made_inputs.Tries(tmp_path, readers, deadline_s=0.2)
-    assert [tries.one(kind, 1).kind for kind in WAYS] == list(WAYS)
-    assert tries.one("refused", 2).message == "a: b; repair it"
+    assert [tries.try_input(kind, 1).kind for kind in WAYS] == list(WAYS)
+    assert tries.try_input("refused", 2).message == "a: b; repair it"
 
 
 @pytest.fixture(scope="module")

@@ -54,8 +54,8 @@ def test_the_best_comes_first_and_what_equals_it_is_named():
 
 
 def test_an_ability_that_no_item_changes_is_the_same():
-    same = Statistic(0.5, 0.0, 3, 0, Interval(0.0, 0.0, 0.0, 100), 0.0, 0, BOTH, "")
-    [(_, sentence)] = compare({"new": (statistic(1), same)}).sentences
+    unchanged = Statistic(0.5, 0.0, 3, 0, Interval(0.0, 0.0, 0.0, 100), 0.0, 0, BOTH, "")
+    [(_, sentence)] = compare({"new": (statistic(1), unchanged)}).sentences
     assert sentence.endswith("; general ability the same on every item")
 
 

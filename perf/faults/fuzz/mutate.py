@@ -25,7 +25,7 @@ MOST = 3  # changes of one input
 
 
 def document(value: Any, rng: random.Random) -> Any:
-    """A copy of plain values with some places changed."""
+    """A copy of plain values with some entries changed."""
     value = copy.deepcopy(value)
     for _ in range(rng.randint(1, MOST)):
         value = _changed(value, rng)
@@ -33,11 +33,11 @@ def document(value: Any, rng: random.Random) -> Any:
 
 
 def _changed(value: Any, rng: random.Random) -> Any:
-    places = _places(value)
-    if not places or rng.random() < 0.01:
+    entries = _list_entries(value)
+    if not entries or rng.random() < 0.01:
         return weird(rng)
-    parent, key = rng.choice(places)
-    rng.choice((_replace, _replace, _replace, _wrap, _delete, _double, _rename, _swap))(parent, key, rng, places)
+    parent, key = rng.choice(entries)
+    rng.choice((_replace, _replace, _replace, _wrap, _delete, _double, _rename, _swap))(parent, key, rng, entries)
     return value
 
 
@@ -46,12 +46,12 @@ def weird(rng: random.Random) -> Any:
     return copy.deepcopy(rng.choice(WEIRD))
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def _list_entries(value: Any) -> list[tuple[Any, Any]]:
     """Every (container, key)."""
     pairs = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
     )
-    return [place for key, below in pairs for place in ((value, key), *_places(below))]
+    return [entry for key, below in pairs for entry in ((value, key), *_list_entries(below))]
 
 
 def _replace(parent: Any, key: Any, rng: random.Random, _: list) -> None:
@@ -76,10 +76,10 @@ def _rename(parent: Any, key: Any, rng: random.Random, _: list) -> None:
         parent[str(weird(rng))] = parent.pop(key)
 
 
-def _swap(parent: Any, key: Any, rng: random.Random, places: list) -> None:
-    other, at = rng.choice(places)
-    if not isinstance(parent[key], (dict, list)) and not isinstance(other[at], (dict, list)):
-        parent[key], other[at] = other[at], parent[key]
+def _swap(parent: Any, key: Any, rng: random.Random, entries: list) -> None:
+    second_parent, second_key = rng.choice(entries)
+    if not isinstance(parent[key], (dict, list)) and not isinstance(second_parent[second_key], (dict, list)):
+        parent[key], second_parent[second_key] = second_parent[second_key], parent[key]
 
 
 def blob(raw: bytes, rng: random.Random) -> bytes:

@@ -98,8 +98,8 @@ def _with_own_pictures(name: str, files: formats.Files, split: str) -> Make:
         formats.write(folder / "files", files)
         formats.pictures(folder / "pictures", (*formats.PICTURES, "red_cup/a.png", "table/b.jpg"))
         benchmark = plugins.load_plugin(plugins.BENCHMARKS, name).load(folder / "files", folder / "pictures", split)
-        places = {parse_reference(ref)[0] for ref in benchmark.images}
-        formats.pictures(folder, tuple(sorted(str(Path(str(place)).relative_to(folder)) for place in places)))
+        picture_paths = {Path(str(parse_reference(ref)[0])) for ref in benchmark.images}
+        formats.pictures(folder, tuple(sorted(str(path.relative_to(folder)) for path in picture_paths)))
 
     return make
 
@@ -122,8 +122,8 @@ def _recaptioned(name: str, path: str) -> Callable[[random.Random], object]:
     def recaption_source(_: random.Random) -> object:
         source = name.partition(":")[0]
         outside = source != name  # pictures are in the files
-        place = f"files/{path}".rstrip("/")
-        data = Data(source=source, path=place, images="pictures", images_outside=outside, captioner="none")
+        source_path = f"files/{path}".rstrip("/")
+        data = Data(source=source, path=source_path, images="pictures", images_outside=outside, captioner="none")
         shard_stages.run_stage("recaption", SafeName("x", "data"), data)
         shard_stages.run_stage("rewrite", SafeName("x", "data"), data)
         return [shard_writer.load_samples(path) for path in sorted(Path("data/x/samples").glob("*.arrow"))]

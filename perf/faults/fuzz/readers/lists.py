@@ -46,8 +46,8 @@ def readers() -> Iterator[Reader]:
         yield Reader(f"list:{name[2:]}", _list_files({name: content}), _joined(name))
     write_parquet = lambda folder: pq.write_table(pa.Table.from_pylist(ROWS), folder / "x.parquet")  # noqa: E731
     yield Reader("list:parquet", write_parquet, _joined("x.parquet"))
-    yield Reader("texts:literals", _list_files({"n.csv": LISTED}), _beside("n.csv", "caption", "n", lists=True))
-    yield Reader("texts:folder", _list_files(DENSE), _beside("x", "key", "caption"), ("x/*",))
+    yield Reader("texts:literals", _list_files({"n.csv": LISTED}), _texts_joined("n.csv", "caption", "n", lists=True))
+    yield Reader("texts:folder", _list_files(DENSE), _texts_joined("x", "key", "caption"), ("x/*",))
     yield Reader("texts:variations", _list_files({"v.jsonl": VARIATIONS}), _varied)
     yield Reader("list:rewrites", write_with_pictures({**formats.COCO, "s.jsonl": HP}), _rewritten, ("files/*",))
     options = {"file": "files/n.jsonl", "on": "key", "column": "made", "images": "pictures"}
@@ -70,7 +70,7 @@ def _joined(name: str) -> Callable[[random.Random], object]:
     return join_captions
 
 
-def _beside(name: str, on: str, column: str, lists: bool = False) -> Callable[[random.Random], object]:
+def _texts_joined(name: str, on: str, column: str, lists: bool = False) -> Callable[[random.Random], object]:
     def join_texts(_: random.Random) -> object:
         texts = caption_join.open_list(Texts(name, on, column=[column], lists=lists), Path("index"))
         return texts.find(["one", "a", "b"])

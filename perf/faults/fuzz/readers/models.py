@@ -25,7 +25,9 @@ def readers() -> Iterator[Reader]:
     yield Reader("checkpoint", _checkpoint, lambda _: _opened("model"), ("model/*.json", "model/*.json", "model/*"))
     yield Reader("weights:safetensors", _checkpoint, lambda _: _opened("model"), ("model/*.safetensors",))
     yield Reader("weights:pt", _pickled, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
-    yield Reader("weights:beside", _beside, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
+    yield Reader(
+        "weights:beside", _write_with_settings, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",)
+    )
     yield Reader("weights:loralib", _loralib, lambda _: _opened("weights.pt", "tiny.json", "gelu"), ("weights.pt",))
     yield Reader("weights:transformers", _transformers, lambda _: _opened("theirs", "tiny.json"), ("theirs/*",) * 2)
     yield Reader("weights:authors", _authors, lambda _: _opened("weights.pt", "quick.json"), ("weights.pt",))
@@ -65,7 +67,7 @@ def _arrays(folder: Path) -> None:
     np.savez(folder / "weights.npz", **{name: tensor.numpy() for name, tensor in tiny().clip.state_dict().items()})
 
 
-def _beside(folder: Path) -> None:
+def _write_with_settings(folder: Path) -> None:
     """As CoN-CLIP's and others': settings beside the weights, which torch does not read by itself."""
     _checkpoint(folder)
     torch.save({"model": tiny().clip.state_dict(), "args": argparse.Namespace(lr=1e-6)}, folder / "weights.pt")
